@@ -1,10 +1,9 @@
-//! The members of each chain, their order and their epoch: decisions, not suggestions.
+//! The members of each chain, their order and their epoch.
 //!
-//! [`formation`] settles once which nodes found a cluster, [`placement`] puts its chains on its nodes, and [`log`] keeps the
-//! present configuration of each chain. The coordinator decides what stands in the log, and which nodes hold a lease; the
-//! lease client asks for leases; [`message`] has the messages between the two. [`encounter`] decides which of two clusters of one name
-//! gives way. Both are parts of
-//! [`Node`](crate::node::NodeMachine).
+//! [`formation`] decides once which nodes form a cluster, [`placement`] assigns chains to nodes, and [`log`] keeps the
+//! current configuration of each chain. The coordinator proposes log entries and grants leases; the lease client asks
+//! for leases. Both are parts of [`Node`](crate::node::NodeMachine) and exchange the messages of [`message`].
+//! [`encounter`] decides which of two clusters with the same name gives way.
 
 pub mod branch;
 pub mod conformance;
@@ -37,25 +36,23 @@ pub use self::{
 };
 use crate::{ClusterId, MemberId, Mode};
 
-/// What every member of a cluster has known since it was formed. Never changed afterwards.
+/// The facts about a cluster that are fixed when it is formed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Bootstrap {
-    /// The cluster's id: random, made for this formation.
+    /// Random, made for this formation.
     pub cluster: ClusterId,
-    /// The cluster's name; nodes under other names never meet it.
+    /// Nodes under other names never connect to it.
     pub name: String,
     /// The founders, in the incarnations that formed the cluster.
     pub members: Vec<NodeInfo>,
-    /// The chain settings, fixed for good.
     pub settings: ChainSettings,
-    /// The times that all nodes of the cluster go by.
+    /// Leases and timeouts that all nodes of the cluster use.
     pub timing: Timing,
-    /// The clusters that this one succeeds, oldest first: an operator gave each of them up (`ctl found`).
+    /// The clusters that this one succeeds, oldest first: an operator replaced each of them (`ctl found`).
     pub succeeds: Vec<ClusterId>,
 }
 
 impl Bootstrap {
-    /// A founding of this name by these members, with default settings and times.
     pub fn new(cluster: ClusterId, name: impl Into<String>, members: Vec<NodeInfo>) -> Self {
         Self {
             cluster,
@@ -67,7 +64,7 @@ impl Bootstrap {
         }
     }
 
-    /// The clusters that a successor of this cluster is to name.
+    /// The value of [`succeeds`](Self::succeeds) for a successor of this cluster: at most [`MAX_LINEAGE`] clusters.
     pub fn lineage(&self) -> Vec<ClusterId> {
         let lineage = self.succeeds.iter().copied().chain([self.cluster]);
         lineage.skip((self.succeeds.len() + 1).saturating_sub(MAX_LINEAGE)).collect()
@@ -78,20 +75,16 @@ impl Bootstrap {
         self.position(id).is_some()
     }
 
-    /// Whether the node of `id` is a founder, and was one with another store: the one that it has now is new.
+    /// Whether an incarnation of the node of `id` with another store is a founder.
     pub fn names_another_store(&self, id: MemberId) -> bool {
         self.members.iter().any(|founder| founder.id.node == id.node && !founder.id.shares_store(id))
     }
 
-    /// How many founders make a majority.
     pub fn majority(&self) -> usize {
         self.members.len() / 2 + 1
     }
 
-    /// Checks the settings: the founding may come from any peer.
-    ///
-    /// # Errors
-    /// [`InvalidFormation`](formation::InvalidFormation).
+    /// Checks the settings, which may have been sent by any peer.
     pub(crate) fn validate(&self) -> Result<(), formation::InvalidFormation> {
         self.settings.validate()?;
         if self.succeeds.len() > MAX_LINEAGE {
@@ -104,7 +97,7 @@ impl Bootstrap {
         self.find(id, false)
     }
 
-    /// The position of this incarnation or, for tests that take the rule out, of any incarnation of its node.
+    /// The position of this incarnation or, if `any_incarnation` (a mutant), of any incarnation of its node.
     fn find(&self, id: MemberId, any_incarnation: bool) -> Option<usize> {
         self.members.iter().position(|founder| founder.id == id || (any_incarnation && founder.id.node == id.node))
     }
@@ -114,30 +107,29 @@ impl Bootstrap {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(into = "places::EncodedNode", try_from = "places::EncodedNode")]
 pub struct NodeInfo {
-    /// The node and its incarnation.
     pub id: MemberId,
     /// The node's stable name, for operators.
     pub name: String,
-    /// The addresses that the node listens at.
+    /// The addresses on which the node listens.
     pub addrs: Vec<SocketAddr>,
-    /// The host name and port that the node advertises, if it does: it may lead to the node when all its addresses have changed.
+    /// The host name and port that the node advertises, if any: it may still resolve after all addresses have changed.
     pub host: Option<String>,
 }
 
-/// The chain settings that a cluster fixes when it is formed.
+/// The chain settings of a cluster, fixed when it is formed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ChainSettings {
-    /// How many chains the keys are spread over, at least 1 and at most [`MAX_CHAINS`].
+    /// The number of chains over which the keys are spread: from 1 to [`MAX_CHAINS`].
     pub chains: u32,
-    /// Serving members of each chain, at least 1. With fewer nodes, all of them serve.
+    /// Serving members of each chain, at least 1. In a cluster with fewer nodes, all of them serve.
     pub replicas: u32,
-    /// The members that serve strong reads.
+    /// Which members serve strong reads.
     pub mode: Mode,
-    /// The head refuses writes when fewer members serve: at least 1, at most `replicas`.
+    /// The head refuses writes while fewer members serve: from 1 to `replicas`.
     pub min_members: u32,
 }
 
-/// The most chains that a cluster may have.
+/// The maximum of [`ChainSettings::chains`].
 pub const MAX_CHAINS: u32 = 1 << 16;
 
 impl Default for ChainSettings {
@@ -146,20 +138,20 @@ impl Default for ChainSettings {
     }
 }
 
-/// A setting of the chains makes no sense.
+/// A chain setting is out of range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidChainSettings {
-    /// [`ChainSettings::chains`].
+    /// [`ChainSettings::chains`] is out of range.
     #[error("{0} chains: from 1 to {MAX_CHAINS} are possible")]
     Chains(u32),
-    /// [`ChainSettings::replicas`].
+    /// [`ChainSettings::replicas`] is 0.
     #[error("chains of no replica hold nothing")]
     NoReplica,
-    /// [`ChainSettings::min_members`].
+    /// [`ChainSettings::min_members`] is out of range.
     #[error("min_members is {min_members}: from 1 to the number of replicas ({replicas}) are possible")]
     MinMembers {
-        /// The setting.
+        /// The rejected value.
         min_members: u32,
         /// The upper limit.
         replicas: u32,
@@ -170,7 +162,7 @@ impl ChainSettings {
     /// Checks each setting against its limits.
     ///
     /// # Errors
-    /// The first setting that is out of them.
+    /// The first setting that is out of range.
     pub fn validate(&self) -> Result<(), InvalidChainSettings> {
         if self.chains == 0 || self.chains > MAX_CHAINS {
             return Err(InvalidChainSettings::Chains(self.chains));

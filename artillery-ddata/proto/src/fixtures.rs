@@ -1,5 +1,3 @@
-//! The nodes and configurations that unit tests are about.
-
 use crate::{
     ChainConfig, ChainId, ChainMember, ClusterId, Epoch, Incarnation, MemberId, Mode, NodeId, Role, Version,
     control::{
@@ -11,44 +9,38 @@ use crate::{
     types::update::{KeyChange, RequestOutcome, Update, UpdateKind},
 };
 
-/// The first incarnation of node `n`.
 pub(crate) fn id(n: u8) -> MemberId {
     incarnation(n, 1)
 }
 
-/// The incarnation of node `n` that has this store.
 pub(crate) fn incarnation(n: u8, store: u128) -> MemberId {
     MemberId { node: NodeId::from_bytes([n; 16]), incarnation: Incarnation { store, starts: 1 } }
 }
 
-/// The number of a node.
+/// The `n` that [`incarnation`] was called with.
 pub(crate) fn number(member: MemberId) -> u8 {
     member.node.as_bytes()[0]
 }
 
-/// The first incarnation of node `n`, as a cluster knows it.
 pub(crate) fn founder(n: u8) -> NodeInfo {
     NodeInfo { id: id(n), name: format!("n{n}"), addrs: vec![], host: None }
 }
 
-/// A configuration of chain 0 that names these members.
 pub(crate) fn chain(epoch: u64, members: impl IntoIterator<Item = ChainMember>) -> ChainConfig {
     let (chain, members) = (ChainId(0), members.into_iter().collect());
     ChainConfig { chain, epoch: Epoch(epoch), index: epoch, mode: Mode::Craq, min_members: 1, members }
 }
 
-/// A configuration of chain 0 in which these nodes serve.
 pub(crate) fn serving(epoch: u64, nodes: &[u8]) -> ChainConfig {
     chain(epoch, nodes.iter().map(|&n| ChainMember { id: id(n), role: Role::Serving }))
 }
 
-/// A write of these changes.
 pub(crate) fn update(version: Version, changes: impl IntoIterator<Item = KeyChange>) -> Update {
     let (kind, outcome) = (UpdateKind::WRITE, RequestOutcome::Done);
     Update { version, kind, request: None, outcome, chain_time: 0, changes: changes.into_iter().collect() }
 }
 
-/// A renewal in which node `n` has nothing to tell but where it stands.
+/// A renewal that reports only `applied`: no leave, no promotion, no chains.
 pub(crate) fn renewal(n: u8, number: u64, applied: LogIndex) -> Renewal {
     let (leave, promotions, reports) = (Leave::default(), vec![], vec![]);
     Renewal {
@@ -65,7 +57,7 @@ pub(crate) fn renewal(n: u8, number: u64, applied: LogIndex) -> Renewal {
     }
 }
 
-/// A node of this cluster that has served nothing, heard of no other node, and keeps no log.
+/// A spare without a log: it has served nothing and has received no message.
 pub(crate) fn standing(me: NodeInfo, cluster: ClusterId) -> Standing {
     Standing {
         me,

@@ -1,9 +1,9 @@
-//! The guards of the protocol, each of which a test can take out (docs/adr/0003-mutants.md).
+//! The protocol's guards, each of which a test can disable (docs/adr/0003-mutants.md).
 //!
-//! Settings carry [`Guards`]. A guarded place asks them with [`allows!`](crate::allows), by the name of a mutant,
-//! whether its guard is out. All mutants stand in one table (`guards/mutant.rs`). Only the package `artillery-proto-mutants`, made
-//! of the same sources, has the feature `mutants`. Without it there are no mutants and no guard can be taken out: [`Guards`] has no
-//! size, and `allows!` is the constant `false`.
+//! Settings carry [`Guards`]. Guarded code asks [`allows!`](crate::allows), by the name of a mutant, whether its guard
+//! is disabled. `guards/mutant.rs` lists all mutants. Only the package `artillery-proto-mutants`, built from the same
+//! sources, enables the feature `mutants`. Without the feature no guard can be disabled: [`Guards`] has no size, and
+//! `allows!` is the constant `false`.
 
 #[cfg(any(test, feature = "mutants"))]
 mod mutant;
@@ -11,7 +11,7 @@ mod mutant;
 #[cfg(any(test, feature = "mutants"))]
 pub use mutant::Mutant;
 
-/// Which guards stand: all of them, unless a test takes one out.
+/// The guards in force: all of them, unless a test disables one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Guards {
     #[cfg(any(test, feature = "mutants"))]
@@ -19,7 +19,6 @@ pub struct Guards {
 }
 
 impl Guards {
-    /// All guards stand.
     pub const ALL: Self = Self {
         #[cfg(any(test, feature = "mutants"))]
         out: None,
@@ -27,16 +26,17 @@ impl Guards {
 }
 
 #[cfg(not(any(test, feature = "mutants")))]
-const _: () = assert!(size_of::<Guards>() == 0, "guards cost nothing in a program");
+const _: () = assert!(size_of::<Guards>() == 0, "guards must have no size in a shipped build");
 
 #[cfg(any(test, feature = "mutants"))]
 impl Guards {
-    /// All guards but the one that this mutant takes out.
+    /// All guards except the one that this mutant disables.
     pub const fn without(mutant: Mutant) -> Self {
         Self { out: Some(mutant) }
     }
 
-    /// Whether this mutant's guard is out. Guarded places ask with [`allows!`](crate::allows), which needs no mutant.
+    /// Whether this mutant's guard is disabled. Guarded code calls [`allows!`](crate::allows), which also compiles
+    /// without mutants.
     pub const fn allow(self, mutant: Mutant) -> bool {
         matches!(self.out, Some(out) if out as u8 == mutant as u8)
     }
@@ -44,7 +44,6 @@ impl Guards {
 
 #[cfg(not(any(test, feature = "mutants")))]
 impl Guards {
-    /// No guard is out.
     #[doc(hidden)]
     #[inline(always)]
     pub const fn allow(self, _mutant: &str) -> bool {
@@ -59,10 +58,10 @@ impl From<Option<Mutant>> for Guards {
     }
 }
 
-/// Whether these [`Guards`] allow what the named mutant does: `allows!(self.guards, KeepDirty)`.
+/// Whether these [`Guards`] permit the named mutant's behaviour: `allows!(self.guards, KeepDirty)`.
 ///
-/// It is a macro, so that a guarded place can name its mutant in a build without mutants. There it is `false`, and the
-/// compiler drops the code that depends on it.
+/// A macro lets guarded code name its mutant even in a build without mutants. There it is `false`, and the compiler
+/// removes the code that depends on it.
 #[cfg(any(test, feature = "mutants"))]
 #[doc(hidden)]
 #[macro_export]

@@ -1,6 +1,7 @@
-//! The pure half of [Artillery](https://github.com/artillery/artillery): it decides, and has no socket, clock, task or thread.
+//! The I/O-free half of [Artillery](https://github.com/artillery/artillery): protocol decisions without sockets,
+//! clocks, tasks or threads.
 //!
-//! Time, randomness and messages go in as arguments; what is to be sent, stored and answered comes out as values. The
+//! Time, randomness and messages are arguments; messages to send, records to store and replies are return values. The
 //! network half, `artillery-ddata`, and the simulator drive the same code. Applications use `artillery-ddata`.
 //!
 //! - [`types`]: chains, versions, updates and sessions;
@@ -8,14 +9,15 @@
 //! - [`message`]: the messages between members, nodes and clients;
 //! - [`wire`]: the bytes of these messages;
 //! - [`replica`]: the state machine of one member of one chain (CRAQ);
-//! - [`runner`]: the replica of a chain as it is driven, in the simulator as on the network;
+//! - [`runner`]: drives the replica of a chain, in the simulator and on the network;
 //! - [`store`]: versions of every key;
-//! - [`disk`]: what the journal asks of a file system, and a disk that loses what a power cut loses;
-//! - [`journal`]: what a node keeps on its disk;
-//! - [`data_dir`]: the journal and the control file of a durable node, and how they are opened again;
+//! - [`disk`]: the file-system operations that the journal needs, and a simulated disk that loses unsynced data in a
+//!   power cut;
+//! - [`journal`]: the on-disk record of a node's chains;
+//! - [`data_dir`]: the journal and the control file of a durable node, and how they are reopened;
 //! - [`control`]: forming a cluster, placing its chains, granting leases;
 //! - [`node`]: a node's control state: its log, its lease and the orders to its chains;
-//! - [`guards`]: the rules that a test can take out, to show that their absence is caught.
+//! - [`guards`]: the safety rules that a test can disable to show that their absence is detected.
 
 #[macro_use]
 pub mod guards;

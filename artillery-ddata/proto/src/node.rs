@@ -1,8 +1,9 @@
-//! The part of a node that connects the configuration log, the lease, the coordinator and the node's chains. It decides what
-//! each chain is told and when, which configuration the node claims to act by, and how the node leaves. Sans-IO.
+//! The control state of a node: it connects the configuration log, the lease, the coordinator and the node's chains. It
+//! decides which orders each chain gets and when, which configuration the node reports as applied, and how the node
+//! leaves. Sans-IO.
 //!
-//! The driver hands in what happened ([`NodeMachine::handle`]), carries out the outputs ([`NodeMachine::poll_output`]), sends the
-//! renewals ([`NodeMachine::poll_renewal`]), and comes back at [`NodeMachine::next_tick`].
+//! The driver passes events to [`NodeMachine::handle`], executes the outputs ([`NodeMachine::poll_output`]), sends the
+//! renewals ([`NodeMachine::poll_renewal`]), and returns at [`NodeMachine::next_tick`].
 
 mod acting;
 #[cfg(feature = "mutants")]
@@ -43,10 +44,10 @@ use crate::{
     runner::{ChainOrder, Lease, Word},
 };
 
-/// The most renewals of this node that wait for their answers at once.
+/// The maximum number of this node's renewals in flight.
 const MAX_PENDING_RENEWALS: usize = 8;
 
-/// The deciding part of a node, beside its chains.
+/// A node's control state machine, excluding its chains.
 #[derive(Debug)]
 #[cfg_attr(feature = "mutants", derive(Clone))]
 pub struct NodeMachine {
@@ -55,26 +56,23 @@ pub struct NodeMachine {
     coordinator: Coordinator,
     voters: BTreeSet<MemberId>,
     leads: bool,
-    /// The configurations that the chains were told, until all chains act by them.
+    /// The configurations that were sent to the chains, until all chains act by them.
     acting: Option<Acting>,
-    /// What this node's disk holds; `None`: it has none.
+    /// The contents of this node's disk; `None`: it has no disk.
     kept: Option<Kept>,
     acted: Option<LogIndex>,
-    /// The addresses of nodes, by the membership.
     met: BTreeMap<MemberId, Vec<SocketAddr>>,
-    /// Renewals that wait for their answers.
     renewals: usize,
-    /// How often a resignation was taken back.
+    /// The number of withdrawn resignations.
     stretch: u64,
     leaving: Leaving,
-    /// When the coordinator wants to look at the clock.
+    /// When the coordinator's tick is due.
     tick: Option<Timestamp>,
     /// Chains that are stopped or not open, as of the newest renewal.
     closed: BTreeSet<ChainId>,
-    /// The node has been ready before.
     was_ready: bool,
     company: Company,
-    /// When this node ends, since its cluster has given way to another one.
+    /// When this node ends because its cluster has given way to another one.
     ends_at: Option<Timestamp>,
     state: NodeState,
     outputs: VecDeque<NodeOutput>,
@@ -82,14 +80,14 @@ pub struct NodeMachine {
 }
 
 impl NodeMachine {
-    /// A node with a chain for each of `configs`. The chains are told of them at once.
+    /// A node with a chain for each of `configs`, which the chains get as their first orders.
     pub fn new(me: NodeInfo, configs: Arc<Configs>, settings: CoordinatorSettings) -> Self {
         Self::begin(me, configs, settings, None)
     }
 
-    /// The same, for a node with a disk, which holds `holds` of the chains in which its store served, and what it has heard of
-    /// other stores. Without `holds` the chains wait for [`NodeInput::Loaded`]. It keeps `configs` already. Before the chains are told
-    /// other ones, the disk has to keep those ([`NodeOutput::Keep`]).
+    /// A node with a disk, which already holds `configs`. `holds` is the disk's copy of each chain in which its store
+    /// served; if it is `None`, the chains wait for [`NodeInput::Loaded`]. `heard` has the last known positions of
+    /// other stores. Newer configurations must be on the disk ([`NodeOutput::Keep`]) before the chains get them.
     pub fn durable(
         me: NodeInfo,
         configs: Arc<Configs>,
@@ -138,19 +136,18 @@ impl NodeMachine {
         node
     }
 
-    /// How far this node's store has come. Renewals say it.
+    /// Sets the position of this node's store, which renewals report.
     pub fn stands_at(&mut self, position: StorePosition) {
         if let Some(kept) = &mut self.kept {
             kept.position = Some(position);
         }
     }
 
-    /// The node's state, for status and metrics.
     pub fn state(&self) -> &NodeState {
         &self.state
     }
 
-    /// The newest configurations that this node knows: its chains may not act by them yet.
+    /// The newest configurations known to this node: its chains may not act by them yet.
     pub fn configs(&self) -> &Arc<Configs> {
         self.holder.configs()
     }
@@ -160,7 +157,7 @@ impl NodeMachine {
         self.coordinator.leads()
     }
 
-    /// Whether a proposal of this node is under way.
+    /// Whether a proposal of this node is in flight.
     pub fn proposes(&self) -> bool {
         self.coordinator.proposes()
     }
@@ -171,13 +168,13 @@ impl NodeMachine {
         self.coordinator.fences(id)
     }
 
-    /// The nodes that this leader keeps in quarantine, except those that may join behind `tail`.
+    /// The nodes that this leader keeps in quarantine, except nodes that may join behind `tail`.
     pub fn kept_away(&self, now: Timestamp, tail: Option<MemberId>) -> BTreeSet<NodeId> {
         self.coordinator.kept_away(now, tail).collect()
     }
 
-    /// Test-only: the highest watermark of the chain that nodes have reported to this leader. No store that ends below it
-    /// opens the chain again.
+    /// Test-only: the highest watermark of the chain that nodes have reported to this leader. A store that ends below
+    /// it can't reopen the chain.
     #[cfg(feature = "mutants")]
     pub fn highest_watermark(&self, chain: ChainId, now: Timestamp) -> Option<crate::Sequence> {
         self.coordinator.highest_watermark(chain, now)
@@ -188,7 +185,6 @@ impl NodeMachine {
         self.met.keys().any(|id| id.node == node)
     }
 
-    /// Takes in what happened at `now`.
     pub fn handle(&mut self, now: Timestamp, input: NodeInput) {
         match input {
             NodeInput::Log { leads, leader, configs, voters } => self.hear_of_log(now, leads, leader, configs, voters),
@@ -205,7 +201,8 @@ impl NodeMachine {
                     return;
                 }
                 self.hear_company(now, from);
-                // A node that gives way lets no new node in, but the nodes of its own cluster may still find that it is there.
+                // A node that gives way admits no new node, but other nodes of its own cluster may still learn that it
+                // is alive.
                 if !self.yields() || self.is_own(from) {
                     self.decide(now, coordinator::CoordinatorInput::Renewal { from, renewal });
                 }
@@ -214,7 +211,8 @@ impl NodeMachine {
                 if !self.was_asked(from) {
                     self.renewals = self.renewals.saturating_sub(1);
                 }
-                // A leader that has forgotten what it promised grants nothing. It is told so when it renews here.
+                // A leader that has forgotten its promises can't grant a lease. It learns of this when it renews with
+                // this node.
                 if let Some(renewed) =
                     renewed.filter(|renewed| self.is_of_a_true_store(now, from, renewed.position.as_deref()))
                 {
@@ -253,12 +251,11 @@ impl NodeMachine {
         self.flush(now);
     }
 
-    /// The next order to the driver.
     pub fn poll_output(&mut self) -> Option<NodeOutput> {
         self.outputs.pop_front()
     }
 
-    /// When [`NodeInput::Tick`] is wanted; then [`poll_renewal`](Self::poll_renewal) may have a renewal.
+    /// When [`NodeInput::Tick`] is due; then [`poll_renewal`](Self::poll_renewal) may have a renewal.
     pub fn next_tick(&self) -> Option<Timestamp> {
         let renewal = self.may_renew().then(|| self.holder.next_tick());
         let asks = self.holder.ask_at().filter(|_| self.may_speak() && self.may_ask());
@@ -278,8 +275,8 @@ impl NodeMachine {
         self.end_if_over(now);
     }
 
-    /// Whether other nodes may hear of this one. None does before the chains act by the first configurations, unless the
-    /// directory is still being loaded: that may take long.
+    /// Whether this node may send messages. It stays silent until its chains act by the first configurations, unless
+    /// its directory is still being loaded: that may take long.
     fn may_speak(&self) -> bool {
         self.acted.is_some() || self.loads()
     }
@@ -288,8 +285,8 @@ impl NodeMachine {
         self.may_speak() && self.renewals < MAX_PENDING_RENEWALS
     }
 
-    /// The next due renewal: its receiver, the receiver's addresses, and the message. `progress` gives the progress of a chain
-    /// of this node. The driver hands in the answer, or that there is none ([`NodeInput::Renewed`]).
+    /// The next due renewal: its receiver, the receiver's addresses, and the message. `progress` gives the progress of
+    /// a chain of this node. The driver passes the answer, or that there is none ([`NodeInput::Renewed`]).
     pub fn poll_renewal(
         &mut self,
         now: Timestamp,
@@ -316,7 +313,6 @@ impl NodeMachine {
         Some((to, self.addrs(to), renewal))
     }
 
-    /// Adds a report on each chain of this node.
     fn report(&mut self, now: Timestamp, renewal: &mut Renewal, progress: impl Fn(ChainId) -> Option<ChainProgress>) {
         renewal.loads = self.loads();
         if !renewal.loads {
@@ -341,7 +337,6 @@ impl NodeMachine {
         self.coordinator.handle(now, input);
     }
 
-    /// Takes in this node's view of the log.
     fn hear_of_log(
         &mut self,
         now: Timestamp,
@@ -373,7 +368,8 @@ impl NodeMachine {
         }
     }
 
-    /// The newest life that is known here of the store of `id`: the log's group names stores, which outlive their lives.
+    /// The newest known incarnation of the store of `id`: the log's group names stores, which outlive their
+    /// incarnations.
     fn present(&self, id: MemberId) -> MemberId {
         let known = self.holder.configs().nodes().map(|node| node.id);
         let lives = self.met.keys().copied().chain(known).chain([self.me]);
@@ -396,7 +392,7 @@ impl NodeMachine {
     fn answered(&mut self, now: Timestamp, from: MemberId, renewed: Renewed) {
         let Renewed { leader, farewell, number, .. } = renewed;
         let lease = self.holder.configs().timing().lease;
-        // An answer from before a pause of this node says nothing of the present.
+        // An answer from before a pause of this node doesn't show the current state.
         let is_old = self.holder.sent(renewed.number).is_none_or(|sent| now - sent > lease);
         let settled = if is_old { Err(Unsettled::Unled) } else { renewed.settled };
         self.close(now, &renewed.close);
@@ -408,8 +404,8 @@ impl NodeMachine {
         }
         self.state.leader = leader.or(self.state.leader);
         self.state.answered |= leader.is_some();
-        // Count only the leader's own answers. Another node may still name a dead leader; a leader names itself after a
-        // quorum has confirmed it.
+        // Only the leader's own answers are evidence. Another node may still name a dead leader; a leader names itself
+        // only after a quorum has confirmed it.
         if leader == Some(from) {
             self.state.heard = now;
         }
@@ -417,7 +413,7 @@ impl NodeMachine {
             self.see_whether_serves();
             self.act();
         }
-        // Only a confirmed leader's recent answer counts: this node may have become a voter since.
+        // Only a confirmed leader's recent answer is valid: this node may have become a voter since.
         if leader == Some(from) && !is_old {
             self.hear_word(now, number, released, farewell);
         }
@@ -428,7 +424,7 @@ impl NodeMachine {
             self.outputs.push_back(NodeOutput::Event(NodeEvent::ServesAgain));
             self.serve_again();
         }
-        // Only the leader knows whether the cluster is settled. After a lease its last answer says nothing any more.
+        // Only the leader knows whether the cluster is settled. Its last answer expires after a lease.
         if leader == Some(from) {
             self.see_whether_ready(now, settled);
         } else if now - self.state.heard >= self.holder.configs().timing().lease {
@@ -436,10 +432,10 @@ impl NodeMachine {
         }
     }
 
-    /// Closes the heads of these chains for one lease. The leader repeats the order with each answer.
+    /// Closes the heads of these chains for one lease. The leader repeats the order in each answer.
     fn close(&mut self, now: Timestamp, close: &[Close]) {
         if self.loads() {
-            // No chain can take an order yet.
+            // No chain can execute an order yet.
             return;
         }
         let until = now + self.holder.configs().timing().lease;
@@ -448,12 +444,12 @@ impl NodeMachine {
         self.outputs.extend(orders);
     }
 
-    /// Passes the coordinator's outputs on. Answers to this node itself are taken in at once.
+    /// Forwards the coordinator's outputs. Answers to this node itself are processed at once.
     fn flush(&mut self, now: Timestamp) {
         while let Some(output) = self.coordinator.poll_output() {
             let output = match output {
                 coordinator::CoordinatorOutput::Answer { to, renewed } if to == self.me => {
-                    // A leader that a quorum has confirmed shows to itself, too, that its cluster has not given way.
+                    // The answer of a confirmed leader to itself also shows that its cluster has not given way.
                     let confirmed = (renewed.leader == Some(to)).then(|| self.holder.sent(renewed.number)).flatten();
                     if let Some(sent) = confirmed {
                         self.hear_answer(to, sent, true);

@@ -1,4 +1,5 @@
-//! Where a history left the one before it, and what a store may hold beyond that point (docs/adr/0030).
+//! The point at which a history branched off the previous one, and updates that a store may hold beyond it
+//! (docs/adr/0030).
 
 use serde::{Deserialize, Serialize};
 
@@ -8,30 +9,28 @@ use super::{
 };
 use crate::{ChainId, Epoch, MemberId, Version};
 
-/// Where a recovery left the history before: what was kept of it.
+/// The point at which a recovery branched off the previous history: the state that it kept.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Branch {
-    /// The history that was left.
+    /// The previous history.
     pub from: History,
-    /// What was kept of each chain.
+    /// The kept state of each chain.
     pub chains: Vec<ChainBranch>,
 }
 
-/// What was kept of a chain.
+/// The kept state of a chain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ChainBranch {
-    /// Which chain.
     pub chain: ChainId,
-    /// The epoch in which the store that was kept had served last.
+    /// The epoch in which the kept store last served.
     pub epoch: Epoch,
-    /// Its newest version.
+    /// The store's newest version.
     pub last: Version,
-    /// Whether its disk has certainly kept all that was committed while it served; so too without a disk.
+    /// Whether the store certainly has every commit of the time in which it served. Always true without a disk.
     pub synced: bool,
 }
 
 impl Plan {
-    /// Where the history that this recovery begins leaves the one before.
     pub fn branch(&self) -> Branch {
         let chains = self.chains.iter();
         let chains = chains.map(|kept| ChainBranch {
@@ -44,8 +43,8 @@ impl Plan {
     }
 }
 
-/// Whether the store of the node `me` may hold commits that the newest history lacks of which these nodes say that it is newer.
-/// `None`: none of them says so.
+/// Whether `me` may hold committed updates that are missing from the newest history reported by these nodes. `None`: no
+/// node reports a newer history.
 pub fn has_parted(me: MemberId, standings: &[Standing]) -> Option<bool> {
     let mine = standings.iter().find(|standing| standing.me.id == me)?;
     let newer = standings.iter().filter(|standing| standing.history.relation(mine.history) == Relation::Newer);
@@ -53,8 +52,8 @@ pub fn has_parted(me: MemberId, standings: &[Standing]) -> Option<bool> {
     Some(holds_more(mine, &newest.branches))
 }
 
-/// Whether the store of a node may hold commits that a later history lacks, which came by these branches. A branch that isn't
-/// among them may lack anything.
+/// Whether a node's store may hold commits that are missing from a later history, which is derived by these branches.
+/// If no branch starts from the node's history, any commit may be missing.
 pub fn holds_more(mine: &Standing, branches: &[Branch]) -> bool {
     let beyond = |branch: Option<&Branch>| {
         let kept = |chain: ChainId| branch.and_then(|branch| branch.chains.iter().find(|kept| kept.chain == chain));
@@ -67,9 +66,10 @@ pub fn holds_more(mine: &Standing, branches: &[Branch]) -> bool {
     }
 }
 
-/// A serving member holds what was committed in its epoch and before, and nothing is committed in its epoch without it. So only
-/// an epoch behind that of the branch can have committed what is missing there, unless the disk at the branch may have lost
-/// some. A store that serves no longer may have served up to the epoch that its node knows. Equal versions mean equal histories.
+/// A serving member holds every commit of its epoch and of earlier ones, and nothing is committed in its epoch without
+/// it. So only an epoch after the branch's can have committed an update that the branch is missing, unless the disk of
+/// the kept store may have lost some. A store that no longer serves may have served up to the epoch of the
+/// configuration that its node knows. Equal versions mean equal histories.
 fn goes_beyond(me: MemberId, held: &ChainStanding, kept: Option<&ChainBranch>) -> bool {
     let Some(served) = held.served(me).filter(|_| !held.last.is_none()) else { return false };
     let serves = held.config.serving().any(|id| id.shares_store(me));
@@ -87,7 +87,7 @@ mod tests {
 
     const FIRST: History = History { generation: 0, id: 7 };
 
-    /// The standing of node 2, which serves in this epoch and ends there.
+    /// Node 2, which serves in this epoch and whose last version is `last`.
     fn held(epoch: u64, last: Version) -> Standing {
         let config = serving(epoch, &[2, 3]);
         let serves = Some(Epoch(epoch));
@@ -95,7 +95,7 @@ mod tests {
         Standing { history: FIRST, chains: vec![chain], ..fixtures::standing(founder(2), ClusterId(7)) }
     }
 
-    /// The standing of node 1, which went on alone with what it had served in this epoch.
+    /// Node 1, which was kept by a recovery: it last served in this epoch.
     fn kept(epoch: u64, last: Version) -> Standing {
         let chain = ChainBranch { chain: ChainId(0), epoch: Epoch(epoch), last, synced: true };
         let branches = vec![Branch { from: FIRST, chains: vec![chain] }];
@@ -129,9 +129,9 @@ mod tests {
     fn what_an_epoch_behind_the_branch_made_has_parted() {
         let branch = Version::new(5, 100);
         assert_eq!(parted(held(6, Version::new(6, 101)), kept(5, branch)), Some(true));
-        // An update of an earlier epoch may have been committed later, where another one took its sequence.
+        // An update of an earlier epoch may have been committed later, where another one has its sequence.
         assert_eq!(parted(held(6, Version::new(4, 80)), kept(5, branch)), Some(true));
-        assert_eq!(parted(held(6, branch), kept(5, branch)), Some(false), "it has entered an epoch that made nothing");
+        assert_eq!(parted(held(6, branch), kept(5, branch)), Some(false), "it entered an epoch without updates");
     }
 
     #[test]

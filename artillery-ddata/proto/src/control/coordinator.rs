@@ -1,25 +1,26 @@
-//! What the leader of the configuration log's group decides: leases, removals, joiners and promotions. Sans-IO.
+//! The decisions of the configuration log's leader: leases, removals, joiners and promotions. Sans-IO.
 //!
-//! Every node that keeps the log has a [`Coordinator`]; it acts while its node leads. Hand in what happened with
-//! [`Coordinator::handle`], take the outputs with [`Coordinator::poll_output`] until there are none, hand in
+//! Every node that keeps the log has a [`Coordinator`]; it acts while its node leads. Pass events to
+//! [`Coordinator::handle`], take outputs from [`Coordinator::poll_output`] until it returns `None`, and pass
 //! [`CoordinatorInput::Tick`] at [`Coordinator::next_tick`].
 //!
-//! The rules (docs/DESIGN.md §5 and §6), each found necessary by a model:
+//! A model showed each of these rules to be necessary (docs/DESIGN.md §5 and §6):
 //!
 //! - A lease is granted only once a quorum has confirmed, *after the renewal was received*, that this node still leads
 //!   (module `grants`).
-//! - A member that is to be removed is *fenced* first: its lease is not renewed, and the proposal waits until the last one
-//!   has certainly expired, by this node's clock and the bound on drift. Nothing is renewed until the proposal is decided,
-//!   and it counts only in the term in which the fence was made.
-//! - A new leader doesn't know the leases that others granted. So it waits for one whole lease and the drift before it
+//! - A member is *fenced* before its removal: its lease is not renewed, and the proposal waits until the last one has
+//!   certainly expired, by this node's clock and the bound on drift. No lease of it is renewed until the proposal is
+//!   decided, and the proposal is valid only in the term of the fence.
+//! - A new leader doesn't know the leases that others granted. So it waits for one full lease plus drift before it
 //!   removes a member.
-//! - A member is removed only after a quorum has confirmed this node in a round that began behind the fence, unless the
-//!   member itself has resigned. It may be this node that hears no other, while its proposals are heard (trap 51).
-//! - No member is removed by a leader that hears no majority of the voters, though a quorum confirms it: it is the one that
-//!   can't be reached (module `one_way`).
-//! - A member is removed only while another serving member is known to live: it has shown an answer that this leader gave a
-//!   moment ago. A bare message may be as old as a pause of this node, or as long as the network delayed it (trap 42).
-//! - Every proposal names the epoch that it replaces, and at most one is under way.
+//! - A member is removed only after a quorum has confirmed this node in a round that began after the fence, unless the
+//!   member itself has resigned. Otherwise this node may be the one that receives nothing, while its proposals arrive
+//!   (trap 51).
+//! - A leader that receives renewals from no majority of the voters removes no member, even if a quorum confirms it:
+//!   the leader is the one that can't be reached (module `one_way`).
+//! - A member is removed only while another serving member is proven to be alive: it has shown a recent answer of this
+//!   leader. A message alone may be old, because of a pause of this node or a delay in the network (trap 42).
+//! - Every proposal names the epoch that it replaces, and at most one is in flight.
 
 mod accepted_loss;
 mod give_way;
@@ -69,85 +70,69 @@ use super::{
 };
 use crate::{ChainId, ClusterId, Epoch, MemberId, NodeId, Timestamp};
 
-/// What happened.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum CoordinatorInput {
-    /// This node's view of the log's group has changed.
     Log {
         /// The term in which this node leads, if it does.
         leads: Option<Term>,
-        /// The leader, as far as is known.
         leader: Option<MemberId>,
         /// The configurations after the last entry applied here.
         configs: Arc<Configs>,
-        /// The voters of the log's group.
         voters: BTreeSet<MemberId>,
     },
-    /// A node renews.
     Renewal {
-        /// The sender; the driver has checked that it is this one.
+        /// The sender, verified by the driver.
         from: MemberId,
-        /// Its renewal.
         renewal: Renewal,
     },
     /// The round of [`CoordinatorOutput::Confirm`] has ended.
     Confirmed {
-        /// Which round.
         round: u64,
         /// Whether a quorum has confirmed that this node still led after the round began.
         leads: bool,
-        /// For each node of the log's group, when the latest message was sent that it has answered.
+        /// Per node of the log's group: when the latest message that it has answered was sent.
         answered: BTreeMap<MemberId, Timestamp>,
     },
     /// A node has sent a message of the log's group on a connection that it dialled.
     Reached {
-        /// The sender.
         by: MemberId,
     },
     /// [`CoordinatorOutput::Append`] has ended.
     Appended {
-        /// The place that the proposal was to take.
         at: LogIndex,
-        /// What became of the proposal.
         fate: ProposalFate,
     },
-    /// An operator wants the serving members of a chain in this order. Answered by [`CoordinatorOutput::Reordered`].
+    /// An operator's order of a chain's serving members. Answered by [`CoordinatorOutput::Reordered`].
     Reorder {
-        /// Names the request.
         token: u64,
-        /// Which chain.
         chain: ChainId,
         /// All of its serving members, head first.
         order: Vec<MemberId>,
     },
-    /// An operator accepts that a chain loses what no store has any more. Answered by [`CoordinatorOutput::Reopened`].
+    /// An operator accepts the loss of every update of a chain that is missing from all available stores. Answered by
+    /// [`CoordinatorOutput::Reopened`].
     AcceptLoss {
-        /// Names the order.
         token: u64,
-        /// Which chain.
         chain: ChainId,
     },
-    /// Another cluster of this one's name and secret is met, to which this one gives way if it is empty; `None`: none is met. The
-    /// caller repeats it: it is valid for three leases.
+    /// The cluster of this one's name and secret to which this one gives way if it is empty; `None`: no such cluster is
+    /// met. The caller repeats it: it is valid for three leases.
     Outranked {
-        /// The other cluster.
         by: Option<ClusterId>,
     },
-    /// An operator gives this cluster up for another one, and its data are lost. Answered by [`CoordinatorOutput::GivenUp`].
+    /// An operator gives this cluster up in favour of another one, and its data are lost. Answered by
+    /// [`CoordinatorOutput::GivenUp`].
     GiveUp {
-        /// Names the order.
         token: u64,
     },
-    /// [`CoordinatorOutput::SetVoters`] has ended, with success or without.
+    /// [`CoordinatorOutput::SetVoters`] has ended, successfully or not.
     VotersSet,
-    /// Time has passed.
     Tick,
 }
 
-/// What became of a proposal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProposalFate {
-    /// The place is taken, by the proposal or by another entry: the log tells which.
+    /// The index is taken, by the proposal or by another entry: read the log to find out.
     Decided,
     /// The proposal will never be in the log.
     Refused,
@@ -155,70 +140,53 @@ pub enum ProposalFate {
     Unknown,
 }
 
-/// What the driver is to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum CoordinatorOutput {
-    /// Answer a renewal.
     Answer {
-        /// The sender of the renewal.
         to: MemberId,
-        /// The answer.
         renewed: Renewed,
     },
-    /// Find out, beginning now, whether this node still leads in this term. One round at a time.
+    /// Check, from now on, whether this node still leads in this term. One round at a time.
     Confirm {
-        /// Names the round.
         round: u64,
-        /// The term.
         term: Term,
     },
     /// Propose a change. One proposal at a time.
     Append {
-        /// The term in which it counts.
+        /// The proposal is valid only in this term.
         term: Term,
-        /// The place that it must take.
+        /// The index that it must take.
         at: LogIndex,
-        /// The change.
         change: ConfigChange,
-        /// Why, for operators.
+        /// For operators.
         why: Vec<ChangeReason>,
     },
-    /// The answer to [`CoordinatorInput::Reorder`].
     Reordered {
-        /// The request's token.
         token: u64,
-        /// The epoch in which the members stand in that order.
+        /// The epoch of the configuration with that order.
         result: Result<Epoch, ReorderError>,
     },
-    /// The answer to [`CoordinatorInput::AcceptLoss`].
     Reopened {
-        /// The order's token.
         token: u64,
-        /// What the chain goes on with.
         result: Result<Reopened, NotReopened>,
     },
-    /// The answer to [`CoordinatorInput::GiveUp`].
     GivenUp {
-        /// The order's token.
         token: u64,
-        /// Whether the cluster is over.
+        /// `Ok`: the cluster has given way.
         result: Result<(), NotGivenUp>,
     },
     /// Replace the voters of the log's group. One such change at a time.
     SetVoters {
-        /// The term in which it counts.
+        /// The change is valid only in this term.
         term: Term,
-        /// The new voters.
         voters: BTreeSet<MemberId>,
     },
-    /// Give up the leadership in this term, and stand in no election until [`CoordinatorOutput::Stand`].
+    /// Resign the leadership of this term, and be no candidate until [`CoordinatorOutput::Stand`].
     Resign {
-        /// The term.
         term: Term,
     },
-    /// This node may lead again, in another term.
+    /// This node may lead again, in a later term.
     Stand,
-    /// Report this to operators.
     Warn(LogWarning),
 }
 
@@ -233,47 +201,44 @@ pub(crate) struct Coordinator {
     voters: BTreeSet<MemberId>,
     leading: Option<LeaderTerm>,
     rounds: u64,
-    /// When the last input came: after a pause all that this node knows is old.
+    /// The time of the last input: after a pause this node's knowledge is out of date.
     awake: Timestamp,
-    /// Quarantined nodes: they were moved out because they held a chain up.
+    /// Quarantined nodes: they were moved out because they stalled a chain.
     outside: BTreeMap<NodeId, Quarantine>,
-    /// This node has given up a leadership, and no majority of the voters has reached it since.
+    /// Set while this node, after its resignation as leader, has not been reached by a majority of the voters.
     unreachable: Option<Unreachable>,
-    /// The last term in which this node has given up its leadership.
+    /// The last term in which this node resigned its leadership.
     given_up: Option<Term>,
-    /// The nodes of the cluster that have been voters, as far as this node knows.
+    /// The known nodes of the cluster that are or were voters.
     voted: BTreeSet<MemberId>,
     /// The cluster to which this one gives way if it is empty.
     outranked: Option<Outranked>,
     outputs: VecDeque<CoordinatorOutput>,
 }
 
-/// The state of one term of leadership. None of it outlives the term.
 #[derive(Clone, Debug)]
 struct LeaderTerm {
     term: Term,
     since: Timestamp,
     nodes: BTreeMap<MemberId, KnownNode>,
-    /// Members that are to be removed and get no lease, each with the last round that had begun before its fence.
+    /// Members to be removed, which get no lease, each with the last round that began before its fence.
     fenced: BTreeMap<MemberId, u64>,
     watched: BTreeMap<ChainId, Watched>,
     reorder: Option<Wish>,
-    /// A loss that an operator accepts.
     loss: Option<LossOrder>,
     sealing: Sealing,
     grants: Grants,
     proposal: Option<PendingProposal>,
-    /// No proposal before then: the last one was refused.
+    /// The earliest time for a proposal, after a refusal.
     pause: Timestamp,
     sets_voters: bool,
-    /// Nodes that the last change of voters was to add. They may not know of it yet.
+    /// Nodes that the last change of voters adds. They may not know of it yet.
     added: BTreeSet<MemberId>,
-    /// No change of voters before then: the log may not show yet what came of the last one.
+    /// The earliest time for a change of voters: the log may not show the outcome of the last one yet.
     voters_pause: Timestamp,
-    /// For each node, when the latest message of the log was sent that it has answered.
+    /// Per node: when the latest message of the log that it has answered was sent.
     answered: BTreeMap<MemberId, Timestamp>,
     unheard: Option<Unheard>,
-    /// What operators were told last of the voters.
     warned: Option<LogWarning>,
 }
 
@@ -282,15 +247,15 @@ struct PendingProposal {
     at: LogIndex,
     change: ConfigChange,
     why: Vec<ChangeReason>,
-    /// The proposal may be in the log or not: append it again then.
+    /// When to append the proposal again, because it may be in the log or not.
     ask_again: Option<Timestamp>,
-    /// An append of unknown fate may have put the proposal into the log. The refusal of a later append says nothing of the first
-    /// one. So the proposal stays unknown until its place is decided, or for the rest of the term (trap 66).
+    /// An earlier append of the proposal has an unknown outcome, which the refusal of a later append doesn't settle. So
+    /// the proposal stays unknown until its index is decided, or for the rest of the term (trap 66).
     unknown: bool,
 }
 
 impl Coordinator {
-    /// The coordinator of a node that keeps the log, or may come to keep it.
+    /// For a node that keeps the log, or may keep it later.
     pub(crate) fn new(me: MemberId, settings: CoordinatorSettings) -> Self {
         Self {
             me,
@@ -310,14 +275,11 @@ impl Coordinator {
         }
     }
 
-    /// Test-only: writes down all that the coordinator's conduct depends on, except its settings and the content of the log's
-    /// entries. Two coordinators that write the same and share a log go on in the same way.
-    ///
-    /// # Errors
-    /// The error of `out`.
+    /// Test-only: writes every field that affects behaviour, without the settings and the content of the log's entries.
+    /// Two coordinators with equal output and the same log behave identically.
     #[cfg(feature = "mutants")]
     pub(crate) fn describe(&self, out: &mut dyn std::fmt::Write) -> std::fmt::Result {
-        // Names every field, so that a forgotten new one doesn't compile.
+        // Destructured, so that a new field doesn't compile until it is handled here.
         let Self {
             me,
             settings: _,
@@ -334,39 +296,35 @@ impl Coordinator {
             outranked,
             outputs,
         } = self;
-        // Only a leader has anything to forget after a pause.
+        // Only a leader discards observations after a pause.
         let awake = leading.as_ref().map(|_| awake);
         write!(out, "{:?}", (me, configs.applied(), leader, voters, leading, outside, unreachable, given_up, voted))?;
         write!(out, "{:?}", (rounds, awake, outranked, outputs))
     }
 
-    /// The term in which this node leads, if it does.
     pub(crate) fn leads(&self) -> Option<Term> {
         self.leading.as_ref().map(|leading| leading.term)
     }
 
-    /// Whether a proposal is under way: neither decided nor known to be refused.
+    /// Whether a proposal is in flight: neither decided nor known to be refused.
     pub(crate) fn proposes(&self) -> bool {
         self.leading.as_ref().is_some_and(|leading| leading.proposal.is_some())
     }
 
-    /// Whether a member is fenced.
     #[cfg(feature = "mutants")]
     pub(crate) fn fences(&self, id: MemberId) -> bool {
         self.leading.as_ref().is_some_and(|leading| leading.fenced.contains_key(&id))
     }
 
-    /// The next order to the driver.
     pub(crate) fn poll_output(&mut self) -> Option<CoordinatorOutput> {
         self.outputs.pop_front()
     }
 
-    /// When [`CoordinatorInput::Tick`] is wanted, as of `now`.
+    /// When [`CoordinatorInput::Tick`] is due, as of `now`.
     pub(crate) fn next_tick(&self, now: Timestamp) -> Option<Timestamp> {
         self.leading.as_ref().map(|_| now + self.settings.tick)
     }
 
-    /// Takes in what happened at `now`.
     pub(crate) fn handle(&mut self, now: Timestamp, input: CoordinatorInput) {
         self.wake(now);
         match input {
@@ -376,7 +334,7 @@ impl Coordinator {
                 self.configs = configs;
                 self.voted.extend(self.voters.iter().copied());
                 self.voted.retain(|&id| self.voters.contains(&id) || self.configs.node(id).is_some());
-                // A leader with a shorter lease than the others' would remove a member whose lease still runs (trap 63).
+                // A leader with a shorter lease than others would remove a member whose lease still runs (trap 63).
                 if !allows!(self.settings.guards, KeepOwnTimes) {
                     self.settings.adopt(self.configs.timing());
                 }
@@ -404,8 +362,8 @@ impl Coordinator {
         self.decide(now);
     }
 
-    /// After a pause of this node no member was heard for a while, and messages that come now may be as old as the pause. So
-    /// the leader starts to observe anew, as if its term had just begun (trap 42).
+    /// During a pause this node received nothing, and messages that arrive after it may be as old as the pause. So the
+    /// leader restarts its observation, as if its term had just begun (trap 42).
     fn wake(&mut self, now: Timestamp) {
         let slept = now - self.awake >= self.settings.suspect / 2;
         self.awake = now;
@@ -442,7 +400,7 @@ impl Coordinator {
         let Some(leading) = &mut self.leading else { return };
         let Some(proposal) = leading.proposal.as_mut().filter(|proposal| proposal.at == at) else { return };
         match fate {
-            // The outcome is known once the entry at that place has been applied here.
+            // The outcome is known once the entry at that index has been applied here.
             ProposalFate::Decided if at > applied => {}
             ProposalFate::Decided => leading.proposal = None,
             ProposalFate::Refused if proposal.unknown && !allows!(self.settings.guards, ForgetUnknown) => {
@@ -459,7 +417,6 @@ impl Coordinator {
         }
     }
 
-    /// Fences members, proposes the next change, and keeps the log's voters among living nodes.
     fn decide(&mut self, now: Timestamp) {
         self.give_up_unreachable(now);
         let Some(term) = self.leads() else { return };
@@ -489,8 +446,8 @@ impl Coordinator {
         self.outputs.push_back(CoordinatorOutput::Append { term, at, change, why });
     }
 
-    /// Fences members that are to be removed, and ends the fence of those that are back. While a proposal is under way no fence
-    /// ends: a lease renewed meanwhile could run when the removal is decided (trap 35).
+    /// Fences members that should be removed, and ends the fence of those that have recovered. While a proposal is in
+    /// flight no fence ends: a lease that is renewed before the decision could still run after the removal (trap 35).
     fn fence(&mut self, now: Timestamp) {
         let Some(leading) = &mut self.leading else { return };
         let proposed = leading.proposal.is_some() && !allows!(self.settings.guards, RenewWhileDeciding);

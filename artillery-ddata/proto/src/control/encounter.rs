@@ -1,7 +1,8 @@
-//! Two clusters of one name and secret that meet: their networks were cut from each other when each was formed (docs/DESIGN.md §5.14).
+//! Encounters of two clusters with the same name and secret, which were formed while their networks were partitioned
+//! (docs/DESIGN.md §5.14).
 //!
-//! At most one of them gives way by itself, and only one that is empty: see [`Party::gives_way`]. [`Encounters`] keeps which clusters
-//! the nodes of this one have met. All of it is pure: time is an argument.
+//! At most one of the two gives way by itself, and only if it is empty: see [`Party::gives_way`]. [`Encounters`] keeps
+//! the clusters that the nodes of this one have met. Time is an argument.
 
 mod statement;
 
@@ -10,43 +11,43 @@ use std::{collections::BTreeMap, fmt, net::SocketAddr, time::Duration};
 pub use self::statement::Statement;
 use crate::{ClusterId, NodeId, Timestamp, guards::Guards};
 
-/// Clusters that are remembered at a time.
+/// The number of clusters that are remembered.
 pub const MAX_ENCOUNTERS: usize = 4;
 
 /// A cluster whose nodes were not met for this long is treated as gone.
 pub const FORGET_AFTER: Duration = Duration::from_secs(15);
 
-/// This cluster gives way only to one that was met repeatedly for this long.
+/// This cluster gives way only to a cluster that it has been meeting for this long.
 pub const STEADY_AFTER: Duration = Duration::from_secs(5);
 
 /// One of two clusters that meet.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Party {
-    /// Whether it holds data, or has held some. Once that is true it stays true; it becomes known with a delay.
+    /// Whether the cluster holds data, or has ever held some. It never becomes false again; other nodes learn of it
+    /// with a delay.
     pub holds_data: bool,
-    /// Its id.
     pub cluster: ClusterId,
 }
 
 impl Party {
-    /// Whether this cluster gives way to `other` by itself: if it is empty, and the other one isn't, or has the higher id.
+    /// Whether this cluster gives way to `other` by itself: only if it is empty, and the other one holds data or has
+    /// the higher id.
     ///
-    /// By the order of the derived comparison each cluster gives way only to a higher one. Its knowledge of the other one may be
-    /// old, but only *holds data* changes, and only upwards. A cluster gives way only once it is certain that it is empty, so its
-    /// own place is final by then. So of any number of clusters that meet the highest stays.
+    /// By the derived order each cluster gives way only to a higher one. Its knowledge of the other one may be old, but
+    /// only *holds data* changes, and only upwards. A cluster gives way only once it is certain that it is empty, so
+    /// its own rank is final by then. So of any number of clusters that meet, the highest stays.
     pub fn gives_way(self, other: Self, guards: Guards) -> bool {
         !self.holds_data && (other > self || allows!(guards, BothGiveWay))
     }
 }
 
-/// Where a node of another cluster was met.
+/// The last contact with a node of another cluster.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Meeting {
-    /// The other cluster.
     pub other: Party,
-    /// The name of the node of this cluster that has met it; `None`: this one has.
+    /// The name of the node of this cluster that met it; `None`: this node.
     pub by: Option<String>,
-    /// The node that was met, and its address, if this node has met it.
+    /// The other cluster's node and its address, if this node met it.
     pub node: Option<(String, SocketAddr)>,
 }
 
@@ -72,24 +73,25 @@ pub struct Encounters {
     is_fixed: bool,
     holds_data: bool,
     seen: BTreeMap<ClusterId, Seen>,
-    /// What other nodes of this cluster state, by node, with their names; `None`: nothing, as a node of a release without statements.
+    /// The last statement of each other node of this cluster, with the node's name; `None`: its release makes no
+    /// statements.
     told: BTreeMap<NodeId, (String, Option<Statement>)>,
 }
 
 impl Encounters {
-    /// Of a node of cluster `mine`, which has met none. `is_fixed`: its configuration never changes, so it can't give way. It counts as
-    /// one with data.
+    /// `is_fixed`: the cluster's configuration never changes, so it can't give way. It is treated as a cluster with
+    /// data.
     pub fn new(mine: ClusterId, is_fixed: bool) -> Self {
         Self { mine, is_fixed, holds_data: is_fixed, seen: BTreeMap::new(), told: BTreeMap::new() }
     }
 
-    /// This node knows that its cluster holds data.
     pub fn hold_data(&mut self) {
         self.holds_data = true;
     }
 
-    /// A node of another cluster was met, which has a confirmed leader as that node states: a cluster without one may never have one
-    /// again. A cluster beyond [`MAX_ENCOUNTERS`] isn't remembered: the others are enough for every decision, and it is met again.
+    /// Records contact with a node of another cluster. That node must state that its cluster has a confirmed leader: a
+    /// cluster without one may never have one again. Clusters beyond [`MAX_ENCOUNTERS`] are ignored: the remembered
+    /// ones suffice for every decision, and the ignored one is met again later.
     pub fn meet(&mut self, now: Timestamp, other: Party, name: String, addr: SocketAddr) {
         let known = self.seen.get(&other.cluster);
         if other.cluster == self.mine || (known.is_none() && self.seen.len() >= MAX_ENCOUNTERS) {
@@ -100,25 +102,24 @@ impl Encounters {
         self.seen.insert(other.cluster, Seen { holds_data, name, addr, since, at: now });
     }
 
-    /// Another node of this cluster is there, and states this now, or nothing. A node that has joined is no longer a node of another
-    /// cluster.
+    /// Records the statement of another node of this cluster; `None`: its release makes none. The node is removed from
+    /// the nodes of other clusters, since it has joined this one.
     pub fn tell(&mut self, node: NodeId, name: &str, statement: Option<Statement>) {
         self.seen.retain(|_, seen| seen.name != name);
         self.holds_data |= statement.as_ref().is_some_and(|statement| statement.holds_data);
         self.told.insert(node, (name.to_owned(), statement));
     }
 
-    /// Forgets the nodes that are no longer members of this cluster.
     pub fn retain(&mut self, is_member: impl Fn(NodeId) -> bool) {
         self.told.retain(|&node, _| is_member(node));
     }
 
-    /// Forgets the clusters whose nodes were not met for [`FORGET_AFTER`].
     pub fn forget(&mut self, now: Timestamp) {
         self.seen.retain(|_, seen| now - seen.at < FORGET_AFTER);
     }
 
-    /// This node's statement to the others of its cluster: the clusters that it has met itself for [`STEADY_AFTER`].
+    /// This node's statement to the other nodes of its cluster: the clusters that it has been meeting for
+    /// [`STEADY_AFTER`].
     pub fn statement(&self) -> Statement {
         let met = self
             .seen
@@ -128,17 +129,16 @@ impl Encounters {
         Statement { holds_data: self.holds_data, met: met.collect() }
     }
 
-    /// Where the nodes that this one has met were last. They are dialled again, so that the knowledge stays fresh.
+    /// Addresses of nodes of other clusters, to be dialled again so that the knowledge stays fresh.
     pub fn addrs(&self) -> impl Iterator<Item = SocketAddr> + '_ {
         self.seen.values().map(|seen| seen.addr)
     }
 
-    /// This cluster, by this node's knowledge.
     pub fn mine(&self) -> Party {
         Party { cluster: self.mine, holds_data: self.holds_data }
     }
 
-    /// All clusters that nodes of this one have met lately.
+    /// Every other cluster that nodes of this one have met lately.
     pub fn meetings(&self) -> Vec<Meeting> {
         let mut all = BTreeMap::<ClusterId, Meeting>::new();
         for (&cluster, seen) in &self.seen {
@@ -158,8 +158,8 @@ impl Encounters {
         all.into_values().collect()
     }
 
-    /// The cluster to which this one gives way, if it is empty. None while a node of it runs a release without statements: that wouldn't
-    /// know the meaning of the log's entries.
+    /// The cluster to which this one gives way, if it is empty. `None` while a node of this cluster runs a release
+    /// without statements: that node wouldn't understand the log entries.
     pub fn outranked(&self, guards: Guards) -> Option<ClusterId> {
         if !self.all_state() {
             return None;
@@ -170,40 +170,39 @@ impl Encounters {
         others.filter(|other| self.mine().gives_way(*other, guards)).max().map(|other| other.cluster)
     }
 
-    /// Whether all other nodes of this cluster state something, as each one of a release with statements does.
+    /// Whether every other node of this cluster makes statements; a node of an earlier release makes none.
     pub fn all_state(&self) -> bool {
         self.told.values().all(|(_, statement)| statement.is_some())
     }
 
-    /// Whether an operator may give this cluster up: another one that holds data is met, so not both can be given up for an empty one.
+    /// Whether an operator may give this cluster up: only if another one that holds data is met, so that not both can
+    /// be given up for an empty one.
     pub fn may_be_given_up(&self) -> bool {
         !self.is_fixed && self.all_state() && self.meetings().iter().any(|meeting| meeting.other.holds_data)
     }
 
-    /// Why this node isn't ready, if that is because another cluster was met. A cluster with data stays ready while the others are
-    /// known as empty: those give way by themselves.
+    /// The reason why this node isn't ready, if it is another cluster. A cluster with data stays ready while the others
+    /// are known to be empty: those give way by themselves.
     pub fn unready(&self) -> Option<Encountered> {
         let mine = self.mine();
         let mut uncertain = self.meetings().into_iter().filter(|meeting| !mine.holds_data || meeting.other.holds_data);
         uncertain.next_back().map(|meeting| self.encountered(meeting.other))
     }
 
-    /// What follows from the meeting with this cluster.
     pub fn encountered(&self, other: Party) -> Encountered {
         Encountered { mine: self.mine(), is_fixed: self.is_fixed, all_state: self.all_state(), other }
     }
 }
 
-/// Another cluster of this one's name and secret is met, and it isn't settled yet which one stays.
+/// Another cluster with this one's name and secret exists, and it isn't decided yet which one stays.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Encountered {
-    /// The node's own cluster.
+    /// The node's own cluster, to its knowledge.
     pub mine: Party,
-    /// The configuration of the node's own cluster never changes, so that cluster can't give way.
+    /// The configuration of the node's own cluster never changes, so it can't give way.
     pub is_fixed: bool,
-    /// Each node of this cluster states the clusters that it has met. One of an earlier release doesn't.
+    /// Every other node of this cluster makes statements. Nodes of an earlier release make none.
     pub all_state: bool,
-    /// The other one.
     pub other: Party,
 }
 
@@ -214,7 +213,7 @@ impl fmt::Display for Encountered {
         if self.is_fixed {
             return write!(
                 f,
-                "this one is of fixed members and can't give way: stop all nodes of one of the two, and start them again"
+                "this one has a fixed configuration and can't give way: stop all nodes of one of the two, and start them again"
             );
         }
         if !self.all_state {

@@ -1,71 +1,75 @@
-//! Forming a cluster: settled once, by all of its founders, without a coordinator.
+//! Forming a cluster: a one-time decision by all of its founders, without a coordinator.
 //!
-//! [`Formation`] is the state machine of one node, sans-IO: hand in what happened with [`Formation::handle`], take the
-//! outputs with [`Formation::poll_output`] until there are none, hand in [`FormationInput::Tick`] at [`Formation::next_tick`].
+//! [`Formation`] is the state machine of one node, sans-IO: pass events to [`Formation::handle`], take outputs from
+//! [`Formation::poll_output`] until it returns `None`, and pass [`FormationInput::Tick`] at [`Formation::next_tick`].
 //!
 //! # How
 //!
-//! A free node first looks for others ([`FormationSettings::search`], longer while a seed hasn't answered). When it sees
-//! [`FormationSettings::expect`] free nodes or more, itself among them, it proposes a [`Bootstrap`]: a fresh random cluster
-//! id and the exact incarnations of all of them, the founders: of more than 16 those with the lowest ids. It leaves out only
-//! nodes that were silent in earlier proposals or refuse all of this node's, if enough others are left. A free node that is
-//! named accepts, unless it expects more founders: then it refuses with that number, and the proposer waits for as many. A
-//! node accepts one proposal at a time and refuses the others permanently. Each founder repeatedly sends the others its
-//! state: which founders have accepted, and its vote. A founder that knows that all accepted votes *form*; a majority of
-//! such votes forms the cluster. When that takes too long, or a founder is found to be replaced, any founder asks for votes
-//! in a ballot of its own, and *abandon* can win (module `poll`: single-decree Paxos, with the founders as acceptors). So
-//! the others finish a dead proposer's proposal, with either verdict, as long as a majority of them is up and connected.
+//! A free node first looks for others ([`FormationSettings::search`], longer while a seed hasn't answered). When it
+//! sees at least [`FormationSettings::expect`] free nodes, including itself, it proposes a [`Bootstrap`]: a fresh
+//! random cluster id and the exact incarnations of all of them, the founders (of more than 16, those with the lowest
+//! ids). It omits only nodes that were silent in earlier proposals or refuse all of this node's, if enough others
+//! remain. A free node that is named accepts, unless it expects more founders: then it refuses with that number, and
+//! the proposer waits for as many. A node accepts one proposal at a time and refuses the others permanently. Each
+//! founder repeatedly sends the others its state: which founders have accepted, and its vote. A founder that knows that
+//! all accepted votes *form*; a majority of such votes forms the cluster. When that takes too long, or a founder turns
+//! out to be replaced, any founder asks for votes in a ballot of its own, and *abandon* can win (module `poll`:
+//! single-decree Paxos, with the founders as acceptors). So the others finish a dead proposer's proposal, with either
+//! verdict, as long as a majority of them is up and connected.
 //!
-//! A node gives an accepted proposal up only when it knows one of these:
+//! A node abandons an accepted proposal only when it knows one of these:
 //!
-//! 1. A majority of its founders has voted to abandon it: they refuse it for ever.
-//! 2. A founder says that it has no part in it and never will ([`FormationMessage::Refused`], or that it belongs to
-//!    another cluster). An incarnation says so only of proposals that it never accepted, which then can never be
-//!    accepted by all, and of those that it gave up for one of these reasons.
-//! 3. So many founders' incarnations are over (replaced by newer ones) that no majority of them is left.
+//! 1. A majority of its founders has voted to abandon it: they refuse it permanently.
+//! 2. A founder reports that it will never take part in it ([`FormationMessage::Refused`], or membership of another
+//!    cluster). An incarnation reports this only of proposals that it never accepted, which therefore can never be
+//!    accepted by all, and of those that it abandoned for one of these reasons.
+//! 3. Enough founders have been replaced by newer incarnations that no majority remains.
 //!
 //! # Why two groups can't form
 //!
-//! Call a proposal *formed* when a majority of its founders has voted so in one ballot.
+//! Call a proposal *formed* when a majority of its founders has voted *form* in one ballot.
 //!
-//! - **All accepted.** The first vote to form comes from a founder that knows that all accepted; later ballots take it over.
+//! - **All accepted.** The first vote to form is cast by a founder that knows that all accepted; later ballots adopt
+//!   it.
 //! - **One verdict.** By Paxos, a formed proposal is never abandoned by vote. An incarnation votes at most once in a
-//!   ballot and never below what it promised; a new incarnation never speaks for an old one.
-//! - **No founder gives up a formed proposal `p`, as long as a majority of its founders' incarnations goes on.** Not by 1
-//!   (one verdict). Not by 2: the first to do so would have met a founder that never accepted `p` (all accepted) or gave
-//!   it up before. Not by 3.
-//! - **So two proposals that are both formed share no incarnation**, unless one of them had lost the majority of its
-//!   founders, for good, before the other was accepted by all: an incarnation named in both accepted one of them after it
-//!   had given the other up. Each names as many incarnations as any of its founders expects, or more; hence fewer than 2 ×
-//!   the smallest `expect` of them never form two groups that can act, whatever the network does.
-//! - **More of them form two groups only if the network lets neither proposer see the other.** Let `p` and `q` be both
+//!   ballot and never below its promise; a new incarnation never votes for an old one.
+//! - **No founder abandons a formed proposal `p`, as long as a majority of its founders' incarnations survives.** Not
+//!   by 1 (one verdict). Not by 2: the first to do so would have met a founder that never accepted `p` (all accepted)
+//!   or had abandoned it before. Not by 3.
+//! - **So two proposals that are both formed share no incarnation**, unless one of them had permanently lost the
+//!   majority of its founders before the other was accepted by all: an incarnation named in both accepted one of them
+//!   after it had abandoned the other. Each names at least as many incarnations as any of its founders expects. Hence
+//!   fewer than 2 × the smallest `expect` incarnations never form two groups that can act, whatever the network does.
+//! - **More nodes form two groups only if the network hides both proposers from each other.** Let `p` and `q` be both
 //!   formed. They share no incarnation. So `p` doesn't name the proposer of `q`, and `q` doesn't name that of `p`. A
-//!   proposal names all free nodes that its proposer sees, but for silent ones, and a node that sees a member of a cluster
-//!   proposes nothing. So, of two proposers that proposed at different times, the later one has not seen the earlier one at
-//!   all, free or as a member, though it has looked for others for [`FormationSettings::search`], twice as long if it forms
-//!   a cluster alone; or it has seen it and asked in vain, in several proposals. If sight takes less time than the search,
-//!   and messages arrive, this doesn't happen. (Of more than 16 nodes not all are named. But nodes that see the same others
-//!   name the same lowest ones.) A network that was cut until then is the case that no rule prevents: the ids differ, and
-//!   the two groups never mix.
+//!   proposal names all free nodes that its proposer sees, except silent ones, and a node that sees a member of a
+//!   cluster proposes nothing. So, of two proposers that proposed at different times, the later one has not seen the
+//!   earlier one at all, free or as a member, although it has searched for [`FormationSettings::search`], twice as long
+//!   if it forms a cluster alone; or it has seen it and asked in vain, in several proposals. If discovery takes less
+//!   time than the search, and messages arrive, this doesn't happen. (Of more than 16 nodes not all are named, but
+//!   nodes that see the same others name the same lowest ones.) No rule covers a network that was partitioned until
+//!   then: the ids differ, and the two groups never mix.
 //!
-//! Why not simply stop at the first sign of failure, or at a majority that accepted no longer? Of three founders A, B, C,
-//! A may know that all accepted, and be cut off before it says so. If forming needed no votes, A would have formed the
-//! cluster while B and C, a majority, give up: A would be a member of a group that never exists. If B, alone with C's
-//! replacement, gave up on the ground that C is gone, the same could happen with A and B of five. Hence votes, and 3 only
-//! when no majority is left. Even numbers of founders need no rule of their own: of two, each is needed for any verdict,
-//! and if one is replaced no majority is left; of four, three are needed.
+//! Why not simply stop at the first sign of failure, or when a majority no longer accepts? Of three founders A, B, C, A
+//! may know that all accepted, and be cut off before it reports this. If forming needed no votes, A would have formed
+//! the cluster while B and C, a majority, abandon it: A would be a member of a group that never exists. If B, alone
+//! with C's replacement, abandoned the proposal because C is gone, the same could happen with A and B of five. Hence
+//! the votes, and reason 3 only when no majority remains. Even numbers of founders need no separate rule: of two, each
+//! is needed for any verdict, and if one is replaced no majority remains; of four, three are needed.
 //!
-//! No protocol can remember for a node that forgot: a memory node that restarted counts as another incarnation. And
-//! [`FormationInput::Replaced`] must be certain: a process that was merely paused must not act again once its node has begun
-//! another incarnation (the driver stops a process that meets a newer incarnation of its own node).
+//! No protocol can remember for a node that forgot: a memory node that restarted is another incarnation.
+//! [`FormationInput::Replaced`] must be certain: a process that was merely paused must not act again once its node has
+//! begun another incarnation (the driver stops a process that meets a newer incarnation of its own node).
 //!
 //! # Why it ends
 //!
-//! If a majority of the founders is gone permanently, no verdict is possible. A node that receives nothing from a majority in several ballots
-//! ends its incarnation ([`FormationOutput::Stuck`]); the next one is free, and for the others it is reason 3.
+//! If a majority of the founders is gone permanently, no verdict is possible. A node that receives nothing from a
+//! majority in several ballots ends its incarnation ([`FormationOutput::Stuck`]); the next one is free, and is reason 3
+//! for the others.
 //!
-//! Proposals are staggered by rank and delayed at random after each failure. Nodes that didn't answer are asked last. Ballots
-//! begin at random times that grow with each round. So, once messages arrive, a proposer or a ballot is soon alone.
+//! Proposals are staggered by rank and delayed at random after each failure. Nodes that didn't answer are asked last.
+//! Ballots begin at random times that grow with each round. So, once messages arrive, a proposer or a ballot is soon
+//! alone.
 
 mod attempt;
 mod interface;
@@ -93,14 +97,12 @@ pub use self::{
 use super::{Bootstrap, NodeInfo};
 use crate::{ClusterId, MemberId, Timestamp};
 
-/// The most nodes, and incarnations, that are remembered while no cluster is formed.
+/// Bounds the nodes, and the incarnations, that are remembered until a cluster is formed.
 const MAX_NODES: usize = 4096;
-/// The most founders of a cluster.
 pub const MAX_FOUNDERS: u16 = 256;
-/// The most members of formed clusters that are asked at a time.
+/// The maximum number of members of formed clusters that are asked at a time.
 const MAX_ASKED_MEMBERS: usize = 3;
 
-/// The part of one incarnation in forming a cluster.
 #[derive(Debug)]
 pub struct Formation {
     me: NodeInfo,
@@ -108,23 +110,21 @@ pub struct Formation {
     random: SeededRandom,
     state: FormationState,
     seen: KnownFounders,
-    /// The highest attempt of each proposing incarnation that was accepted or refused here: no attempt up to it is accepted
-    /// any more.
+    /// The highest attempt of each proposing incarnation that was accepted or refused here: attempts up to it are no
+    /// longer accepted.
     answered: BTreeMap<MemberId, u64>,
     attempts: u64,
     failures: u32,
     refused: Option<(MemberId, RejectReason)>,
     search: Search,
-    /// A seed of this node hasn't answered yet.
     seeds_missing: bool,
-    /// The search since all seeds have answered: other nodes are seen through them only then.
+    /// The search since all seeds have answered: only then does this node see the nodes that they know.
     answered_search: Search,
-    /// When a free node was last seen for the first time.
     sighted_at: Timestamp,
     propose_at: Option<Timestamp>,
     postpone_until: Timestamp,
     ask_at: Timestamp,
-    /// This node gives way to another cluster: it tells no node which cluster it belongs to.
+    /// This node gives way to another cluster, so it doesn't reveal its own.
     yields: bool,
     outputs: VecDeque<FormationOutput>,
 }
@@ -138,10 +138,7 @@ enum FormationState {
 }
 
 impl Formation {
-    /// A node that belongs to no cluster. `seed` must be random: cluster ids are made from it.
-    ///
-    /// # Errors
-    /// [`InvalidFormation`].
+    /// A node that belongs to no cluster. `seed` must be random: cluster ids are derived from it.
     pub fn new(me: NodeInfo, settings: FormationSettings, seed: u128) -> Result<Self, InvalidFormation> {
         settings.validate()?;
         Ok(Self {
@@ -166,10 +163,7 @@ impl Formation {
         })
     }
 
-    /// A node that belongs to a cluster since an earlier incarnation: it never forms another, and names its own when asked.
-    ///
-    /// # Errors
-    /// [`InvalidFormation`].
+    /// A node whose earlier incarnation joined a cluster: it never forms another one, and names its own when asked.
     pub fn member(
         me: NodeInfo,
         settings: FormationSettings,
@@ -180,7 +174,6 @@ impl Formation {
         Ok(formation)
     }
 
-    /// Takes in what happened at `now`.
     pub fn handle(&mut self, now: Timestamp, input: FormationInput) {
         if matches!(self.state, FormationState::Free) {
             if self.search.count(now) && self.must_search() {
@@ -208,12 +201,11 @@ impl Formation {
         self.advance(now);
     }
 
-    /// The next order to the driver, oldest first. To be called until there is none after each [`handle`](Self::handle).
+    /// The next order to the driver, oldest first. Call it until it returns `None` after each [`handle`](Self::handle).
     pub fn poll_output(&mut self) -> Option<FormationOutput> {
         self.outputs.pop_front()
     }
 
-    /// When [`FormationInput::Tick`] is due, if ever.
     pub fn next_tick(&self) -> Option<Timestamp> {
         match &self.state {
             FormationState::Free if self.seen.members().next().is_some() => Some(self.ask_at),
@@ -221,7 +213,7 @@ impl Formation {
             FormationState::Free if self.is_searching() => Some(self.search.next_tick()),
             FormationState::Free if self.sees_enough() => {
                 let at = self.propose_at.unwrap_or(Timestamp::ZERO);
-                // Without a tick in between a long wait would look like a pause of this process.
+                // Without a tick in between, a long wait would look like a pause of this process.
                 Some(if self.must_search() { at.min(self.search.next_tick()) } else { at })
             }
             FormationState::Free => None,
@@ -230,7 +222,7 @@ impl Formation {
         }
     }
 
-    /// The cluster that this node belongs to.
+    /// The cluster that this node belongs to, if any.
     pub fn founding(&self) -> Option<&Arc<Bootstrap>> {
         match &self.state {
             FormationState::Settled(founding) => Some(founding),
@@ -238,7 +230,6 @@ impl Formation {
         }
     }
 
-    /// How far this node has come.
     pub fn phase(&self) -> FormationPhase {
         match &self.state {
             FormationState::Free => {
@@ -258,7 +249,8 @@ impl Formation {
         }
     }
 
-    /// The incarnations that the accepted proposal names. The driver must hand in [`FormationInput::Replaced`] for each that ends.
+    /// The incarnations that the accepted proposal names. The driver must pass [`FormationInput::Replaced`] for each
+    /// that ends.
     pub fn named(&self) -> impl Iterator<Item = MemberId> + '_ {
         let attempt = match &self.state {
             FormationState::Accepted(attempt) => Some(attempt),
@@ -267,7 +259,7 @@ impl Formation {
         attempt.into_iter().flat_map(|attempt| &attempt.founding().members).map(|founder| founder.id)
     }
 
-    /// The addresses of an incarnation: as seen, or as the proposal or the founding says.
+    /// The addresses of an incarnation: as last seen, otherwise as in the proposal or in the founding.
     pub fn addrs(&self, id: MemberId) -> Option<&[SocketAddr]> {
         let founding = match &self.state {
             FormationState::Accepted(attempt) => Some(attempt.founding()),
@@ -299,17 +291,17 @@ impl Formation {
         self.settings.after.as_ref().is_some_and(|after| after.lineage.contains(&cluster))
     }
 
-    /// The node's former cluster, if that was given up.
+    /// The node's former cluster, if an operator replaced that.
     pub fn given_up(&self) -> Option<ClusterId> {
         self.settings.after.as_ref().and_then(|after| after.lineage.last().copied())
     }
 
-    /// Whether this node creates no cluster, but joins one that exists, or that succeeds its former one.
+    /// Whether this node creates no cluster, but joins an existing one or the successor of its former one.
     pub fn only_joins(&self) -> bool {
         self.settings.after.as_ref().map_or(self.settings.existing, |after| !after.founds)
     }
 
-    /// How many nodes found a cluster that this node proposes, or more.
+    /// The minimum number of founders in a proposal of this node.
     fn needed(&self) -> u16 {
         if self.settings.after.is_some() {
             return 1;
@@ -355,7 +347,7 @@ impl Formation {
         });
     }
 
-    /// Leaves the accepted proposal, for one of the three reasons, and says so.
+    /// Abandons the accepted proposal, for one of the three reasons, and notifies the other founders.
     fn give_up(&mut self, refused: Option<(MemberId, RejectReason)>) {
         let FormationState::Accepted(attempt) = std::mem::replace(&mut self.state, FormationState::Free) else {
             return;
@@ -367,7 +359,8 @@ impl Formation {
             self.send(to, FormationMessage::Refused { id, reason: RejectReason::Over });
         }
         match refused {
-            // Of two nodes with different settings the lower one forms a cluster without the other, which joins it.
+            // Of two nodes with different settings, the one with the lower id forms a cluster alone, and the other
+            // joins it.
             Some((from, RejectReason::Settings)) if from.node < self.me.id.node => {}
             Some((from, RejectReason::Settings | RejectReason::Joins)) => self.seen.exclude(from),
             Some((from, RejectReason::Expects(most))) if (1..=MAX_FOUNDERS).contains(&most) => {
@@ -378,7 +371,6 @@ impl Formation {
         }
     }
 
-    /// Sends what is due, and carries out a verdict.
     fn advance(&mut self, now: Timestamp) {
         if let FormationState::Accepted(attempt) = &mut self.state {
             attempt.advance(now, &mut self.random, &mut self.outputs);

@@ -1,4 +1,4 @@
-//! The history of a cluster's data: the one that it was formed with, or a recovered one (docs/DESIGN.md §5.12).
+//! The history of a cluster's data: the initial one, or a recovered one (docs/DESIGN.md §5.12).
 
 use std::{fmt, str::FromStr};
 
@@ -10,45 +10,44 @@ use crate::{
     types::text::{ParseIdError, parse_hex, parsed},
 };
 
-/// The id of a history. A recovery begins another history, which may lack what the old one acknowledged. So nothing is
-/// compared or resent across the two. Written `GENERATION-ID`.
+/// The id of a history. A recovery begins another history, which may be missing acknowledged updates of the old one. So
+/// nothing is compared or resent across the two. The text form is `GENERATION-ID`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, Serialize, Deserialize)]
 pub struct History {
-    /// How often the cluster was recovered before.
+    /// How many recoveries preceded this history.
     pub generation: u64,
     /// The cluster id for the first history; random for a recovered one.
     pub id: u128,
 }
 
-/// How one history is related to another one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Relation {
-    /// Both are the same history.
     Same,
-    /// This history was recovered later: the other one is over.
+    /// This history was recovered later: the other one is obsolete.
     Newer,
-    /// The other history was recovered later: this one is over.
+    /// The other history was recovered later: this one is obsolete.
     Older,
-    /// Both were recovered from remains of the same history, by operators that didn't know of each other. Neither knows what the
-    /// other has acknowledged.
+    /// Operators recovered both independently, from two parts of the same cluster. Neither has the other's acknowledged
+    /// updates.
     Parted,
 }
 
-/// How a node treats another one, by the histories of both.
+/// How a node treats another node, by comparing their histories.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Met {
-    /// Messages of the other node count.
+    /// Messages of the other node are accepted.
     Same,
-    /// The other node's history is over: it is to be told of this node's history.
+    /// The other node's history is obsolete: send it this node's history, the payload.
     Over(History),
-    /// This node's history is over, for good: what it has acknowledged since may be missing in the other one.
+    /// This node's history is permanently obsolete: updates that it has acknowledged since may be missing in the other
+    /// one.
     LeftBehind,
-    /// The cluster was recovered twice, from two sides: neither gives way.
+    /// The cluster was recovered twice, independently: neither gives way.
     Parted,
 }
 
 impl History {
-    /// How a node with history `mine` treats a node with history `theirs`. A node without a history takes `theirs`.
+    /// How a node with history `mine` treats a node with history `theirs`. A node without a history adopts `theirs`.
     pub fn meet(mine: &mut Option<Self>, theirs: Self) -> Met {
         let mine = *mine.get_or_insert(theirs);
         match theirs.relation(mine) {
@@ -59,17 +58,15 @@ impl History {
         }
     }
 
-    /// The history that a formation begins.
     pub fn first(cluster: ClusterId) -> Self {
         Self { generation: 0, id: cluster.0 }
     }
 
-    /// The history that is recovered from this one, under a fresh random id.
+    /// The history of a recovery from this one, under a fresh random id.
     pub fn next(self, id: u128) -> Self {
         Self { generation: self.generation + 1, id }
     }
 
-    /// How this history is related to `other`.
     pub fn relation(self, other: Self) -> Relation {
         match self.generation.cmp(&other.generation) {
             std::cmp::Ordering::Less => Relation::Older,
@@ -79,8 +76,8 @@ impl History {
         }
     }
 
-    /// The id that sessions and watches remember: the cluster's id until the first recovery, or the first accepted loss, whose
-    /// entry is `last_loss`.
+    /// The id that sessions and watches remember: the cluster's id until the first recovery, or the first accepted
+    /// loss. `last_loss` is the log entry of the newest accepted loss.
     pub fn sessions_id(self, last_loss: LogIndex) -> ClusterId {
         ClusterId(self.id.wrapping_add(u128::from(last_loss.0)))
     }

@@ -1,7 +1,7 @@
-//! The part of a node that asks for leases: it chooses the nodes to ask and the times, and takes in the answers. Sans-IO.
+//! The lease client of a node: it chooses when to ask which nodes for a lease, and processes the answers. Sans-IO.
 //!
-//! A lease runs from the moment at which its renewal was *sent*, by this node's own clock (docs/DESIGN.md §6): delays there
-//! and back only shorten it.
+//! A lease starts when its renewal is *sent*, by this node's own clock (docs/DESIGN.md §6): network delays only shorten
+//! it.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -17,53 +17,52 @@ use super::{
 };
 use crate::{MemberId, NodeId, Timestamp};
 
-/// After so many renewals without an answer other nodes are asked beside the leader, which may be gone or only slow.
+/// After more renewals without an answer, other nodes are asked too: the leader may be dead or slow.
 const UNANSWERED_RENEWALS: u32 = 2;
 
-/// Renewals whose answers still count.
+/// The number of most recent renewals whose answers are accepted.
 const MAX_REMEMBERED_RENEWALS: usize = 64;
 
-/// What an answer to a renewal changes at this node.
+/// The effect of an answer to a renewal on this node.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct RenewalOutcome {
-    /// The new end of this node's lease, if that is later than before.
+    /// The new end of this node's lease, if it is later than before.
     pub lease: Option<Timestamp>,
-    /// When that lease was asked for: this node served then.
+    /// When that renewal was sent. This node served at that time.
     pub asked: Timestamp,
-    /// The configurations, if newer than those known here.
+    /// The configurations, if newer than the known ones.
     pub configs: Option<Arc<Configs>>,
-    /// The log can spare this leaving node.
+    /// The leaving node is no longer needed by the log.
     pub released: bool,
-    /// The leader agrees that this node leaves: its chains are to act by no lease any more, then
-    /// [`LeaseClient::resign`] follows.
+    /// The leader agrees that this node leaves: first its chains must stop using leases, then call
+    /// [`LeaseClient::resign`].
     pub resigns: bool,
-    /// This node can't be removed any more: it serves again once it gets a lease, and asks to leave as before.
+    /// This node can no longer be removed: it serves again once it gets a lease, and its request to leave stays
+    /// pending.
     pub serves_again: bool,
 }
 
-/// Asks for leases.
 #[derive(Debug)]
 #[cfg_attr(feature = "mutants", derive(Clone))]
 pub(crate) struct LeaseClient {
     me: NodeInfo,
     configs: Arc<Configs>,
-    /// The last log entry that all chains of this node act by.
+    /// The last log entry that is in force at all chains of this node.
     acted: LogIndex,
     leader: Option<MemberId>,
-    /// Incarnations that seem to be there, by membership: candidates to ask.
+    /// Live incarnations, according to the membership: candidates to ask.
     met: BTreeMap<NodeId, MemberId>,
-    /// Renewals since the leader answered last.
+    /// Renewals since the leader's last answer.
     silent: u32,
-    /// The node that was last asked beside the leader.
+    /// The last node that was asked in addition to the leader.
     probed: Option<MemberId>,
-    /// The receivers of the renewals that are due now.
     due: VecDeque<MemberId>,
-    /// Nodes that are to be asked once besides, from `asks_at` on.
+    /// Nodes to be asked once, in addition, from `asks_at` on.
     asks: VecDeque<MemberId>,
     asks_at: Timestamp,
     sent_at: Timestamp,
     number: u64,
-    /// The node that answered last, and the highest number that it answered: the number means nothing to other nodes.
+    /// The node that answered last, and the highest number that it answered; numbers are meaningless to other nodes.
     answered: Option<(MemberId, u64)>,
     sent: BTreeMap<u64, Timestamp>,
     next_at: Timestamp,
@@ -73,7 +72,6 @@ pub(crate) struct LeaseClient {
 }
 
 impl LeaseClient {
-    /// The lease client of a node that has acted by `configs`.
     pub(crate) fn new(me: NodeInfo, configs: Arc<Configs>) -> Self {
         Self {
             me,
@@ -97,22 +95,20 @@ impl LeaseClient {
         }
     }
 
-    /// The newest configurations known here.
     pub(crate) fn configs(&self) -> &Arc<Configs> {
         &self.configs
     }
 
-    /// When [`renew`](Self::renew) is due next.
     pub(crate) fn next_tick(&self) -> Timestamp {
         if self.due.is_empty() { self.next_at } else { self.sent_at }
     }
 
-    /// When [`next_ask`](Self::next_ask) is due next.
     pub(crate) fn ask_at(&self) -> Option<Timestamp> {
         (!self.asks.is_empty()).then_some(self.asks_at)
     }
 
-    /// Takes in configurations from any node: an entry applied anywhere is decided. Returns whether they are newer.
+    /// Accepts configurations from any node, since an entry that is applied anywhere is decided. Returns whether they
+    /// are newer.
     pub(crate) fn on_configs(&mut self, configs: &Arc<Configs>) -> bool {
         let news = configs.applied() > self.configs.applied();
         if news {
@@ -123,7 +119,7 @@ impl LeaseClient {
         news
     }
 
-    /// All chains of this node act by the log up to `applied`: they refuse every member that it removes.
+    /// The log up to `applied` is in force at all chains of this node: they refuse every member that it removes.
     pub(crate) fn acts_by(&mut self, now: Timestamp, applied: LogIndex) {
         if applied > self.acted {
             self.acted = applied;
@@ -131,18 +127,16 @@ impl LeaseClient {
         }
     }
 
-    /// This node is at these addresses now: its next renewals say so.
     pub(crate) fn moves(&mut self, addrs: Vec<SocketAddr>) {
         self.me.addrs = addrs;
     }
 
-    /// A node seems to be there, in this incarnation.
     pub(crate) fn meets(&mut self, id: MemberId) {
         self.met.insert(id.node, id);
     }
 
-    /// The log's group names `leader`. A new leader is asked at once: the lease that the old one granted has been running
-    /// through an election.
+    /// The log's group names `leader`. A new leader is asked soon: the lease from the old one has been running through
+    /// an election.
     pub(crate) fn leads(&mut self, now: Timestamp, leader: MemberId) {
         if self.leader != Some(leader) {
             self.leader = Some(leader);
@@ -151,24 +145,24 @@ impl LeaseClient {
         }
     }
 
-    /// The time between two renewals, by the cluster's lease. The one that this node was started with doesn't count (trap 63).
+    /// The interval of renewals, from the cluster's lease; this node's own start options are ignored (trap 63).
     fn renew_every(&self) -> Duration {
         self.configs.timing().renew()
     }
 
-    /// The earliest time for a renewal out of turn.
+    /// The earliest time for an unscheduled renewal.
     fn soon(&self, now: Timestamp) -> Timestamp {
         now.max(self.sent_at + self.renew_every() / 4)
     }
 
-    /// A chain of this node asks for a promotion as its tail.
+    /// A chain's tail on this node requests a promotion.
     pub(crate) fn promote(&mut self, now: Timestamp, wish: Promotion) {
         if self.promotions.insert(wish) {
             self.next_at = now;
         }
     }
 
-    /// Asks these nodes once too, to find out whether they live.
+    /// Asks these nodes once, to learn whether they are alive.
     pub(crate) fn ask(&mut self, now: Timestamp, nodes: impl IntoIterator<Item = MemberId>) {
         for id in nodes {
             if id != self.me.id && !self.asks.contains(&id) {
@@ -178,29 +172,28 @@ impl LeaseClient {
         self.asks_at = now;
     }
 
-    /// The next node that is to be asked, once the renewals that are due have been sent.
+    /// The next of the nodes to be asked once. Due renewals are sent first.
     pub(crate) fn next_ask(&mut self, now: Timestamp) -> Option<(MemberId, Renewal)> {
         let to = self.asks.pop_front()?;
         Some((to, self.renewal(now, to)))
     }
 
-    /// When renewal `number` was sent; `None`: too long ago to count.
+    /// When renewal `number` was sent; `None`: too long ago for its answer to be accepted.
     pub(crate) fn sent(&self, number: u64) -> Option<Timestamp> {
         self.sent.get(&number).copied()
     }
 
-    /// Makes the next renewal due now: another node waits for it.
+    /// Makes the next renewal due now, because another node is waiting for it.
     pub(crate) fn hurry(&mut self, now: Timestamp) {
         self.next_at = now;
     }
 
-    /// Whether this node wants to leave, and how far it has come.
     pub(crate) fn leaves(&self) -> Leave {
         self.leave
     }
 
-    /// Asks with the next renewal, which is due now, to leave. The node serves on until a leader agrees. `returns`: it comes
-    /// back, and stays a node and a voter; a request to leave for good stands.
+    /// Requests to leave, with a renewal that is due now. The node keeps serving until a leader agrees. `returns`: the
+    /// node will return, and stays a node and a voter; it doesn't override a request to leave permanently.
     pub(crate) fn leave(&mut self, now: Timestamp, returns: bool) {
         if !self.leave.is_asked() {
             (self.leave.stage, self.leave.returns) = (LeaveStage::Asks, returns);
@@ -208,7 +201,7 @@ impl LeaseClient {
         }
     }
 
-    /// Resigns with the next renewal, which is due now: the leader has agreed, and this node's chains act by no lease any more.
+    /// Resigns, with a renewal that is due now. The leader has agreed, and this node's chains no longer use leases.
     pub(crate) fn resign(&mut self, now: Timestamp) {
         if self.leave.is_asked() {
             self.leave = self.leave.resigned();
@@ -217,15 +210,15 @@ impl LeaseClient {
         }
     }
 
-    /// Takes the wish to leave back, and a resignation with it.
+    /// Withdraws the request to leave, and a resignation.
     pub(crate) fn stay(&mut self, now: Timestamp) {
         if self.leave.is_asked() {
             self.take_back(now, self.leave.back(LeaveStage::Stays));
         }
     }
 
-    /// Drops the answers to all earlier renewals. The leader may no longer wait for a lease asked for before this: it may remove
-    /// this node by the resignation that is now taken back (trap 62).
+    /// Makes the answers to all earlier renewals invalid. The leader no longer waits for a lease that was requested
+    /// before now: it may remove this node on the strength of the withdrawn resignation (trap 62).
     fn take_back(&mut self, now: Timestamp, leave: Leave) {
         self.leave = leave;
         self.sent.clear();
@@ -233,7 +226,7 @@ impl LeaseClient {
         self.next_at = now;
     }
 
-    /// The next due renewal and its receiver. To be called until there is none.
+    /// The next due renewal and its receiver. Call it until it returns `None`.
     pub(crate) fn renew(&mut self, now: Timestamp) -> Option<(MemberId, Renewal)> {
         if self.due.is_empty() && now >= self.next_at {
             self.next_at = now + self.renew_every();
@@ -265,10 +258,11 @@ impl LeaseClient {
         }
     }
 
-    /// Chooses the receivers of the next renewal: the leader and, if that is slow or unknown, one node after the other.
+    /// Chooses the receivers of the next renewal: the leader and, if that is slow or unknown, the other nodes one after
+    /// the other.
     ///
-    /// A silent leader is asked on and on. If it lives, it learns only by these renewals that this node lives too, and would
-    /// remove it otherwise.
+    /// A silent leader is asked indefinitely. If it is alive, only these renewals show it that this node is too;
+    /// without them it would remove this node.
     fn choose(&mut self) {
         self.silent = self.silent.saturating_add(1);
         self.due.extend(self.leader);
@@ -286,7 +280,6 @@ impl LeaseClient {
         next.or_else(|| all.first()).copied()
     }
 
-    /// Takes in an answer.
     pub(crate) fn answered(&mut self, now: Timestamp, from: MemberId, renewed: Renewed) -> RenewalOutcome {
         let Some(&sent) = self.sent.get(&renewed.number) else { return RenewalOutcome::default() };
         let is_led = self.leader.is_some_and(|leader| leader != from) && self.silent <= 1;
@@ -295,9 +288,9 @@ impl LeaseClient {
                 self.leader = Some(from);
                 self.silent = 0;
             }
-            // While the leader answers, another node's redirect may be older than its term.
+            // While the leader answers, another node's redirect may be older than the leader's term.
             Some(_) if is_led => {}
-            // Redirected: wait before the next renewal. Two nodes may redirect to each other.
+            // Wait before following a redirect: two nodes may redirect to each other.
             Some(leader) if self.leader != Some(leader) => {
                 self.leader = Some(leader);
                 self.silent = 0;
@@ -350,13 +343,10 @@ impl LeaseClient {
 
 #[cfg(feature = "mutants")]
 impl LeaseClient {
-    /// Test-only: writes down all that the lease client's conduct depends on, except the content of the log's entries. Two
-    /// lease clients that write the same and share a log go on in the same way.
-    ///
-    /// # Errors
-    /// The error of `out`.
+    /// Test-only: writes every field that affects behaviour, without the content of the log's entries. Two lease
+    /// clients with equal output and the same log behave identically.
     pub(crate) fn describe(&self, out: &mut dyn std::fmt::Write) -> std::fmt::Result {
-        // Names every field, so that a forgotten new one doesn't compile.
+        // Destructured, so that a new field doesn't compile until it is handled here.
         let Self {
             me,
             configs,

@@ -1,6 +1,6 @@
-//! The log of configurations, as a trait.
+//! The configuration log, as a trait.
 //!
-//! [`Configs`] decides what a change means, the same for every implementation; an implementation only keeps entries in one
+//! [`Configs`] interprets changes identically for every implementation; an implementation only keeps entries in one
 //! order. Nothing in this module needs a runtime.
 
 mod configs;
@@ -19,18 +19,17 @@ pub use self::configs::{AcceptedLoss, Configs, OutOfOrder};
 use super::NodeInfo;
 use crate::{ChainConfig, Epoch, MemberId, Timestamp};
 
-/// A future behind a pointer, as object-safe traits need it.
+/// A boxed future, for object-safe traits.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// A proposal under way: it ends with whether the log has taken it.
+/// The result of a proposal in flight.
 pub type ProposalFuture<'a> = BoxFuture<'a, Result<(), AppendError>>;
 
-/// The index of an entry in the log. The first entry has 1; 0 means before all entries.
+/// The index of an entry in the log. The first entry has 1; 0 is the position before all entries.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug, Serialize, Deserialize)]
 pub struct LogIndex(pub u64);
 
 impl LogIndex {
-    /// The index after this one.
     pub const fn next(self) -> Self {
         Self(self.0 + 1)
     }
@@ -52,56 +51,50 @@ impl fmt::Display for Term {
     }
 }
 
-/// A change that is proposed to the log.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum ConfigChange {
-    /// New configurations, each of which counts only while the one that it replaces is the present one.
+    /// New configurations. Each is applied only if the configuration that it replaces is still current.
     Chains(Vec<ChainChange>),
-    /// Incarnations that belong to the cluster from now on, and incarnations that are over. A new incarnation of a node
-    /// replaces the known one.
+    /// Incarnations that join the cluster, and incarnations that ended. A new incarnation of a node replaces the known
+    /// one.
     Nodes {
-        /// Incarnations that came.
         add: Vec<NodeInfo>,
-        /// Incarnations that went. One that a configuration names stays.
+        /// An incarnation that a configuration names is kept.
         remove: Vec<MemberId>,
     },
-    /// A new configuration of a chain of which an operator has accepted a loss: what was acknowledged may be missing. Sessions and
-    /// watches of before don't go on.
+    /// A new configuration of a chain whose loss an operator has accepted: acknowledged updates may be missing. Earlier
+    /// sessions and watches end.
     AcceptLoss(ChainChange),
 }
 
-/// A new configuration of one chain.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ChainChange {
-    /// The epoch of the configuration that the proposer knew; 0 for the first configuration of a chain.
+    /// The epoch of the configuration known to the proposer; 0 for the first configuration of a chain.
     pub replaces: Epoch,
-    /// The new configuration, in the epoch after that one.
+    /// The new configuration, in the epoch after `replaces`.
     pub config: ChainConfig,
 }
 
-/// A change with its place in the log.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LogEntry {
-    /// Its place.
     pub index: LogIndex,
-    /// The term of the leader that proposed it; 0 for an entry made by the founding.
+    /// The term of the proposing leader; 0 for an entry of the cluster's formation.
     pub term: Term,
-    /// The proposed change; [`Configs::apply`] decides whether it counts.
+    /// The proposed change; [`Configs::apply`] decides whether it takes effect.
     pub change: ConfigChange,
 }
 
-/// A change was not taken.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AppendError {
-    /// Another entry has the place: read it and decide anew.
-    #[error("the log goes on to {last}: the place was taken")]
+    /// Another entry has this index: read it and decide again.
+    #[error("the index is taken: the log extends to {last}")]
     Taken {
-        /// The last entry known.
+        /// The last known entry.
         last: LogIndex,
     },
-    /// This node doesn't lead, or leads in another term than the one in which the proposal was prepared.
+    /// This node doesn't lead, or leads in another term than that of the proposal.
     #[error("this node doesn't lead in that term")]
     NotLeading,
     /// The change may be in the log or not: read the log to find out.
@@ -112,7 +105,6 @@ pub enum AppendError {
     Log(#[from] ConfigLogError),
 }
 
-/// The log can't be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigLogError {
@@ -122,7 +114,7 @@ pub enum ConfigLogError {
     /// The entry was compacted into a later one: read from there.
     #[error("the configuration log begins at {first}")]
     Compacted {
-        /// The first entry that is still there.
+        /// The first entry that is still available.
         first: LogIndex,
     },
     /// The storage of the log failed.
@@ -130,63 +122,59 @@ pub enum ConfigLogError {
     Failed(String),
 }
 
-/// Entries in one order that all nodes agree on. [`Configs`] and the [`Node`](crate::node::NodeMachine) decide what they mean.
+/// A sequence of entries that all nodes agree on. [`Configs`] and the [`Node`](crate::node::NodeMachine) interpret
+/// them.
 ///
 /// Implementations are checked by [`conformance`](super::conformance).
 pub trait ConfigLog: Send + Sync + fmt::Debug + 'static {
-    /// Puts `change` at `at` if no entry has that place yet and this node leads in exactly this term: a proposal counts
-    /// only in the term in which it was prepared (docs/DESIGN.md §5.2, trap 35).
+    /// Appends `change` at `at` if no entry has that index yet and this node leads in exactly this term: a proposal is
+    /// valid only in the term in which it was prepared (docs/DESIGN.md §5.2, trap 35).
     ///
     /// # Errors
-    /// [`AppendError`]; all but [`AppendError::OutcomeUnknown`] mean that this call never appends the change.
+    /// After any error except [`AppendError::OutcomeUnknown`], this call never appends the change.
     fn append(&self, term: Term, at: LogIndex, change: ConfigChange) -> ProposalFuture<'_>;
 
-    /// The entry at `at`; `None` if this node hasn't applied it yet. All entries behind one that is still there are there too.
-    ///
-    /// # Errors
-    /// [`ConfigLogError::Compacted`].
+    /// The entry at `at`; `None` if this node hasn't applied it yet. If an entry is available, all later ones are too.
     fn entry(&self, at: LogIndex) -> Result<Option<LogEntry>, ConfigLogError>;
 
-    /// The last entry at some moment after this call began. A quorum of the voters has confirmed that this node still led in
-    /// `term` after the call began (read index).
+    /// The last entry at some time after this call began. A quorum of the voters has confirmed that this node still led
+    /// in `term` after the call began (read index).
     ///
     /// # Errors
-    /// [`ConfigLogError`]: what was read from the log may be old.
+    /// After any error, data read from the log may be stale.
     fn confirm(&self, term: Term) -> BoxFuture<'_, Result<LogIndex, ConfigLogError>>;
 
-    /// The term in which this node leads, if it does. It leads once an entry of that very term has been committed, and
-    /// applied here, until it learns of another leader (trap 14).
+    /// The term in which this node leads, if it does. Leadership begins once an entry of that very term has been
+    /// committed and applied here, and ends when this node learns of another leader (trap 14).
     fn leads(&self) -> Option<Term>;
 
-    /// The leader, as far as is known here.
+    /// The leader, if known.
     fn leader(&self) -> Option<MemberId>;
 
     /// The configurations after the last entry applied here.
     fn configs(&self) -> Arc<Configs>;
 
-    /// The voters of the log's group, as far as is known here; empty if the log is kept outside of the cluster.
+    /// The known voters of the log's group; empty if the log is outside of the cluster.
     fn voters(&self) -> BTreeSet<MemberId>;
 
-    /// Replaces the voters by these nodes, if this node leads in `term`. Their addresses stand in the log.
-    ///
-    /// # Errors
-    /// Those of [`append`](Self::append).
+    /// Replaces the voters by these nodes, if this node leads in `term`. Their addresses must be in the log.
     fn set_voters(&self, term: Term, voters: BTreeSet<MemberId>) -> ProposalFuture<'_>;
 
-    /// For each node that this one has sent messages of the log's group, when it sent the latest one that was answered. Empty if
-    /// the log is kept outside of the cluster.
+    /// Per node: when this node sent the latest message of the log's group that was answered. Empty if the log is
+    /// outside of the cluster.
     fn answered(&self) -> BTreeMap<MemberId, Timestamp> {
         BTreeMap::new()
     }
 
-    /// Whether this node may lead; at first it may. A leader that may not gives its leadership up, so that another node is
-    /// elected. A node that may not stands in no election, and votes in each. Once it may again, it leads in another term only.
+    /// Sets whether this node may lead; initially it may. A leader without permission resigns, so that another node is
+    /// elected. A node without permission is no candidate, but votes. Once permitted again, it leads in a later term
+    /// only.
     fn may_lead(&self, may: bool) {
         let _ = may;
     }
 
-    /// Waits until [`leads`](Self::leads), [`leader`](Self::leader), [`configs`](Self::configs) or
-    /// [`voters`](Self::voters) has changed more than `seen` times in all; returns how often by now.
+    /// Waits until [`leads`](Self::leads), [`leader`](Self::leader), [`configs`](Self::configs) and
+    /// [`voters`](Self::voters) have changed more than `seen` times in total; returns the new total.
     fn changed(&self, seen: u64) -> BoxFuture<'_, u64>;
 }
 

@@ -1,4 +1,4 @@
-//! The messages between a node and the leader of the configuration log's group.
+//! The messages between a node and the leader of the configuration log, and the orders of operators.
 
 use std::time::Duration;
 
@@ -10,187 +10,172 @@ use super::{
 };
 use crate::{ChainId, ClusterId, Epoch, MemberId, Sequence, Version};
 
-/// A node's periodic message to the leader: it lives, this is its state, and this is what it asks for. Cumulative: a later
-/// renewal repeats all that an earlier one said.
+/// A node's periodic message to the leader: its state and its requests. Cumulative: a renewal repeats everything that
+/// earlier ones reported.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Renewal {
-    /// Counts the renewals of this incarnation. The lease that answers a renewal runs from the moment it was sent.
+    /// Counts the renewals of this incarnation. The granted lease starts when the renewal is sent.
     pub number: u64,
-    /// The highest renewal that the receiver has answered: shows that this one was sent after that answer came (trap 42).
+    /// The highest renewal that the receiver has answered, as proof that this one was sent after that answer arrived
+    /// (trap 42).
     pub answered: u64,
-    /// The sender, in its incarnation, and its addresses.
     pub me: NodeInfo,
-    /// The last entry of the configuration log that all of its chains act by.
+    /// The last entry of the configuration log that is in force at all of the sender's chains.
     pub applied: LogIndex,
-    /// Whether the sender wants to leave its chains, and how far it has come.
+    /// The sender's progress in leaving its chains.
     pub leave: Leave,
-    /// The promotions that its chains ask for as tails.
     pub promotions: Vec<Promotion>,
-    /// A report on each chain that the sender is a member of.
     pub reports: Vec<Report>,
-    /// What the sender holds of chains that it doesn't serve: of each one in which an earlier life of its store serves by the newest
-    /// configuration, and whole copies of others.
+    /// The sender's copies of chains that it doesn't serve: of each chain in which an earlier incarnation of its store
+    /// serves by the newest configuration, and complete copies of others.
     pub holds: Vec<StoreHolding>,
-    /// How far the sender's store has come; `None`: it has no disk.
+    /// The position of the sender's store; `None`: it has no disk.
     pub position: Option<Box<StorePosition>>,
-    /// The sender is still loading its directory: it lives, and has a part in no chain yet.
+    /// The sender is alive but is still loading its directory: it takes part in no chain yet.
     pub loads: bool,
 }
 
-/// What a node holds of a chain that it doesn't serve. If an earlier life of its store served, as it was found at the start.
+/// A node's copy of a chain that it doesn't serve. If an earlier incarnation of its store served, this is the state at
+/// the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct StoreHolding {
-    /// Which chain.
     pub chain: ChainId,
-    /// Whether the store is whole: no resync was under way.
+    /// Whether the copy is complete: no resync was in progress.
     pub whole: bool,
-    /// The newest version.
     pub last: Version,
-    /// The commit watermark that it names. The chain may have committed more.
+    /// The stored commit watermark. The chain may have committed more.
     pub watermark: Sequence,
-    /// Whether each batch was synced since the store became a serving member: then it has all that was committed.
+    /// Whether each batch was synced since the store became a serving member: then the copy has every committed update.
     pub synced: bool,
 }
 
-/// How far a node has come with leaving its chains (docs/adr/0028-leaving-and-voters.md). A node's values never go back in
-/// their order, so a renewal with a lower value than an earlier one is an old message.
+/// A node's progress in leaving its chains (docs/adr/0028-leaving-and-voters.md). A node's values never decrease in the
+/// derived order, so a renewal with a lower value than an earlier one is an old message.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug, Serialize, Deserialize)]
 pub struct Leave {
-    /// Counts how often the node took back its wish to leave, or its resignation.
+    /// Counts how often the node withdrew its request to leave, or its resignation.
     pub number: u32,
-    /// How far the node has come since.
     pub stage: LeaveStage,
-    /// The node comes back with what its disk holds: it gives up its places in the chains alone, and stays a node and a voter.
+    /// The node will return with the data on its disk: it leaves only its chains, and stays a node and a voter.
     pub returns: bool,
 }
 
-/// The stages of leaving.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug, Serialize, Deserialize)]
 pub enum LeaveStage {
-    /// The node stays.
     #[default]
     Stays,
-    /// The node wants to leave, and serves until a leader agrees.
+    /// The node has requested to leave, and serves until a leader agrees.
     Asks,
-    /// The node serves nothing, and acts by no lease that it asked for before: it may be removed without waiting for one.
+    /// The node serves nothing and uses no lease that it requested earlier, so it may be removed without waiting for
+    /// one.
     Resigned,
 }
 
 impl Leave {
-    /// Whether the node wants to leave, or has resigned already.
+    /// Whether the node has requested to leave, including after its resignation.
     pub fn is_asked(self) -> bool {
         self.stage >= LeaveStage::Asks
     }
 
-    /// Whether the node serves nothing.
     pub fn has_resigned(self) -> bool {
         self.stage == LeaveStage::Resigned
     }
 
-    /// The value after the leader's agreement.
     pub fn resigned(self) -> Self {
         Self { stage: LeaveStage::Resigned, ..self }
     }
 
-    /// Whether the node wants to leave and doesn't come back, or has resigned so.
     pub fn is_for_good(self) -> bool {
         self.is_asked() && !self.returns
     }
 
-    /// The value after this one is taken back.
+    /// The value after the request or the resignation is withdrawn.
     pub fn back(self, stage: LeaveStage) -> Self {
         Self { number: self.number.saturating_add(1), stage, ..self }
     }
 }
 
-/// The state of one chain at one of its members, by that member's own knowledge and clock. The leader finds gray failures by
-/// it (docs/adr/0017-slow-members.md).
+/// The state of one chain at one of its members, by that member's own knowledge and clock. The leader uses it to find
+/// gray failures (docs/adr/0017-slow-members.md).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Report {
-    /// Which chain.
     pub chain: ChainId,
-    /// The epoch that the member entered last.
+    /// The last epoch that the member entered.
     pub epoch: Epoch,
-    /// Whether that epoch is open here.
     pub open: bool,
-    /// The newest sequence that the member holds.
+    /// The newest sequence at the member.
     pub held: Sequence,
-    /// The member's commit watermark.
     pub watermark: Sequence,
-    /// The time to the successor and back.
+    /// The round trip to the successor.
     pub hop: PathDelay,
-    /// The time of an update from here to the tail, and of the watermark back.
+    /// The time from sending an update here until the tail's watermark returns.
     pub commit: PathDelay,
-    /// The time of an update from here to the member's own disk; zero, if it has none.
+    /// The time of a write to the member's own disk; zero without a disk.
     pub disk: PathDelay,
-    /// At a head: for so long far less was committed than before, though something was under way all the time.
+    /// At a head: for how long throughput has been far lower than before, although updates were always in flight.
     pub slowed: Duration,
-    /// At a head: it is closed, orders nothing, and all that it ordered is committed.
+    /// At a head: it is closed, and every update that it ordered is committed.
     pub closed: bool,
-    /// At a tail: for so long it has heard nothing of the joiner behind it, which isn't known to follow.
+    /// At a tail: for how long it has received nothing from its joiner, which isn't known to follow.
     pub unheard: Duration,
-    /// The node stopped serving this chain for good, whether it is a member or not.
+    /// The node permanently stopped serving this chain, whether it is a member or not.
     pub halted: bool,
 }
 
-/// How long a path takes, by one probe after the other.
+/// The delay of a path, measured by consecutive probes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct PathDelay {
-    /// The sequence that is waited for, and for how long so far.
+    /// The sequence of the pending probe, and the probe's age.
     pub waits: Option<(Sequence, Duration)>,
-    /// How long the last probe took.
+    /// The delay of the last probe.
     pub took: Duration,
-    /// How long a probe takes at best; old probes count for less.
+    /// The lowest delay, with less weight for old probes.
     pub usual: Duration,
 }
 
 impl PathDelay {
-    /// How long the path takes now.
+    /// The current delay: of the last probe, or of the pending one if that is longer.
     pub fn takes(&self) -> Duration {
         self.took.max(self.waits_for())
     }
 
-    /// For how long something has been waited for.
     pub fn waits_for(&self) -> Duration {
         self.waits.map_or(Duration::ZERO, |(_, age)| age)
     }
 }
 
-/// The head of a chain is to order nothing more in this epoch, for a moment (docs/DESIGN.md §5.10).
+/// A request to the head of a chain to stop ordering updates in this epoch (docs/DESIGN.md §5.10). It expires.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct Close {
-    /// Which chain.
     pub chain: ChainId,
-    /// Which epoch.
     pub epoch: Epoch,
 }
 
 /// A tail's request to promote the joiner behind it (docs/DESIGN.md §5.6).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct Promotion {
-    /// Which chain.
     pub chain: ChainId,
-    /// The epoch of the request: it counts in no other.
+    /// The epoch of the request: it is valid in no other.
     pub epoch: Epoch,
-    /// The joiner that is to serve.
+    /// The joiner to be promoted.
     pub member: MemberId,
 }
 
-/// An operator's order to one node.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum AdminCommand {
-    /// The node leaves its chains: this incarnation serves nothing more, and goes on forwarding requests.
+    /// The node leaves its chains: this incarnation serves nothing more, but keeps forwarding requests.
     Leave,
-    /// The node, as the leader, brings the serving members of a chain into this order.
+    /// The node, as the leader, arranges the serving members of a chain in this order.
     Reorder {
-        /// Which chain.
+        /// The chain to reorder.
         chain: ChainId,
         /// All serving members, head first.
         order: Vec<MemberId>,
     },
-    /// The node, as the leader, gives its cluster up for another one of the same name that it has met. Its data are lost.
+    /// The node, as the leader, gives up its cluster in favour of another one of the same name that it has met. The
+    /// data of its cluster are lost.
     GiveUp {
-        /// The cluster that is given up: the node's own.
+        /// The cluster to give up: the node's own.
         cluster: ClusterId,
     },
 }
@@ -199,16 +184,15 @@ pub enum AdminCommand {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum ArrangeError {
-    /// The configuration never changes, or there is none yet.
+    /// The configuration is fixed, or not known yet.
     #[error("the configuration of this node never changes, or isn't known yet")]
     Fixed,
     /// Without this node a chain would have no serving member.
     #[error("it is the last serving member of chain {}", chain.0)]
     Last {
-        /// Which chain.
+        /// The chain.
         chain: ChainId,
     },
-    /// The members were not reordered.
     #[error(transparent)]
     Reorder(#[from] ReorderError),
     /// The node stops.
@@ -219,109 +203,106 @@ pub enum ArrangeError {
     GiveUp(#[from] NotGivenUp),
 }
 
-/// Why the members of a chain were not reordered.
+/// Why the members of a chain were not reordered. If the leader lost its leadership during the order (`NotLeading`),
+/// its proposal may still take effect.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum ReorderError {
-    /// The node that was asked is not the leader.
-    #[error("this node doesn't decide on configurations")]
+    /// The node that received the order is not the leader.
+    #[error("this node isn't the leader of the configuration log")]
     NotLeading {
-        /// The leader, as far as is known.
+        /// The leader, if known.
         leader: Option<MemberId>,
     },
-    /// There is no such chain.
+    /// The chain doesn't exist.
     #[error("there is no chain {}", chain.0)]
     NoChain {
         /// The named chain.
         chain: ChainId,
     },
-    /// Only serving members have a place.
+    /// Only serving members can be ordered.
     #[error("{member} is no serving member of that chain")]
     NotServing {
-        /// The named node that isn't one.
+        /// The named node that doesn't serve.
         member: MemberId,
     },
     /// Each serving member must be named exactly once.
     #[error("{named} members were named, and {serving} serve: each of them must be named once")]
     NotAll {
-        /// How many serve.
+        /// The number of serving members.
         serving: u32,
-        /// How many were named.
+        /// The number of named members.
         named: u32,
     },
-    /// Another reorder is under way: there is one at a time.
-    #[error("another reorder is under way")]
+    /// Another reorder is in progress: one runs at a time.
+    #[error("another reorder is in progress")]
     Busy,
-    /// The configuration was changed in another way meanwhile: look at it, and ask again.
-    #[error("the configuration was changed otherwise meanwhile")]
+    /// Another proposal changed the configuration: check it, and repeat the order if needed.
+    #[error("the configuration was changed by another proposal: check it and try again")]
     Overtaken,
-    /// The head's updates were not all committed in time. The chain goes on in its old order.
-    #[error("what was under way was not committed in time: nothing was changed")]
+    /// The head's updates were not all committed in time. The chain keeps its old order.
+    #[error("pending updates were not committed in time: nothing was changed")]
     NotClosed,
 }
 
-/// Why a cluster is not given up for another one of its name. Nothing was changed, except possibly after `Undecided`.
+/// Why a cluster was not given up in favour of another one of its name. Nothing was changed, except possibly after
+/// `Undecided`, or if the leader lost its leadership during the order (`NotLeading`).
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum NotGivenUp {
-    /// The node that was asked is not the leader.
-    #[error("this node doesn't decide on configurations")]
+    /// The node that received the order is not the leader.
+    #[error("this node isn't the leader of the configuration log")]
     NotLeading {
-        /// The leader, as far as is known.
+        /// The leader, if known.
         leader: Option<MemberId>,
     },
-    /// The node that was asked belongs to another cluster.
-    #[error("cluster {asked} was named, and {found} is there")]
+    /// The node that received the order belongs to another cluster.
+    #[error("cluster {asked} was named, but this node belongs to {found}")]
     DifferentCluster {
         /// The named cluster.
         asked: ClusterId,
-        /// The cluster of the node that was asked.
+        /// The cluster of the node that received the order.
         found: ClusterId,
     },
-    /// No other cluster of the same name, with data and a leader, was met within the last moments; or a node of this cluster is of a
-    /// release without this order; or the cluster's configuration is fixed.
-    #[error(
-        "no other cluster of this name that holds data and has a leader was met by this node within the last moments"
-    )]
+    /// The node has recently met no other cluster of the same name with data and a leader; or a node of this cluster
+    /// runs a release that doesn't know this order; or the cluster's configuration is fixed.
+    #[error("this node has recently met no other cluster of this name that holds data and has a leader")]
     Alone,
-    /// Another such order is pending.
-    #[error("it is being given up already")]
+    #[error("another `give-up` of this cluster is in progress")]
     Busy,
-    /// The log has not taken the order in time. It may still do so: look at the cluster again.
+    /// The log did not decide the order in time. It may still do so: check the cluster's status.
     #[error("the configuration log hasn't decided it yet")]
     Undecided,
 }
 
-/// The answer to a [`Renewal`].
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Renewed {
-    /// The number of the renewal.
     pub number: u64,
-    /// The length of the lease, from the moment at which the renewal was sent; `None`: no lease is granted.
+    /// The length of the lease, which started when the renewal was sent; `None`: no lease is granted.
     pub lease: Option<Duration>,
-    /// The leader, as far as the answering node knows; `None`: unknown.
+    /// The leader known to the answering node.
     pub leader: Option<MemberId>,
     /// The configurations, if the asking node has applied fewer entries.
     pub configs: Option<Box<Configs>>,
-    /// `Ok`: the answering node leads, and any one node may be stopped now. It knows the asking incarnation, which acts by all
-    /// of the log. Else why no node should be stopped.
+    /// `Ok`: the answering node leads, knows the asking incarnation, which has applied the entire log, and any one node
+    /// may be stopped now. Otherwise the reason why no node should be stopped.
     pub settled: Result<(), Unsettled>,
-    /// The answering node leads, the asking one leaves, and the log can be changed without it: it may end.
+    /// The answering node leads, and the log can be changed without the asking node, which leaves: it may end.
     pub released: bool,
-    /// The next step of the leaving node, from the leader: resign, since its removal can be made; or take its resignation back,
-    /// since the removal can't be made any more.
+    /// The leader's next step for the leaving node: to resign, since it can be removed; or to withdraw its resignation,
+    /// since it can no longer be removed.
     pub leave: Option<Leave>,
-    /// What becomes of the chains of the leaving node, from the leader.
+    /// The leader's prediction for the chains of the leaving node.
     pub farewell: Option<Farewell>,
-    /// Chains that the asking node heads and is to close; repeated with each answer.
+    /// Chains whose head, the asking node, must close; repeated in each answer.
     pub close: Vec<Close>,
-    /// How far the answering node's store has come; `None`: it has no disk.
+    /// The position of the answering node's store; `None`: it has no disk.
     pub position: Option<Box<StorePosition>>,
 }
 
 #[cfg(test)]
 impl Renewed {
-    /// Test-only: an answer that grants nothing and asks for nothing.
+    /// An answer that grants nothing and asks for nothing.
     pub(crate) fn bare(number: u64, leader: Option<MemberId>) -> Self {
         Self {
             number,
@@ -338,69 +319,56 @@ impl Renewed {
     }
 }
 
-/// What becomes of the chains of a node that leaves.
+/// The effect of a node's leave on its chains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Farewell {
-    /// The chains go on without the node.
     GoesOn,
-    /// The node is the last serving member of a chain, or the last voter, and another node takes over.
+    /// The node is the last serving member of a chain, or the last voter, and another node takes its place.
     HandsOver,
-    /// The node is the last serving member of a chain, and no node could take over.
+    /// The node is the last serving member of a chain, and no node can take its place.
     Ends,
 }
 
-/// Why no other node should be stopped now: a chain might lose its last member or its joiner, or the log its quorum.
+/// Why no other node should be stopped now: a chain could lose its last member or its joiner, or the log its quorum.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Unsettled {
-    /// No leader has led for long enough to have heard of all nodes.
+    /// No leader has led for long enough to have received renewals from all nodes.
     #[default]
     #[error("no leader has led for long enough to know all nodes")]
     Unled,
-    /// This node isn't known yet, or acts by an older configuration.
-    #[error("this node doesn't act by the newest configuration yet")]
+    /// This node isn't known to the leader yet, or hasn't applied the newest configuration.
+    #[error("this node hasn't applied the newest configuration yet")]
     Behind,
-    /// A member joins a chain.
+    /// A chain has a joiner.
     #[error("{member} joins chain {}", chain.0)]
     Joins {
-        /// Which chain.
+        /// The chain.
         chain: ChainId,
-        /// The joiner.
         member: MemberId,
     },
     /// A member is silent, or is about to be moved out.
     #[error("{member} is missing in chain {}", chain.0)]
     Missing {
-        /// Which chain.
+        /// The chain.
         chain: ChainId,
-        /// The member.
         member: MemberId,
     },
-    /// A member of a chain, or a voter, leaves.
     #[error("{member} leaves")]
-    Leaves {
-        /// The node.
-        member: MemberId,
-    },
-    /// A chain has fewer members than it should, and a living node may become one. The node may be in quarantine, because it
-    /// held up a chain a while ago.
+    Leaves { member: MemberId },
+    /// A chain has too few members, and a living node may join it. That node may be in quarantine because it recently
+    /// stalled a chain.
     #[error("chain {} has fewer members than it should, and {member} may become one", chain.0)]
     Short {
-        /// Which chain.
+        /// The chain.
         chain: ChainId,
-        /// The node.
         member: MemberId,
     },
-    /// A node has just come.
-    #[error("{member} has just come")]
-    New {
-        /// The node.
-        member: MemberId,
-    },
-    /// The voters of the log's group are to change.
-    #[error("other nodes are to keep the configuration log")]
+    /// A node appeared recently.
+    #[error("{member} appeared only recently")]
+    New { member: MemberId },
+    #[error("the voters of the configuration log are about to change")]
     Voters,
-    /// A configuration is about to change.
     #[error("a configuration is about to change")]
     Changes,
 }

@@ -1,5 +1,5 @@
-//! Placement: the chain of a key, and the nodes of a chain. Fixed for good, since a cluster's data lies where these functions
-//! say.
+//! Placement: the chain of a key, and the nodes of a chain. These functions can never change, since they determine
+//! where a cluster's data is stored.
 
 mod hash;
 
@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use super::Bootstrap;
 use crate::{ChainConfig, ChainId, ChainMember, ClusterId, Epoch, MemberId, NodeId, Role};
 
-/// The chain that `key` belongs to, of `chains` (at least 1).
+/// The chain of `key` among `chains` chains (at least 1).
 ///
 /// The hash is XXH64 with seed 0 of the key's [`hash_tag`], scaled to the number of chains by `(hash × chains) >> 64`.
 #[inline]
@@ -22,8 +22,8 @@ pub fn chain_of(key: &[u8], chains: u32) -> ChainId {
     ChainId(((u128::from(hash) * u128::from(chains)) >> 64) as u32)
 }
 
-/// The part of a key that decides its chain: the bytes between the first `{` and the first `}` behind it, or the whole key
-/// if there are no such bytes (Redis Cluster's rule).
+/// The part of a key that decides its chain: the bytes between the first `{` and the next `}`, or the whole key if
+/// there are no such bytes (Redis Cluster's rule).
 pub fn hash_tag(key: &[u8]) -> &[u8] {
     let tag = key.iter().position(|&byte| byte == b'{').and_then(|open| {
         let rest = &key[open + 1..];
@@ -32,10 +32,10 @@ pub fn hash_tag(key: &[u8]) -> &[u8] {
     tag.filter(|tag| !tag.is_empty()).unwrap_or(key)
 }
 
-/// All of `nodes` in the order in which they are to hold `chain`: rendezvous hashing, highest score first.
+/// All of `nodes`, in descending order of preference for `chain`: rendezvous hashing, highest score first.
 ///
-/// As many as the chain has replicas hold it; the others are its spares in this order. A node more or less moves only its own
-/// share. The score depends on the node, not on its incarnation: a restart moves nothing.
+/// The first nodes, one per replica, hold the chain; the others are its spares in this order. Adding or removing a node
+/// moves only that node's share. The score depends on the node, not on its incarnation: a restart moves nothing.
 pub fn rank(cluster: ClusterId, chain: ChainId, nodes: impl IntoIterator<Item = MemberId>) -> Vec<MemberId> {
     let mut ranked: Vec<_> =
         nodes.into_iter().map(|member| (Reverse(score(cluster, chain, member.node)), member)).collect();
@@ -57,8 +57,8 @@ fn score(cluster: ClusterId, chain: ChainId, node: NodeId) -> u64 {
 
 /// The first configuration of every chain of a new cluster: epoch 1, at log index 1.
 ///
-/// The first [`replicas`](super::ChainSettings::replicas) founders by [`rank`] serve; the others are spares and aren't
-/// named. Heads and tails are chosen so that no node is one much more often than another; the rank decides between equals.
+/// The first [`replicas`](super::ChainSettings::replicas) founders by [`rank`] serve; the others are unnamed spares.
+/// Heads and tails are spread evenly over the nodes; the rank breaks ties.
 pub fn first_configs(founding: &Bootstrap) -> Vec<ChainConfig> {
     let settings = founding.settings;
     let mut serving: Vec<_> = (0..settings.chains)
@@ -70,7 +70,7 @@ pub fn first_configs(founding: &Bootstrap) -> Vec<ChainConfig> {
         })
         .collect();
     spread(&mut serving, 0);
-    // The tail is chosen at the second place, so that the head stays, and then moved to the end.
+    // The tail is chosen at the second place, so that the head keeps its place, and then moved to the end.
     if settings.replicas > 1 {
         spread(&mut serving, 1);
         serving.iter_mut().filter(|order| order.len() > 1).for_each(|order| order[1..].rotate_left(1));
@@ -86,8 +86,8 @@ pub fn first_configs(founding: &Bootstrap) -> Vec<ChainConfig> {
     (0..).zip(serving).map(config).collect()
 }
 
-/// Moves a member of each chain, of those at `place` or behind it, to `place`, so that each node stands there about equally
-/// often. The chains choose in turn the node that stands there least often, and choose again until no choice changes.
+/// Moves one of each chain's members from `place` on to `place`, so that the nodes hold that place about equally often.
+/// In each round every chain chooses its least frequent node, until no choice changes.
 fn spread(chains: &mut [Vec<MemberId>], place: usize) {
     const ROUNDS: usize = 16;
     let mut counts = BTreeMap::<MemberId, u32>::new();

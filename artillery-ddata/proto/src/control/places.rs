@@ -1,4 +1,4 @@
-//! The encoding of a node's addresses and host name: one list, with the host name at its end.
+//! The encoding of a node's addresses and host name: one list, ending with the host name.
 //!
 //! A node without a host name has the same bytes as before host names existed, so that older stores can be read.
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::NodeInfo;
 use crate::{MemberId, api::NodeAddress};
 
-/// The first two have the encoding of a [`SocketAddr`].
+/// `V4` and `V6` have the encoding of a [`SocketAddr`].
 #[derive(Serialize, Deserialize)]
 enum Place {
     V4(SocketAddrV4),
@@ -20,9 +20,8 @@ enum Place {
 #[derive(Serialize, Deserialize)]
 struct Places(Vec<Place>);
 
-/// The list has a place behind a host name.
 #[derive(Debug, thiserror::Error)]
-#[error("a host name that is not the last place of its node")]
+#[error("a host name must be the last address of its node")]
 pub(crate) struct HostNotLast;
 
 impl Places {
@@ -50,7 +49,6 @@ impl Places {
     }
 }
 
-/// A [`NodeInfo`] as it is encoded.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct EncodedNode {
     id: MemberId,
@@ -73,7 +71,6 @@ impl TryFrom<EncodedNode> for NodeInfo {
     }
 }
 
-/// A [`NodeAddress`] as it is encoded.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct EncodedAddress {
     name: String,

@@ -1,6 +1,6 @@
-//! What becomes of a cluster whose configuration log has lost its quorum for good (docs/DESIGN.md §5.12): whether it may be
-//! recovered, from which node's history, and what may be missing in it. Pure: the caller asks the nodes, and hands in their
-//! answers.
+//! Recovery of a cluster whose configuration log has permanently lost its quorum (docs/DESIGN.md §5.12): whether it is
+//! permitted, from which node's history, and which updates may be missing. Pure: the caller queries the nodes and
+//! passes their answers.
 
 use std::{collections::BTreeSet, fmt, time::Duration};
 
@@ -9,45 +9,43 @@ use serde::{Deserialize, Serialize};
 use super::{History, NodeInfo, Relation, Term, branch::Branch, log::LogIndex};
 use crate::{ChainConfig, ChainId, ClusterId, Epoch, MemberId, Sequence, Version};
 
-/// A node's answer to the question what it has.
+/// A node's report of its data and its knowledge, for an operator's order.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Standing {
-    /// The node, in its incarnation.
     pub me: NodeInfo,
-    /// The cluster that the node belongs to.
     pub cluster: ClusterId,
-    /// The history that the node belongs to.
     pub history: History,
     /// The last entry of the configuration log that the node knows.
     pub applied: LogIndex,
     /// A quorum of the voters has just confirmed that this node leads.
     pub leads: bool,
-    /// Where the node's copy of the log ends; `None`: it has none.
+    /// The end of the node's copy of the log; `None`: it has no copy.
     pub log: Option<LogEnd>,
-    /// The voters, as this node knows them; two sets while one replaces the other.
+    /// The voters known to this node; two sets while one replaces the other.
     pub voters: Vec<BTreeSet<MemberId>>,
-    /// How long ago the node's last lease was asked for: the log certainly counted on this node then.
+    /// How long ago the node sent the renewal for its newest lease: it certainly was a serving member then.
     pub in_touch: Option<Duration>,
-    /// How long ago a leader that a quorum had confirmed last answered this node. A spare, which gets no lease, is answered too.
+    /// How long ago a leader with a confirmed quorum last answered this node. A spare, which gets no lease, is answered
+    /// too.
     pub heard: Option<Duration>,
-    /// This incarnation has served a chain, or was named as serving one.
+    /// This incarnation has served a chain, or was named as a serving member.
     pub served: bool,
-    /// The cluster that succeeds this one, if one is known.
+    /// The cluster that succeeds this one, if known.
     pub successor: Option<ClusterId>,
-    /// The node serves nothing, since another cluster succeeds its own, or its store may hold commits that a newer history lacks.
-    /// It counts neither as a leader nor as in touch with one.
+    /// The node serves nothing, because another cluster succeeds its own or its store may hold commits that are missing
+    /// in a newer history. It is treated neither as a leader nor as in touch with one.
     pub yields: bool,
-    /// Where the node's history, and those that it came from, left the ones before.
+    /// The points at which the node's history, and its ancestors, branched off.
     pub branches: Vec<Branch>,
-    /// How long ago another incarnation that serves a chain, as far as this node knows, was heard last.
+    /// How long ago the node last received a message from another incarnation that serves a chain, to its knowledge.
     pub member_heard: Option<Duration>,
-    /// Each chain, as this node knows it.
+    /// Each chain known to this node.
     pub chains: Vec<ChainStanding>,
 }
 
 impl Standing {
-    /// An answer that was given `by` ago, corrected to now: the node's last touch with the log lies further back by as much. The
-    /// node may have heard other members since, so that time stays.
+    /// Corrects an answer that was given `by` ago: `in_touch` and `heard` become older by as much. `member_heard`
+    /// stays, since the node may have received messages from members since.
     #[must_use]
     pub fn aged(self, by: Duration) -> Self {
         let aged = |ago: Option<Duration>| ago.map(|ago| ago.saturating_add(by));
@@ -55,35 +53,36 @@ impl Standing {
     }
 }
 
-/// The place of an entry among all entries of the log's group, also those that change no configuration.
+/// The position of an entry among all entries of the log's group, including entries that change no configuration.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct LogEnd {
-    /// The term of the leader that wrote it.
+    /// The term of the leader that wrote the entry.
     pub term: Term,
-    /// Its index.
     pub index: u64,
 }
 
-/// What a node has of a chain.
+/// A node's copy of a chain.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ChainStanding {
-    /// The newest configuration that the node knows.
+    /// The newest configuration known to the node.
     pub config: ChainConfig,
-    /// The epoch in which the node serves with a whole copy; `None`: it doesn't.
+    /// The epoch in which the node serves with a complete copy; `None`: it doesn't serve.
     pub serves: Option<Epoch>,
-    /// Whether the node's copy is whole. It may be an old one, or one that its disk held at the start.
+    /// Whether the copy is complete. It may be an old one, or the one found on disk at the start.
     pub whole: bool,
-    /// Whether the disk has certainly kept all that was committed while this store served; so too without a disk.
+    /// Whether the disk certainly has every update that was committed while this store served. Always true without a
+    /// disk.
     pub synced: bool,
-    /// The newest version that the node has.
+    /// The newest version in the copy.
     pub last: Version,
-    /// The commit watermark of the node.
+    /// The commit watermark of the copy.
     pub watermark: Sequence,
 }
 
 impl ChainStanding {
-    /// The epoch up to which the copy of node `me` has everything that was committed, as far as is known: that in which it serves,
-    /// or in which an earlier life of its store does; else the one of its newest version. `None`: the copy is not whole, or empty.
+    /// The epoch up to which the copy of node `me` is known to have every committed update: the epoch in which it, or
+    /// an earlier incarnation of its store, serves; otherwise the epoch of its newest version. `None`: the copy is
+    /// incomplete or empty.
     pub fn served(&self, me: MemberId) -> Option<Epoch> {
         let of_store = || self.config.serving().any(|id| id.shares_store(me)).then_some(self.config.epoch);
         let of_version = Some(self.last.epoch).filter(|_| !self.last.is_none());
@@ -96,11 +95,11 @@ impl ChainStanding {
 pub struct Plan {
     /// The history that ends.
     pub history: History,
-    /// The node that goes on alone.
+    /// The node that continues alone.
     pub by: NodeInfo,
     /// Known voters that didn't answer.
     pub silent: BTreeSet<MemberId>,
-    /// What is kept of each chain, and what may be missing.
+    /// The kept state of each chain, and possible losses.
     pub chains: Vec<KeptChain>,
     /// The highest epoch that any answering node knows.
     pub newest: Epoch,
@@ -111,30 +110,30 @@ pub struct Plan {
 /// The result of a recovery.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Recovered {
-    /// The plan that was carried out.
+    /// The executed plan.
     pub plan: Plan,
-    /// The history that has begun.
+    /// The new history.
     pub history: History,
 }
 
-/// What is kept of a chain.
+/// The kept state of a chain.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct KeptChain {
-    /// Which chain.
     pub chain: ChainId,
-    /// The epoch in which this history was served last.
+    /// The last epoch in which the kept copy was served.
     pub epoch: Epoch,
-    /// Its newest version.
+    /// The newest version of the copy.
     pub last: Version,
-    /// Its commit watermark: the updates between this and `last` become committed.
+    /// The commit watermark of the copy: the updates between this and `last` become committed.
     pub watermark: Sequence,
-    /// How long ago the log last certainly counted on the node that goes on; `None`: never.
+    /// How long ago the node that continues certainly was a serving member; `None`: never.
     pub in_touch: Option<Duration>,
-    /// The epoch to which the chain is known to have gone on without that node.
+    /// The epoch that the chain is known to have reached without that node.
     pub gone_on_to: Option<Epoch>,
     /// The highest commit watermark that any answering node knows.
     pub known: Sequence,
-    /// Whether the node's disk has certainly kept all that was committed while it served; so too without a disk.
+    /// Whether the node's disk certainly has every update that was committed while it served. Always true without a
+    /// disk.
     pub synced: bool,
 }
 
@@ -144,23 +143,26 @@ impl fmt::Display for KeptChain {
         write!(f, "chain {}: everything up to version {last} is kept, as served in epoch {epoch}", chain.0)?;
         let pending = last.sequence.0.saturating_sub(watermark.0);
         if pending > 0 {
-            write!(f, "; the last {pending} updates of it were not known to be committed, and are now")?;
+            write!(f, "; its last {pending} updates, which were not known to be committed, are committed now")?;
         }
         if *known > last.sequence {
-            write!(f, ". MISSING: {} updates behind it, known to be committed", known.0 - last.sequence.0)?;
+            write!(f, ". MISSING: {} later updates, known to be committed", known.0 - last.sequence.0)?;
         }
         if !synced {
-            f.write_str(". May be missing: the last writes before a power cut, which its disk was not made to keep")?;
+            f.write_str(". May be missing: the last writes before a power cut, which were not synced to its disk")?;
         }
         match gone_on_to {
             Some(newer) => {
                 write!(
                     f,
-                    ". MISSING: the chain went on to epoch {newer} without it, and all that was acknowledged then"
+                    ". MISSING: the chain continued to epoch {newer} without it; updates acknowledged since then are lost"
                 )
             }
             None => {
-                write!(f, ". May be missing: what others acknowledged in a later epoch, if they went on without it ")?;
+                write!(
+                    f,
+                    ". May be missing: updates that others acknowledged in a later epoch, if they continued without it "
+                )?;
                 match in_touch {
                     Some(ago) => write!(f, "in the last {:.1} s, since it lost touch with them", ago.as_secs_f64()),
                     None => f.write_str("at some time: it has not been in touch with them since it started"),
@@ -170,95 +172,85 @@ impl fmt::Display for KeptChain {
     }
 }
 
-/// Why a cluster is not recovered. Nothing was changed.
+/// Why a cluster was not recovered. Nothing was changed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum NotRecovered {
-    /// No node answered.
     #[error("no node answers")]
     Nobody,
     /// The nodes that answered belong to another cluster.
-    #[error("cluster {asked} was named, and {found} is there")]
+    #[error("cluster {asked} was named, but the answering nodes belong to {found}")]
     DifferentCluster {
         /// The named cluster.
         asked: ClusterId,
-        /// The cluster that is there.
+        /// The cluster of the answering nodes.
         found: ClusterId,
     },
-    /// The log has a leader that a quorum follows.
+    /// The log has a leader with a confirmed quorum.
     #[error("nothing is lost: {leader} leads the configuration log, and a quorum has just confirmed it")]
-    Leads {
-        /// The leader.
-        leader: MemberId,
-    },
-    /// A quorum of the voters answers: they can go on by themselves.
-    #[error("nothing is lost: {answer} of the {voters} nodes that keep the configuration log answer, enough to go on")]
+    Leads { leader: MemberId },
+    /// A quorum of the voters answers: they can continue by themselves.
+    #[error(
+        "nothing is lost: {answer} of the {voters} nodes that keep the configuration log answer, which is a quorum"
+    )]
     Quorum {
-        /// How many voters answer.
+        /// The number of voters that answer.
         answer: u64,
-        /// How many voters there are.
+        /// The number of voters.
         voters: u64,
     },
-    /// The cluster was recovered twice, from two sides.
+    /// The cluster was recovered twice, independently.
     #[error("the cluster was recovered twice, as {one} and as {other}: stop the nodes of one of them")]
-    Parted {
-        /// One history.
-        one: History,
-        /// The other one.
-        other: History,
-    },
-    /// No node that answered holds all of this chain.
+    Parted { one: History, other: History },
+    /// No answering node has a complete copy of this chain.
     #[error("no history of chain {} survives at the nodes that answer: start a new cluster", chain.0)]
     NoHistory {
-        /// Which chain.
+        /// The chain.
         chain: ChainId,
     },
-    /// No node that answered holds all chains.
-    #[error("no one of the nodes that answer holds the whole of every chain: such a cluster can't be recovered")]
+    /// No answering node has a complete copy of every chain.
+    #[error("no answering node holds a complete copy of every chain: such a cluster can't be recovered")]
     Scattered,
-    /// Another node than the one that was asked has the best history.
+    /// Another node than the one that received the order has the best history.
     #[error("{by} has the best history that survives")]
     Elsewhere {
         /// The node with the best history.
         by: MemberId,
     },
-    /// Another history has begun meanwhile.
-    #[error("{found} is the history now: the cluster has been recovered already")]
+    /// Another history has already begun.
+    #[error("the cluster has already been recovered, with history {found}")]
     OtherHistory {
-        /// The present history.
+        /// The current history.
         found: History,
     },
-    /// The cluster has no log of configurations that could be lost.
+    /// The cluster has no configuration log that could be lost.
     #[error("the configuration of this cluster never changes: there is nothing to recover")]
     Static,
     /// The storage of the log failed.
-    #[error("the log could not be begun anew: {0}")]
+    #[error("a new log could not be created: {0}")]
     Failed(String),
-    /// A node was granted a lease, or answered by a confirmed leader, since an operator gave the order: a majority of the voters
-    /// lives.
+    /// A node was granted a lease, or was answered by a confirmed leader, since the operator's order: a majority of the
+    /// voters is alive.
     #[error("nothing is lost: a leader that a majority follows answered {node} {:.1} s ago", ago.as_secs_f64())]
     InTouch {
-        /// Which node.
+        /// The node.
         node: MemberId,
-        /// How long ago that was.
+        /// The time since then.
         ago: Duration,
     },
 }
 
-/// Whether and how the named cluster can be recovered, by what these nodes say.
+/// Whether and how the cluster `asked` can be recovered, according to these nodes.
 ///
-/// Only nodes of the newest history count. If the answering nodes could elect a leader among themselves nothing is lost, and
-/// nothing is recovered. Of the surviving histories the best is the one served in the newest epoch, then the longest. A
-/// serving member holds every committed update of its epoch, on its disk if it has one, so nothing is missing unless the
-/// configuration went on without it. Copies of nodes that don't serve count too: a store whose earlier life served, and the
-/// old copy of a former member.
+/// Only nodes of the newest history are considered. If the answering nodes could elect a leader among themselves,
+/// nothing is lost and nothing is recovered. Of the surviving histories the best is the one served in the newest epoch,
+/// then the longest. A serving member holds every committed update of its epoch, on its disk if it has one, so nothing
+/// is missing unless the configuration continued without it. Copies of nodes that don't serve are considered too: a
+/// store whose earlier incarnation served, and the old copy of a former member.
 ///
-/// `waited` is the time since the order was given. A lease asked for since then, or an answer of a confirmed leader, shows
-/// that a majority lives, even if it can't be reached from here. That majority would go on beside the recovered history, and
-/// all that it acknowledges would be lost.
-///
-/// # Errors
-/// [`NotRecovered`].
+/// `waited` is the time since the order was given. A lease that was requested since then, or an answer of a confirmed
+/// leader, shows that a majority is alive, even if it can't be reached from here. That majority would continue next to
+/// the recovered history, and all its acknowledgements would be lost.
 pub fn plan(asked: ClusterId, standings: &[Standing], waited: Duration) -> Result<Plan, NotRecovered> {
     let first = standings.first().ok_or(NotRecovered::Nobody)?;
     if !standings.iter().any(|standing| standing.cluster == asked) {
@@ -299,8 +291,8 @@ fn newest_history(all: &[&Standing]) -> Result<History, NotRecovered> {
     Ok(newest)
 }
 
-/// Refuses if a node leads, or could be elected by the nodes that answer. A candidate needs the votes of a majority of the
-/// voters that it knows, and gets those of voters whose log ends no later than its own.
+/// Refuses if a node leads, or could be elected by the nodes that answer. A candidate needs the votes of a majority of
+/// the voters that it knows. A voter votes for it if the voter's log ends no later than the candidate's.
 fn could_lead(all: &[&Standing]) -> Result<(), NotRecovered> {
     if let Some(leader) = all.iter().find(|standing| standing.leads && !standing.yields) {
         return Err(NotRecovered::Leads { leader: leader.me.id });
@@ -318,13 +310,13 @@ fn could_lead(all: &[&Standing]) -> Result<(), NotRecovered> {
     Ok(())
 }
 
-/// Whether this life is a voter. A store on a disk is the same voter in each of its lives.
+/// Whether this incarnation is a voter. A store on a disk is the same voter in each of its incarnations.
 fn votes_in(set: &BTreeSet<MemberId>, id: MemberId) -> bool {
     set.iter().any(|voter| voter.shares_store(id))
 }
 
-/// Refuses if a majority of the voters has shown signs of life since the order was given: a lease asked for since was granted,
-/// or a confirmed leader answered a node.
+/// Refuses if a majority of the voters was alive after the order was given: a lease that was requested since was
+/// granted, or a confirmed leader answered a node.
 fn in_touch(all: &[&Standing], waited: Duration) -> Result<(), NotRecovered> {
     let proofs = |standing: &&Standing| {
         let id = standing.me.id;
@@ -337,7 +329,6 @@ fn in_touch(all: &[&Standing], waited: Duration) -> Result<(), NotRecovered> {
     }
 }
 
-/// The node that has the best history of every chain.
 fn best<'a>(all: &[&'a Standing]) -> Result<&'a Standing, NotRecovered> {
     let chains: BTreeSet<_> =
         all.iter().flat_map(|standing| &standing.chains).map(|chain| chain.config.chain).collect();
@@ -351,7 +342,7 @@ fn best<'a>(all: &[&'a Standing]) -> Result<&'a Standing, NotRecovered> {
         let best = best.ok_or(NotRecovered::NoHistory { chain })?;
         candidates.retain(|standing| rank(standing, chain) == Some(best));
     }
-    // Every node must choose the same one of equals.
+    // Break ties by the id, so that every node chooses the same one.
     candidates.into_iter().min_by_key(|standing| standing.me.id).ok_or(NotRecovered::Scattered)
 }
 

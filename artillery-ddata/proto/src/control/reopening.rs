@@ -1,5 +1,5 @@
-//! A chain of which no serving member comes back, while the configuration log is well: an operator accepts the loss, and the
-//! leader opens the chain again from the best store that is there (docs/DESIGN.md §5.8).
+//! Reopening a chain that lost all its serving members while the configuration log still has its quorum: an operator
+//! accepts the loss, and the leader opens the chain again from the best available store (docs/DESIGN.md §5.8).
 
 use std::fmt;
 
@@ -10,15 +10,14 @@ use crate::{ChainId, Epoch, MemberId, Sequence, Version};
 /// A chain that was opened again after an operator had accepted a loss.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Reopened {
-    /// Which chain.
     pub chain: ChainId,
     /// The epoch in which it was opened.
     pub epoch: Epoch,
     /// The node that serves it, alone at first.
     pub by: MemberId,
-    /// The newest version that this node holds; [`Version::NONE`]: the chain begins empty.
+    /// The newest version at this node; [`Version::NONE`]: the chain starts empty.
     pub last: Version,
-    /// The highest commit watermark of before that any node has told the leader. More may have been committed.
+    /// The highest earlier commit watermark that any node has reported to the leader. More may have been committed.
     pub known: Sequence,
 }
 
@@ -34,57 +33,55 @@ impl fmt::Display for Reopened {
             let (first, lost) = (last.sequence.next(), known.0 - last.sequence.0);
             write!(f, ". MISSING: {lost} updates that were known to be committed, {first} to {known}")?;
         }
-        f.write_str(". May be missing: what was acknowledged behind that")
+        f.write_str(". May be missing: updates acknowledged after that")
     }
 }
 
-/// Why a chain is not opened again. Nothing was changed.
+/// Why a chain was not opened again. Nothing was changed, unless the leader lost its leadership during the order
+/// (`NotLeading`): then its proposal may still take effect.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum NotReopened {
-    /// The node that was asked is not the leader.
-    #[error("this node doesn't decide on configurations")]
+    /// The node that received the order is not the leader.
+    #[error("this node isn't the leader of the configuration log")]
     NotLeading {
-        /// The leader, as far as is known.
+        /// The leader, if known.
         leader: Option<MemberId>,
     },
-    /// There is no such chain.
+    /// The chain doesn't exist.
     #[error("there is no chain {}", chain.0)]
     NoChain {
         /// The named chain.
         chain: ChainId,
     },
-    /// Another such order is being carried out: there is one at a time.
-    #[error("another chain is being opened again")]
+    /// Another such order is in progress: one runs at a time.
+    #[error("another chain is being reopened")]
     Busy,
-    /// A serving member lives: it holds everything.
-    #[error("nothing is lost: {member} serves the chain, and lives")]
-    Lives {
-        /// The member.
-        member: MemberId,
-    },
-    /// A store that served last is back, and may lack nothing: the chain opens by itself.
-    #[error("nothing is lost: the store of {member} may lack nothing, and opens the chain by itself")]
+    /// A serving member is alive: it holds every committed update.
+    #[error("nothing is lost: {member} serves the chain and is alive")]
+    Lives { member: MemberId },
+    /// A store of the last serving members is back and may be complete: the chain opens by itself.
+    #[error("nothing is lost: the store of {member} may be complete, and opens the chain by itself")]
     Whole {
-        /// The life in which the store is back.
+        /// The store's current incarnation.
         member: MemberId,
     },
-    /// A store that served last is back, and its node hasn't told yet what it holds, or has stopped serving the chain.
-    #[error("the store of {member} may lack nothing: wait until its node tells what it holds, or start that again")]
+    /// A store of the last serving members is back, and its node hasn't reported its contents yet, or has stopped
+    /// serving the chain.
+    #[error("the store of {member} may be complete: wait until its node reports its contents, or restart that node")]
     Comes {
-        /// The life in which the store is back.
+        /// The store's current incarnation.
         member: MemberId,
     },
-    /// No node could serve the chain.
-    #[error("no node is there that could serve the chain")]
+    #[error("no node could serve the chain")]
     NoNode,
-    /// A majority didn't confirm in time that this node leads, or leases of former members may still run.
-    #[error("it isn't certain in time that no former member serves: try again")]
+    /// No majority confirmed in time that this node leads, or leases of former members may still run.
+    #[error("could not confirm in time that no former member still serves: try again")]
     Unconfirmed,
-    /// The configuration was changed in another way meanwhile: look at it, and ask again.
-    #[error("the configuration was changed otherwise meanwhile")]
+    /// Another proposal changed the configuration: check it, and repeat the order if needed.
+    #[error("the configuration was changed by another proposal: check it and try again")]
     Overtaken,
-    /// The configuration never changes, or there is none yet.
+    /// The configuration is fixed, or not known yet.
     #[error("the configuration of this node never changes, or isn't known yet")]
     Fixed,
     /// The node stops.

@@ -1,8 +1,9 @@
-//! How far other stores have come, as a node has heard it. A directory that comes back with less is an older copy: it has
-//! forgotten what it promised, and is refused (docs/adr/0030, 0042).
+//! The last known positions of other stores. A directory that returns with less is an older copy: it has forgotten
+//! promises and is refused (docs/adr/0030, 0042).
 //!
-//! A start writes to its directory before it speaks. So what a store has now says little: a copy that is started again and
-//! again would have as much as the store that it is a copy of. A store tells what each of its last starts has *found*.
+//! A start writes to its directory before it sends anything. So the current contents of a store prove little: a copy
+//! that is started repeatedly would have as much as its original. Therefore a store reports what each of its last
+//! starts *found*.
 
 use std::collections::BTreeMap;
 
@@ -10,79 +11,75 @@ use serde::{Deserialize, Serialize};
 
 use crate::{MemberId, NodeId};
 
-/// How many of its last starts a store tells of.
+/// The number of starts that a store reports.
 const STARTS: usize = 8;
 
-/// A start of a store, and what it found in the directory, before it wrote anything there.
+/// A start of a store, and the contents of the directory before the start wrote anything.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct StoreStart {
-    /// The number of this start, from 1 on; 0: there was none.
+    /// The number of this start, from 1; 0: no start.
     pub number: u64,
-    /// A random number of this start: two starts of copies of one directory differ by it.
+    /// Random: starts of copies of one directory have different ids.
     pub id: u64,
-    /// How often the control file was written.
+    /// How often the control file had been written.
     pub control: u64,
-    /// The number of groups of the journal.
+    /// The number of groups in the journal.
     pub groups: u64,
 }
 
-/// The last starts of a store, newest first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct StoreStarts([StoreStart; STARTS]);
 
 impl StoreStarts {
-    /// Another start begins.
     pub fn begin(&mut self, start: StoreStart) {
         self.0.rotate_right(1);
         self.0[0] = start;
     }
 
-    /// Another start begins of a directory that was refused as an older copy. What the refused start has written doesn't count.
+    /// Replaces the newest start, whose directory was refused as an older copy. Data written by the refused start is
+    /// ignored.
     pub fn begin_again(&mut self, start: StoreStart) {
         let StoreStart { control, groups, .. } = self.0[0];
         self.0[0] = StoreStart { control, groups, ..start };
     }
 
-    /// The present start.
     pub const fn newest(&self) -> StoreStart {
         self.0[0]
     }
 
-    /// Whether a store with these starts may be the one that had come as far as `heard`, in an earlier start.
+    /// Whether a store with these starts may be a later start of the one reported as `heard`.
     fn follow(&self, heard: Heard) -> bool {
         let known = || self.0.iter().take_while(|start| start.number > 0);
         let is_same = known().find(|start| start.number == heard.starts).is_none_or(|start| start.id == heard.start);
-        // Each start finds at least what those before it have found, so the first one behind that start tells most.
+        // Each start finds at least as much as the previous one, so the first start after `heard` is decisive.
         let next = known().take_while(|start| start.number > heard.starts).last();
         is_same && next.is_some_and(|next| next.control >= heard.control && next.groups >= heard.groups)
     }
 }
 
-/// How far a store has come.
+/// The progress of a store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct StorePosition {
-    /// How often its control file was written, as far as one damaged copy of that file would not hide.
+    /// How often the control file was written, not counting a write that damage to one copy of the file could hide.
     pub control: u64,
-    /// The number of groups of its journal that are synced.
+    /// The number of synced groups in the journal.
     pub groups: u64,
-    /// Its last starts.
     pub starts: StoreStarts,
 }
 
-/// A store has less than it had before, or another start of it was heard: its directory is a copy.
+/// A store has less than it had before, or another start of it is known: its directory is a copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
 #[error("the directory of {0} is an older copy, or a second one")]
 pub struct StoreRolledBack(pub MemberId);
 
-/// The positions of other stores.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct HeardStores(BTreeMap<(NodeId, u128), Heard>);
 
-/// The newest start of a store that was heard, and how far the store had come.
+/// The newest known start of a store, and the store's position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 struct Heard {
-    /// The number of that start, and its id.
+    /// The number of that start; `start` is its id.
     starts: u64,
     start: u64,
     control: u64,
@@ -90,27 +87,24 @@ struct Heard {
 }
 
 impl HeardStores {
-    /// Whether a life of a store may come with this position.
-    ///
-    /// # Errors
-    /// [`StoreRolledBack`].
+    /// Whether an incarnation of a store may have this position.
     pub fn check(&self, id: MemberId, position: StorePosition) -> Result<(), StoreRolledBack> {
         let Some(&heard) = self.of(id) else { return Ok(()) };
         let starts = position.starts;
         let is_good = match id.incarnation.starts.cmp(&heard.starts) {
             std::cmp::Ordering::Less => false,
-            // An old message of this start says less.
+            // Older messages of the same start may report less.
             std::cmp::Ordering::Equal => starts.newest().id == heard.start,
             std::cmp::Ordering::Greater => starts.follow(heard),
         };
         if is_good { Ok(()) } else { Err(StoreRolledBack(id)) }
     }
 
-    /// Checks a position and takes note of it, in one step: of two copies that come at the same moment only one passes. Returns
-    /// whether the start is another one than was heard before.
+    /// Checks a position and records it, in one step: of two copies that appear at the same time only one passes.
+    /// Returns whether the start is new.
     ///
     /// # Errors
-    /// [`StoreRolledBack`]; then nothing is noted.
+    /// [`StoreRolledBack`]; then nothing is recorded.
     pub fn hear(&mut self, id: MemberId, position: StorePosition) -> Result<bool, StoreRolledBack> {
         self.check(id, position)?;
         let StorePosition { control, groups, starts } = position;
@@ -120,7 +114,7 @@ impl HeardStores {
         Ok(before.is_none_or(|before| before.starts != new.starts))
     }
 
-    /// Takes over what another record of the same node says.
+    /// Merges another record of the same node.
     pub fn merge(&mut self, other: Self) {
         for (store, theirs) in other.0 {
             let mine = self.0.entry(store).or_insert(theirs);
@@ -128,7 +122,7 @@ impl HeardStores {
         }
     }
 
-    /// Whether this start of a store, and as many changes of its control file, were heard before.
+    /// Whether this start of a store, with at least as many writes of its control file, is already recorded.
     pub fn covers(&self, id: MemberId, position: StorePosition) -> bool {
         let (start, starts) = (position.starts.newest().id, id.incarnation.starts);
         let is_known =
@@ -142,7 +136,7 @@ impl HeardStores {
 }
 
 impl Heard {
-    /// The newest start of both, and the furthest that either has come. Of two starts of the same number the first one counts.
+    /// The newest start and the highest position of both. Of two starts with the same number, `self`'s is kept.
     fn and(self, other: Self) -> Self {
         let newest = if other.starts > self.starts { other } else { self };
         let (control, groups) = (self.control.max(other.control), self.groups.max(other.groups));
@@ -155,7 +149,6 @@ mod tests {
     use super::*;
     use crate::fixtures;
 
-    /// A store, as its directory holds it.
     #[derive(Clone, Copy, Default)]
     struct Directory {
         control: u64,
@@ -165,7 +158,7 @@ mod tests {
     }
 
     impl Directory {
-        /// Another start, which writes to the directory before it speaks.
+        /// Another start, which writes to the directory before it sends anything.
         fn start(&mut self, id: u64) -> Self {
             let &mut Self { control, groups, .. } = self;
             let start = StoreStart { number: self.starts.newest().number + 1, id, control, groups };
@@ -198,7 +191,7 @@ mod tests {
         }
     }
 
-    /// A directory in its third start, and a node that has heard it.
+    /// A directory in its third start, and the record of a node that knows it.
     fn heard() -> (Directory, HeardStores) {
         let (mut directory, mut heard) = (Directory::default(), HeardStores::default());
         for id in 1..=3 {
@@ -213,12 +206,12 @@ mod tests {
         let (mut directory, mut heard) = heard();
         let old = directory;
         assert_eq!(heard.hear(directory.life(), directory.runs(2, 0).position()), Ok(false), "the same start");
-        assert_eq!(heard.hear(directory.life(), directory.position()), Ok(false), "an idle store says the same again");
+        assert_eq!(heard.hear(directory.life(), directory.position()), Ok(false), "an idle store repeats its position");
         assert!(old.is_heard(&mut heard), "an old message");
-        assert!(heard.covers(directory.life(), directory.position()), "which takes nothing back");
+        assert!(heard.covers(directory.life(), directory.position()), "an old message reverts nothing");
         directory.start(4);
         assert_eq!(heard.hear(directory.life(), directory.position()), Ok(true), "the next start");
-        // This node hears nothing of many starts.
+        // This node misses many starts.
         for id in 5..40 {
             directory.start(id);
             directory.runs(3, 3);
@@ -232,7 +225,7 @@ mod tests {
     fn a_copy_is_refused_whatever_its_own_starts_write() {
         let (mut directory, mut heard) = heard();
         let copy = directory;
-        // One vote later.
+        // The control file is written twice: one more vote.
         assert!(directory.runs(2, 0).is_heard(&mut heard));
         for starts in 1..=7 {
             let mut copy = copy;
@@ -244,7 +237,7 @@ mod tests {
         }
         let mut shorter = Directory { groups: directory.groups - 1, ..directory };
         assert!(!shorter.start(90).is_heard(&mut heard), "its journal is older");
-        // Which is true of the directory itself.
+        // The original directory passes.
         assert!(directory.start(4).is_heard(&mut heard));
     }
 

@@ -1,5 +1,5 @@
-//! Whether a cluster may be given up for a new one (docs/DESIGN.md §5.13): only if no incarnation that ever served answers.
-//! Pure: the caller asks the nodes, and hands in their answers.
+//! Whether a cluster may be replaced by a new one (docs/DESIGN.md §5.13): only if no incarnation that ever served
+//! answers. Pure: the caller queries the nodes and passes their answers.
 
 use std::time::Duration;
 
@@ -8,79 +8,59 @@ use serde::{Deserialize, Serialize};
 use super::{NodeInfo, recovery::Standing};
 use crate::{ClusterId, MemberId, Role};
 
-/// A member that was heard less than so many leases ago counts as alive.
+/// A member whose last message is less than this many leases old is treated as alive.
 pub const ALIVE_LEASES: u32 = 3;
 
-/// Why a cluster is not given up. Nothing was changed.
+/// Why a cluster was not replaced by a new one. Nothing was changed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum NotFounded {
-    /// No node answered.
     #[error("no node answers")]
     Nobody,
-    /// The nodes that answered belong to another cluster.
-    #[error("cluster {asked} was named, and {found} is there")]
+    #[error("cluster {asked} was named, but the answering nodes belong to {found}")]
     DifferentCluster {
-        /// The named cluster.
         asked: ClusterId,
-        /// The cluster that is there.
+        /// The cluster of the answering nodes.
         found: ClusterId,
     },
     /// A node that has served a chain answers: it may hold acknowledged updates.
     #[error(
-        "{node} has served a chain: it may hold data. If the configuration log is lost, `ctl recover` has it go on; where that finds no history, start this node again first"
+        "{node} has served a chain and may hold data. If the configuration log is lost, `ctl recover` lets it continue; if that finds no history, restart this node first"
     )]
-    Served {
-        /// Name of the node.
-        node: String,
-    },
-    /// A node that doesn't serve holds data of the cluster, on its disk or from before.
+    Served { node: String },
+    /// A node that doesn't serve holds data of the cluster, on its disk or from an earlier membership.
     #[error(
-        "{node} holds data of the cluster: `ctl recover` has it go on. To lose that too, start this node with an empty directory, or end it"
+        "{node} holds data of the cluster: `ctl recover` lets it continue. To discard that data too, start this node with an empty directory, or stop it"
     )]
-    Holds {
-        /// Name of the node.
-        node: String,
-    },
-    /// Since the order was given, a node has heard another one that serves a chain.
-    #[error("{node} heard a node that serves a chain {:.1} s ago: it may hold data", ago.as_secs_f64())]
+    Holds { node: String },
+    /// Since the order was given, a node has received a message from another one that serves a chain.
+    #[error("{node} received a message from a serving node {:.1} s ago: that node may hold data", ago.as_secs_f64())]
     InTouch {
-        /// Name of the node that heard it.
+        /// The receiver of the message.
         node: String,
-        /// How long ago.
         ago: Duration,
     },
-    /// Another cluster succeeds this one already.
     #[error(
-        "cluster {by} succeeds it already: start the nodes again that are to join that. If it is gone too, start them with their usual flags"
+        "cluster {by} already succeeds it: restart the nodes that should join {by}. If that cluster is lost too, start them with their usual flags"
     )]
-    Succeeded {
-        /// The other cluster.
-        by: ClusterId,
-    },
-    /// Another node than the one that was asked is to found the new cluster.
-    #[error("{} is the node that founds the new cluster", by.name)]
-    Elsewhere {
-        /// The founding node.
-        by: Box<NodeInfo>,
-    },
-    /// The cluster has no log of configurations: its members never change.
+    Succeeded { by: ClusterId },
+    /// Another node than the one that received the order must create the new cluster.
+    #[error("{} is the node that creates the new cluster", by.name)]
+    Elsewhere { by: Box<NodeInfo> },
+    /// The cluster has no configuration log: its members never change.
     #[error("the configuration of this cluster never changes: start its nodes again")]
     Static,
-    /// The node stops.
     #[error("the node stops")]
     Stopped,
 }
 
-/// The node that founds the cluster that succeeds the named one: of the nodes that answer, the one with the lowest id.
+/// The node that creates the successor of cluster `asked`: of the answering nodes, the one with the lowest id.
 ///
-/// An incarnation that has served may hold acknowledged updates, and so may a store on a disk, so the cluster isn't given up
-/// while one of them answers any node. A node that never served hears each reachable member every two leases at least. So a message
-/// that was heard less than [`ALIVE_LEASES`] leases ago counts, and every one since the order was given, `waited` ago. If `founds`,
-/// no node may know of a cluster that succeeds this one already.
-///
-/// # Errors
-/// [`NotFounded`].
+/// An incarnation that has served may hold acknowledged updates, and so may a store on a disk, so the cluster can't be
+/// replaced while one of them answers any node. A node that never served exchanges messages with each reachable member
+/// at least every two leases. So a message is considered if it is less than [`ALIVE_LEASES`] leases old, or was
+/// received since the order was given, `waited` ago. If `founds`, no node may know of a cluster that already succeeds
+/// this one.
 pub fn found(
     asked: ClusterId,
     standings: &[Standing],
@@ -127,7 +107,7 @@ mod tests {
     const WAITED: Duration = Duration::from_secs(4);
     const LEASE: Duration = Duration::from_secs(1);
 
-    /// An incarnation of a node. The first incarnations of nodes 1 to 3 serve the chain.
+    /// The first incarnations of nodes 1 to 3 serve the chain.
     fn standing(node: u8, incarnation: u128) -> Standing {
         let config = ChainConfig { index: 9, ..serving(4, &[1, 2, 3]) };
         let chain = ChainStanding {
@@ -156,7 +136,7 @@ mod tests {
         assert_eq!(
             found(CLUSTER, &[standing(1, 2), standing(2, 1)], WAITED, LEASE, true),
             refused,
-            "it doesn't know it yet"
+            "it doesn't know yet that it serves"
         );
     }
 
@@ -179,7 +159,10 @@ mod tests {
         let refused = Err(NotFounded::Holds { node: "n2".into() });
         assert_eq!(found(CLUSTER, &[standing(1, 2), back.clone()], WAITED, LEASE, true), refused);
         back.chains[0].whole = false;
-        assert!(found(CLUSTER, &[standing(1, 2), back], WAITED, LEASE, true).is_ok(), "nothing can be made of it");
+        assert!(
+            found(CLUSTER, &[standing(1, 2), back], WAITED, LEASE, true).is_ok(),
+            "an incomplete copy can't be used"
+        );
     }
 
     #[test]
@@ -191,7 +174,7 @@ mod tests {
         assert_eq!(
             found(CLUSTER, &[other, standing(2, 2)], WAITED, LEASE, true).unwrap().id,
             id(2, 2),
-            "it is none of this cluster"
+            "it belongs to another cluster"
         );
     }
 
@@ -199,7 +182,7 @@ mod tests {
     fn a_member_heard_shortly_before_the_order_keeps_the_cluster() {
         let heard = |ago| Standing { member_heard: Some(ago), ..standing(2, 2) };
         let asked = |ago| found(CLUSTER, &[standing(1, 2), heard(ago)], Duration::ZERO, LEASE, true);
-        assert!(asked(LEASE * 2).is_err(), "it is asked every two leases only");
+        assert!(asked(LEASE * 2).is_err(), "members are asked only every two leases");
         assert!(asked(LEASE * ALIVE_LEASES).is_ok());
     }
 

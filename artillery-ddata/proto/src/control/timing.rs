@@ -1,31 +1,30 @@
-//! The times that all nodes of a cluster go by.
+//! The times that all nodes of a cluster use.
 
 use std::{ops::RangeInclusive, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-/// Times that a cluster fixes when it is formed. Each node goes by these, not by those that it was started with. Leases are
-/// safe only if the leader that grants a lease and the leader that waits for its end use the same times (docs/DESIGN.md §6,
-/// trap 63).
+/// Times that a cluster fixes when it is formed; they override the settings of each node. Leases are safe only if the
+/// leader that grants a lease and the leader that waits for its end use the same times (docs/DESIGN.md §6, trap 63).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Timing {
-    /// How long a lease runs from the moment at which its renewal was sent.
+    /// The duration of a lease, starting when its renewal is sent.
     pub lease: Duration,
-    /// By how much two clocks may differ in rate, in millionths.
+    /// The maximum difference in rate between two clocks, in parts per million.
     pub drift_ppm: u32,
-    /// A member that was not heard for so long is taken to be gone.
+    /// A member is treated as dead after this time without a message.
     pub suspect: Duration,
-    /// A living member that holds up its chain for so long is moved out.
+    /// A living member that stalls its chain for this long is moved out.
     pub slow: Duration,
 }
 
-/// A machine that is busy for a moment would lose a shorter lease.
+/// A short load peak would lose a shorter lease.
 const MIN_LEASE: Duration = Duration::from_millis(200);
 const MAX_LEASE: Duration = Duration::from_secs(3600);
 const LIMITS: RangeInclusive<Duration> = MIN_LEASE..=MAX_LEASE;
 /// A clock that drifts more is broken.
 const MAX_DRIFT_PPM: u32 = 500_000;
-/// How often a lease is renewed during its length.
+/// Renewals during one lease.
 const RENEWALS: u32 = 4;
 
 impl Default for Timing {
@@ -39,20 +38,20 @@ impl Default for Timing {
     }
 }
 
-/// A time that makes no sense.
+/// A time is out of range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidTiming {
-    /// [`Timing::lease`].
+    /// [`Timing::lease`] is out of range.
     #[error("must be from {MIN_LEASE:?} to {MAX_LEASE:?}")]
     Lease,
-    /// [`Timing::drift_ppm`].
+    /// [`Timing::drift_ppm`] is out of range.
     #[error("must be at most {MAX_DRIFT_PPM}")]
     Drift,
-    /// [`Timing::suspect`].
+    /// [`Timing::suspect`] is out of range.
     #[error("must be from half of lease.duration to {MAX_LEASE:?}")]
     Suspect,
-    /// [`Timing::slow`].
+    /// [`Timing::slow`] is out of range.
     #[error("must be from {MIN_LEASE:?} to {MAX_LEASE:?}")]
     Slow,
 }
@@ -73,12 +72,12 @@ impl Timing {
     /// Checks each time against its limits.
     ///
     /// # Errors
-    /// The first time that is out of its limits.
+    /// The first time that is out of range.
     pub fn validate(&self) -> Result<(), InvalidTiming> {
         self.problems().next().map_or(Ok(()), Err)
     }
 
-    /// All times that are out of their limits.
+    /// All times that are out of range.
     pub fn problems(&self) -> impl Iterator<Item = InvalidTiming> + use<> {
         let found = [
             (!LIMITS.contains(&self.lease), InvalidTiming::Lease),
@@ -94,13 +93,13 @@ impl Timing {
         self.lease + self.lease.mul_f64(f64::from(self.drift_ppm) / 1e6)
     }
 
-    /// The time between two renewals of a lease.
+    /// The interval of lease renewals.
     pub fn renew(&self) -> Duration {
         self.lease / RENEWALS
     }
 }
 
-/// Names the times like a node's flags do.
+/// Names the times like the flags of a node.
 impl std::fmt::Display for Timing {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { lease, drift_ppm, suspect, slow } = self;

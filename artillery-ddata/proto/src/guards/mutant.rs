@@ -1,19 +1,18 @@
-//! All mutants: what each is called, which trap it walks into, and what goes wrong without its guard.
+//! All mutants: the name, the trap, and the failure without the guard of each.
 
-/// Makes the enum of the mutants, and what is known of each. A mutant stands here once, and nowhere else.
+/// Defines the enum of the mutants and their attributes in one table.
 macro_rules! mutants {
     ($($(#[doc = $doc:literal])+ $mutant:ident = $name:literal, trap $trap:literal;)+) => {
-        /// A guard that can be taken out, by what goes wrong without it.
+        /// A guard that can be disabled, named after the resulting failure.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         pub enum Mutant {
             $($(#[doc = $doc])+ #[doc = concat!("\n\nTrap ", $trap, ".")] $mutant,)+
         }
 
         impl Mutant {
-            /// All of them.
             pub const ALL: &[Self] = &[$(Self::$mutant),+];
 
-            /// Its name on the command line.
+            /// The name on the command line.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$mutant => $name,)+
@@ -35,15 +34,16 @@ mutants! {
 
     /// A read joins a version query that was sent before the read arrived.
     JoinQueryInFlight = "join-query-in-flight", trap 3;
-    /// A read is served at the answer of its version query, though the member's watermark is past it: it may be pruned.
+    /// A read is served at the answer of its version query although the member's watermark is higher: that version may
+    /// be pruned.
     AnswerBelowOwnWatermark = "answer-below-own-watermark", trap 12;
     /// The newest version is served as committed, without a version query.
     DirtyAsCommitted = "dirty-as-committed", trap 18;
-    /// Local readers may read while updates that the member has handed on are not yet in its store.
+    /// Local readers may read while forwarded updates are not yet in the member's store.
     ReadBehind = "read-behind", trap 47;
     /// Any move of the member's watermark ends the wait of a dirty read, even below the version that the read saw.
     WaitEndsEarly = "wait-ends-early", trap 29;
-    /// A retry isn't recognized, and runs once more.
+    /// A retry isn't recognized and runs a second time.
     ForgetRecords = "forget-records", trap 7;
     /// A session's read is served by a member that is behind the session's floor.
     IgnoreFloor = "ignore-floor", trap 17;
@@ -63,11 +63,11 @@ mutants! {
     ReadKeysApart = "read-keys-apart", trap 34;
     /// Changes are shown before they are committed.
     WatchUncommitted = "watch-uncommitted", trap 18;
-    /// A piece of a large update is put behind the bytes that have come, even if it belongs elsewhere.
+    /// A chunk of a large update is appended to the received bytes even if it belongs elsewhere.
     JoinPieces = "join-pieces", trap 41;
-    /// A member serves without a lease, even if it was expelled or paused meanwhile. Also trap 19.
+    /// A member serves without a lease, even if it was expelled or paused in between. Also trap 19.
     IgnoreLease = "ignore-lease", trap 1;
-    /// A member that a newer configuration doesn't name goes on serving as before.
+    /// A member that a newer configuration doesn't name continues to serve.
     ServeWhenExpelled = "serve-when-expelled", trap 1;
     /// A message of an older epoch is accepted. Also trap 2.
     TakeOlderEpoch = "take-older-epoch", trap 22;
@@ -75,7 +75,7 @@ mutants! {
     TakeNewerEpoch = "take-newer-epoch", trap 36;
     /// The tail asks for the joiner's promotion however far behind the joiner is, and commits without it.
     PromoteTooEarly = "promote-too-early", trap 5;
-    /// The commit watermark counts as an acknowledgement by a joiner, as it does for a serving member.
+    /// The commit watermark acknowledges updates for a joiner, as it does for a serving member.
     AcknowledgeForJoiner = "acknowledge-for-joiner", trap 5;
     /// A new head numbers its updates in the epoch of the old one.
     ReuseEpoch = "reuse-epoch", trap 6;
@@ -83,7 +83,7 @@ mutants! {
     KeepDirty = "keep-dirty", trap 10;
     /// A snapshot is written over the old content of the store, which isn't cleared first.
     NoWipe = "no-wipe", trap 11;
-    /// A joiner accepts parts of a snapshot while it clears what it held before.
+    /// A joiner accepts parts of a snapshot while it clears its old store.
     TakeWhileClearing = "take-while-clearing", trap 64;
     /// A tail answers version queries before its epoch is open.
     AnswerBeforeOpen = "answer-before-open", trap 23;
@@ -91,74 +91,75 @@ mutants! {
     ForgetAsked = "forget-asked", trap 24;
     /// A tail asks for a promotion before its epoch is open.
     AskBeforeOpen = "ask-before-open", trap 25;
-    /// Waiting reads go on waiting when their member enters another epoch.
+    /// Waiting reads keep waiting when their member enters another epoch.
     KeepWaiting = "keep-waiting", trap 27;
     /// A local read doesn't check a second time that its member still serves.
     LookOnce = "look-once", trap 28;
-    /// A returning member drops the updates above its own watermark before it has met the chain. Two guards: a cut that
-    /// comes after that doesn't halt it.
+    /// A returning member drops the updates above its own watermark before it has contacted the chain. Two guards: a
+    /// later cut below that point doesn't halt it.
     RollBackFirst = "roll-back-first", trap 37;
-    /// A new snapshot goes on at the place where the last one was broken off.
+    /// A new snapshot resumes where the previous one was interrupted.
     SkipFinished = "skip-finished", trap 38;
-    /// A joiner counts as whole when the last part of its snapshot is there, even if the parts show updates that it
-    /// hasn't applied: a state that never existed. Two guards: an older update then leaves a newer value as it is.
+    /// A joiner is treated as complete after the last part of its snapshot, even if the parts show updates that it
+    /// hasn't applied: a state that never existed. Two guards: an older update then leaves a newer value in place.
     WholeTooSoon = "whole-too-soon", trap 43;
     /// A tail answers version queries without a lease.
     AnswerUnleased = "answer-unleased", trap 2;
     /// Version queries, and answers to them, are accepted from any epoch.
     TakeAnyAnswer = "take-any-answer", trap 2;
-    /// In a new epoch a member sends only what it hadn't sent its old successor, and the new one passes over the gap.
-    /// Two guards: either one alone prevents it.
+    /// In a new epoch a member sends only updates that it hadn't sent to its old successor, and the new one accepts the
+    /// gap. Two guards: either one alone prevents it.
     LoseInFlight = "lose-in-flight", trap 8;
-    /// A joiner keeps none of the updates that arrive while its snapshot comes.
+    /// A joiner discards the updates that arrive during its snapshot.
     KeepNothing = "keep-nothing", trap 16;
-    /// A local reader uses the reading of the clock from when the replica last had something to do.
+    /// A local reader uses a cached clock reading: the one of the replica's last activity.
     CacheClock = "cache-clock", trap 19;
     /// A member that is alone answers reads through the chain by itself, even after it asked for a promotion.
     AnswerAlone = "answer-alone", trap 26;
-    /// A member follows its successor's position before its own history is known to be a prefix of its predecessor's.
-    /// Three guards: the version before a frame's first update is not compared, and a cut after that doesn't halt it.
+    /// A member uses its successor's position before its own history is known to be a prefix of its predecessor's.
+    /// Three guards: the version before a frame's first update is not compared, and a later cut doesn't halt the
+    /// member.
     FollowTooSoon = "follow-too-soon", trap 52;
-    /// A local reader compares the version that it found with the watermark as it is after the lookup.
+    /// A local reader compares the version of its lookup with a watermark that is loaded after the lookup.
     LoadWatermarkLate = "load-watermark-late", trap 53;
     /// Of the version before a frame's first update, only the sequence is compared.
     CompareSequences = "compare-sequences", trap 54;
-    /// A page in hash order ends between two keys of one position, and the next page begins behind that position.
+    /// A page in hash order ends between two keys with the same position, and the next page begins after that position.
     PartPositions = "part-positions", trap 46;
 
     // The store, and clients.
 
-    /// A key that is added while the hash order is being built is left out of it.
+    /// A key that is added while the hash order is being built is omitted from it.
     ForgetNewKeys = "forget-new-keys", trap 46;
-    /// A refusal is believed though an earlier attempt was not answered.
+    /// A refusal is believed although an earlier attempt has no answer.
     BelieveRefusals = "believe-refusals", trap 33;
 
     // The runner of chains.
 
-    /// The reading of the clock for one turn decides about the requests of the next turn too.
+    /// The clock reading of one turn also decides the requests of the next turn.
     KeepReading = "keep-reading", trap 56;
-    /// A renewed lease is taken only in turns in which no request was received.
+    /// A renewed lease is applied only in turns in which no request was received.
     LeaseLast = "lease-last", trap 57;
-    /// A chain takes in all that it has received before its node does anything else, however long that takes.
+    /// A chain processes its entire backlog of input before its node does anything else, however long that takes.
     NeverPause = "never-pause", trap 90;
-    /// A floor, or a position, of another history is taken for one of this history. Also trap 59.
+    /// A floor, or a position, of another history is accepted as one of this history. Also trap 59.
     MixHistories = "mix-histories", trap 58;
-    /// A lease that was granted before the node resigned counts again once the node has withdrawn its resignation.
+    /// A lease that was granted before the node resigned is valid again once the node has withdrawn its resignation.
     TakeAnyStretch = "take-any-stretch", trap 62;
 
     // The node.
 
     /// The node reports that it acts by a configuration as soon as one of its chains does. Also trap 28.
     ActEarly = "act-early", trap 65;
-    /// The node reports that it is ready though the leader says that no other node should be stopped.
+    /// The node reports that it is ready although the leader reports that no other node should be stopped.
     ReadyUnsettled = "ready-unsettled", trap 70;
-    /// A node that is to stop ends at once, though it is the last node that serves a chain.
+    /// A node that is asked to stop ends at once, although it is the last node that serves a chain.
     EndAtOnce = "end-at-once", trap 69;
-    /// A node gives way for good to a cluster that succeeds its own, though other nodes of its own cluster are there.
+    /// A node gives way permanently to a cluster that succeeds its own, although other nodes of its own cluster answer.
     YieldAtOnce = "yield-at-once", trap 71;
-    /// A node that hears no other node of its own cluster goes on, though another cluster succeeds that cluster.
+    /// A node without contact to its own cluster keeps serving, although another cluster succeeds that cluster.
     NeverYield = "never-yield", trap 71;
-    /// A restarted node reports the incarnation that it was before. In the simulator's nodes.
+    /// A restarted node reports its previous incarnation. Implemented in the simulator's nodes.
     SameLife = "same-life", trap 21;
 
     // The coordinator.
@@ -175,39 +176,41 @@ mutants! {
     JoinRound = "join-round", trap 14;
     /// A member gets a lease though it may still act in the role that it had before it was expelled.
     GrantToFormerSelf = "grant-to-former-self", trap 28;
-    /// The granter counts a lease as expired by its own clock, and ignores that the holder's clock may run slower.
+    /// The granter treats a lease as expired by its own clock, and ignores that the holder's clock may run slower.
     ForgetDrift = "forget-drift", trap 4;
-    /// A request for a promotion counts in epochs after its own too.
+    /// A request for a promotion stays valid in later epochs.
     PromoteInAnyEpoch = "promote-in-any-epoch", trap 5;
-    /// A node counts as alive once its message is read, however old that is. Two guards: also as the heir of a leaver.
+    /// A node is treated as alive when its message is read, however old that message is. Two guards: also as the heir
+    /// of a leaver.
     BelieveOldMessages = "believe-old-messages", trap 42;
     /// A living member keeps its place though its neighbour can't reach it.
     TolerateDeadHop = "tolerate-dead-hop", trap 39;
     /// A living joiner keeps its place though it holds up the commit of updates.
     TolerateDeadJoiner = "tolerate-dead-joiner", trap 39;
-    /// A joiner that its tail doesn't hear keeps the place that another node could have, as long as no write waits.
+    /// A joiner that receives nothing from its tail keeps the place that another node could have, as long as no write
+    /// waits.
     TolerateUnheardJoiner = "tolerate-unheard-joiner", trap 39;
-    /// A member that alone makes its chain slow keeps its place.
+    /// A member that makes its chain slow by itself keeps its place.
     TolerateSlow = "tolerate-slow", trap 39;
-    /// A slow disk is not found, and what commits wait for it is taken for a slow path.
+    /// A slow disk is not detected; the resulting delay of commits is attributed to a slow path.
     TolerateSlowDisk = "tolerate-slow-disk", trap 39;
-    /// A node that held up its chain repeatedly is kept away twice as long each time, without a limit.
+    /// A node that repeatedly stalled its chain is kept away twice as long each time, without a limit.
     KeepAwayForLong = "keep-away-for-long", trap 49;
-    /// A node that is heard joins a chain, even if it hears no other node.
+    /// A node joins a chain although it receives messages from no other node.
     TakeDeaf = "take-deaf", trap 50;
-    /// A leader that hears no other node removes all others.
+    /// A leader that receives messages from no other node removes all others.
     RemoveUnheard = "remove-unheard", trap 51;
-    /// A leader that can't be reached takes the others for dead, though they answer the log.
+    /// A leader that can't be reached treats the others as dead, although they answer the log.
     TrustOneWay = "trust-one-way", trap 51;
     /// A leader that no other node can reach keeps its leadership.
     LeadUnreached = "lead-unreached", trap 51;
-    /// A node votes as soon as it is heard, and the voters become more while some of them are dead.
+    /// A node votes after its first message, and the number of voters grows while some of them are dead.
     VoteYoung = "vote-young", trap 89;
     /// The members of a chain change places while its head isn't closed.
     ReorderOpen = "reorder-open", trap 15;
-    /// The members change places because the head was closed once, even if it no longer is.
+    /// The members change places because of an earlier closing of the head, which may have expired.
     BelieveOldClosing = "believe-old-closing", trap 55;
-    /// A node that leaves stays a voter of the log. When most voters have left, the log can't be changed any more.
+    /// A node that leaves remains a voter of the log. When most voters have left, the log can no longer be changed.
     KeepLeavers = "keep-leavers", trap 44;
     /// After a leave the log is kept by nodes that are not proven to be alive.
     KeepUnproven = "keep-unproven", trap 60;
@@ -217,28 +220,28 @@ mutants! {
     KeepResigned = "keep-resigned", trap 61;
     /// A message of a node's resignation is believed, though the node has withdrawn the resignation since.
     TakeOldResignation = "take-old-resignation", trap 62;
-    /// A resignation from before this leader's term counts, though another leader may have had it withdrawn.
+    /// A resignation from before this leader's term is accepted, although an earlier leader may have had it withdrawn.
     TakeUnvouchedResignation = "take-unvouched-resignation", trap 62;
-    /// A node uses the timing that it was started with, not that of its cluster.
+    /// A node uses the timing of its own start options instead of its cluster's.
     KeepOwnTimes = "keep-own-times", trap 63;
-    /// A proposal that may be in the log counts as refused once another attempt at it is refused.
+    /// A proposal that may be in the log is treated as refused once another attempt at it is refused.
     ForgetUnknown = "forget-unknown", trap 66;
-    /// A leader reports that nothing is about to change before it can have heard of all nodes.
+    /// A leader reports that no change is due before it can have received renewals from all nodes.
     SettleAtOnce = "settle-at-once", trap 67;
     /// A member whose replica halted stays a member.
     KeepHalted = "keep-halted", trap 68;
-    /// When the last member of a chain leaves, the chain gets no joiner that could take over.
+    /// When the last member of a chain leaves, the chain gets no joiner that could replace it.
     KeepLast = "keep-last", trap 69;
 
     // The formation of a cluster.
 
-    /// A node gives up its proposal when the formation takes too long.
+    /// A node abandons its proposal when the formation takes too long.
     GiveUpWhenSlow = "give-up-when-slow", trap 13;
-    /// A node gives up its proposal when one founder is replaced.
+    /// A node abandons its proposal when one founder is replaced.
     GiveUpWhenOneIsReplaced = "give-up-when-one-is-replaced", trap 13;
-    /// A node forgets the proposal that it accepted when another one comes.
+    /// A node forgets the proposal that it accepted when another one arrives.
     AcceptTwo = "accept-two", trap 13;
-    /// A new incarnation of a node speaks for the old one.
+    /// A new incarnation of a node acts for the old one.
     AnyLife = "any-life", trap 13;
     /// The acceptance of a majority of the founders is enough.
     MajorityAccepts = "majority-accepts", trap 13;
@@ -263,78 +266,78 @@ mutants! {
 
     // Durable members.
 
-    /// The tail commits what its disk, or another member's, doesn't hold.
+    /// The tail commits updates that its own disk, or another member's, doesn't hold.
     CommitUndurable = "commit-undurable", trap 76;
-    /// The tail commits what is durable at itself, though it may not be at the members before it.
+    /// The tail commits an update that is durable at itself, although it may not be durable at the members before it.
     IgnoreMarks = "ignore-marks", trap 76;
-    /// What was on its way to the disk when it was cut off counts as what takes its place.
+    /// The pending disk write of an update that was cut off makes its replacement durable.
     KeepCutMarks = "keep-cut-marks", trap 77;
-    /// What another member said of its disk still counts after what it spoke of was cut off here.
+    /// A durable mark of another member stays valid after the updates that it covers were cut off here.
     KeepHeardMarks = "keep-heard-marks", trap 77;
-    /// A durable mark counts for any update that stands under its sequence.
+    /// A durable mark is accepted for whatever update has its sequence.
     TakeAnyMark = "take-any-mark", trap 77;
-    /// A new tail answers version queries before its watermark covers what was committed before.
+    /// A new tail answers version queries before its watermark covers the commits of the previous epoch.
     SpeakTooSoon = "speak-too-soon", trap 78;
 
-    /// An update is written with the watermark of the moment at which it is written.
+    /// An update is written with the watermark at the time of writing.
     StampLate = "stamp-late", trap 79;
 
     // The journal.
 
-    /// After a failed sync the journal is synced again, and believes it.
+    /// After a failed sync the journal syncs again and trusts the result.
     SyncAgain = "sync-again", trap 72;
-    /// After a start, groups count that no sync is known to have made durable.
+    /// After a start, groups are accepted that no sync is known to have made durable.
     CountUnproven = "count-unproven", trap 72;
-    /// A segment counts as durable though the sync of its name may have failed.
+    /// A segment is treated as durable although the sync of its directory entry may have failed.
     TrustName = "trust-name", trap 72;
-    /// What was read once counts, though the kernel shows it no more when it is written again.
+    /// Groups that could be read once are accepted, although they can't be read when their segment is rewritten.
     ReadOnce = "read-once", trap 72;
-    /// The control file is kept once: a torn writing loses what was promised.
+    /// The control file exists in one copy: a torn write loses the node's promises.
     KeepOneCopy = "keep-one-copy", trap 80;
-    /// The control file doesn't name the newest segment of the journal, so that the next start doesn't miss it.
+    /// The control file doesn't name the newest segment of the journal, so its loss goes unnoticed at the next start.
     NameNoSegment = "name-no-segment", trap 81;
     /// Segments are removed that a chain still needs.
     ReleaseAll = "release-all", trap 82;
     /// A store forgets that it was once started without syncing each batch.
     ForgetWeak = "forget-weak", trap 83;
-    /// The chains act by configurations that the node's disk doesn't keep.
+    /// The chains act by configurations that are not on the node's disk.
     ActUnkept = "act-unkept", trap 80;
-    /// A life leads in a term to which an earlier life of its store was elected.
+    /// An incarnation leads in a term to which an earlier incarnation of its store was elected.
     LeadAgain = "lead-again", trap 35;
-    /// A store that comes with less than it had is taken in.
+    /// A store that returns with less than it had is accepted.
     TakeCopies = "take-copies", trap 84;
-    /// A joiner takes in updates however many wait for its disk.
+    /// A joiner accepts updates without a limit on its disk queue.
     QueueAll = "queue-all", trap 85;
-    /// A serving member commits up to the watermark that a joiner tells.
+    /// A serving member commits up to the watermark that a joiner sends.
     LearnFromJoiners = "learn-from-joiners", trap 87;
-    /// A head adds values though a member's disk is full.
+    /// A head adds values although a member's disk is full.
     FillFullDisks = "fill-full-disks", trap 86;
-    /// A store that isn't whole opens a chain.
+    /// An incomplete store opens a chain.
     ReopenTorn = "reopen-torn", trap 83;
     /// A store opens a chain though another one knows of a higher watermark.
     ReopenBelow = "reopen-below", trap 83;
-    /// A store opens a chain that may have lost what wasn't synced.
+    /// A store opens a chain although it may have lost unsynced commits.
     ReopenWeak = "reopen-weak", trap 83;
-    /// An operator's order opens a chain though a store is back that may lack nothing.
+    /// An operator's order opens a chain although a store with all commits is back.
     LoseWhole = "lose-whole", trap 88;
-    /// A group that was refused for lack of room counts when it looks whole later.
+    /// A group that was refused on a full disk is accepted when it looks complete later.
     CountRefused = "count-refused", trap 74;
-    /// A group begins in the sector in which a synced one ends.
+    /// A group begins in the sector in which a synced group ends.
     FillLittle = "fill-little", trap 73;
-    /// A damaged group is taken for the torn end.
+    /// A damaged group is mistaken for the torn end.
     TakeDamageForTorn = "take-damage-for-torn", trap 74;
-    /// A group claims that the ones before it were synced, though they were only written.
+    /// A group claims that the groups before it were synced, although they were only written.
     ClaimUnsynced = "claim-unsynced", trap 74;
-    /// The next segment is used while the end of the one before isn't durable.
+    /// The next segment is used before the end of the previous one is durable.
     NextTooSoon = "next-too-soon", trap 75;
-    /// A segment gets its name before its beginning is durable.
+    /// A segment gets its name before its first bytes are durable.
     NameTooSoon = "name-too-soon", trap 75;
 
     // A cluster that gives way to another one of its name and secret.
 
-    /// A cluster gives way once its members report that they hold nothing, while they may still order.
+    /// A cluster gives way once its members report that they hold nothing, although they may still order updates.
     GiveWayUnsealed = "give-way-unsealed", trap 93;
-    /// A report from before the seal shows that nothing was committed.
+    /// A report from before the seal is accepted as evidence that nothing was committed.
     CountUnsealed = "count-unsealed", trap 93;
     /// A cluster that holds data gives way to another one that does.
     GiveWayWithData = "give-way-with-data", trap 94;
@@ -342,18 +345,19 @@ mutants! {
     BothGiveWay = "both-give-way", trap 95;
     /// A sealed cluster that doesn't give way after all stays sealed.
     NeverUnseal = "never-unseal", trap 96;
-    /// Any node's answer shows that the cluster has not given way, as if an operator had founded another one in its place.
+    /// Any node's answer is accepted as evidence that the cluster has not given way, as if an operator had created its
+    /// successor.
     AnyAnswerRefutes = "any-answer-refutes", trap 97;
 
-    // The log that nodes keep (the crate artillery-ddata).
+    // The configuration log (in the crate artillery-ddata).
 
     /// A restarted node initialises the log once more.
     InitialiseAgain = "initialise-again", trap 13;
     /// A node leads before it has applied what its predecessors committed.
     LeadUnapplied = "lead-unapplied", trap 14;
-    /// A leader that was deposed, and doesn't know it, confirms that it leads.
+    /// A deposed leader that doesn't know it confirms that it leads.
     ConfirmWithoutQuorum = "confirm-without-quorum", trap 14;
-    /// A restarted node that has forgotten its votes votes as its former self.
+    /// A restarted node that has forgotten its votes votes as its former incarnation.
     KeepVote = "keep-vote", trap 21;
 }
 

@@ -10,30 +10,24 @@ use crate::{
     runner::ChainOrder,
 };
 
-/// How often the disk is told how far other stores have come, while their starts are the same.
+/// How often the known positions of other stores are written to the disk while no store has a new start.
 const NOTE_EVERY: Duration = Duration::from_secs(10);
 
-/// What the disk of a node holds.
 #[derive(Clone, Debug)]
 pub(super) struct Kept {
-    /// The configurations up to here.
     pub(super) upto: LogIndex,
-    /// The chains in which an earlier life of its store served, as they were found at the start; `None`: they are still being
-    /// loaded.
+    /// The chains in which an earlier incarnation of the store served, as found at the start; `None`: still loading.
     pub(super) holds: Option<Vec<StoreHolding>>,
-    /// The configurations that are being written.
     pub(super) keeping: Option<Arc<Configs>>,
-    /// How far the store has come; `None`: the driver hasn't said it yet.
+    /// The position of this store; `None`: the driver hasn't set it yet.
     pub(super) position: Option<StorePosition>,
-    /// How far other stores have come.
     pub(super) heard: HeardStores,
-    /// When the disk was last told so.
+    /// When those positions were last written to the disk.
     pub(super) noted: Timestamp,
-    /// When the next one of the others is told how far this store has come: all of them have to know.
+    /// When the other nodes must be informed again of this store's position.
     pub(super) tell_at: Timestamp,
 }
 
-/// The configurations that the chains have been told.
 #[derive(Clone, Debug)]
 pub(super) struct Acting {
     configs: Arc<Configs>,
@@ -42,7 +36,7 @@ pub(super) struct Acting {
 }
 
 impl NodeMachine {
-    /// Tells the chains the newest configurations, once they act by the ones that they were told before.
+    /// Sends the newest configurations to the chains, once the chains act by the previous ones.
     pub(super) fn act(&mut self) {
         let configs = self.holder.configs().clone();
         if self.loads() || self.acting.is_some() || self.acted.is_some_and(|acted| acted >= configs.applied()) {
@@ -59,12 +53,13 @@ impl NodeMachine {
         }
     }
 
-    /// Whether the directory is still being loaded. The node renews and keeps the log meanwhile, and its chains do nothing.
+    /// Whether the directory is still being loaded. Until then the node renews and keeps the log, but its chains do
+    /// nothing.
     pub fn loads(&self) -> bool {
         self.kept.as_ref().is_some_and(|kept| kept.holds.is_none())
     }
 
-    /// The directory is loaded: the chains are told for the first time.
+    /// The directory is loaded: the chains get their first orders.
     pub(super) fn loaded(&mut self, holds: Vec<StoreHolding>) {
         if let Some(kept) = self.kept.as_mut().filter(|kept| kept.holds.is_none()) {
             kept.holds = Some(holds);
@@ -74,7 +69,7 @@ impl NodeMachine {
         }
     }
 
-    /// The disk keeps the configurations that it was told last.
+    /// The configurations of the last [`NodeOutput::Keep`] are on the disk.
     pub(super) fn has_kept(&mut self) {
         let Some(kept) = &mut self.kept else { return };
         if let Some(configs) = kept.keeping.take() {
@@ -83,8 +78,8 @@ impl NodeMachine {
         }
     }
 
-    /// Whether a renewal, or the answer to one, comes from a store that has all that it ever had. Its position is kept on the
-    /// disk, now and then.
+    /// Whether the store of the sender of a renewal, or of an answer, has lost nothing. New positions are written to
+    /// the disk from time to time.
     pub(super) fn is_of_a_true_store(
         &mut self,
         now: Timestamp,
@@ -103,12 +98,12 @@ impl NodeMachine {
         true
     }
 
-    /// When [`tell_all`](Self::tell_all) is due.
     pub(super) fn tells_at(&self) -> Option<Timestamp> {
         self.kept.as_ref().filter(|_| self.acted.is_some()).map(|kept| kept.tell_at)
     }
 
-    /// Renews at all other nodes once, so that each of them hears how far this store has come: renewals alone tell the leader.
+    /// Sends one renewal to all other nodes, so that each of them learns this store's position: ordinary renewals reach
+    /// only the leader.
     pub(super) fn tell_all(&mut self, now: Timestamp) {
         let Some(kept) = self.kept.as_mut().filter(|kept| now >= kept.tell_at && self.acted.is_some()) else { return };
         kept.tell_at = now + NOTE_EVERY / 2;
@@ -122,8 +117,9 @@ impl NodeMachine {
         self.holder.ask(now, others);
     }
 
-    /// What this node holds of chains that it doesn't serve. Of those in which an earlier life of its store serves, that is what
-    /// the disk held at the start: this life has had no part in them. `progress` gives the state of a chain here.
+    /// This node's copies of chains that it doesn't serve. For a chain in which an earlier incarnation of its store
+    /// serves, this is the copy on the disk at the start: the current incarnation has had no part in it. `progress`
+    /// gives the state of a chain here.
     pub(super) fn holds(&self, progress: impl Fn(ChainId) -> Option<ChainProgress>) -> Vec<StoreHolding> {
         let configs = self.holder.configs();
         let held = self.kept.as_ref().and_then(|kept| kept.holds.as_ref());
@@ -161,8 +157,8 @@ impl NodeMachine {
         }
     }
 
-    /// A chain acts by the log up to `upto`. Once all chains do, they refuse every member removed by it, and the node may say
-    /// that it acts by it.
+    /// A chain acts by the log up to `upto`. Once all chains do, they refuse every member removed by it, and the node
+    /// may report that it acts by it.
     pub(super) fn chain_acts(&mut self, now: Timestamp, chain: ChainId, upto: LogIndex) {
         let Some(acting) = self.acting.as_mut().filter(|acting| acting.configs.applied() == upto) else { return };
         acting.waits.remove(&chain);
@@ -178,7 +174,7 @@ impl NodeMachine {
         self.holder.acts_by(now, configs.applied());
         self.state.configs = configs.clone();
         self.outputs.push_back(NodeOutput::Acts(configs));
-        // The node first looks for other members one lease after its beginning.
+        // The node first looks for other members one lease after its start.
         self.begin_to_look(now);
         self.see_whether_left();
         self.act();

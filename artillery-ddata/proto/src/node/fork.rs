@@ -1,17 +1,14 @@
-//! Test-only: what a node's conduct depends on, written down (docs/adr/0019-model-checking.md).
+//! Test-only: a description of the state that determines a node's behaviour (docs/adr/0019-model-checking.md).
 
 use std::fmt;
 
 use super::NodeMachine;
 
 impl NodeMachine {
-    /// Writes down all that the node's conduct depends on, except the content of the log's entries. Two nodes that write the same
-    /// and share a log go on in the same way.
-    ///
-    /// # Errors
-    /// The error of `out`.
+    /// Writes every field that affects behaviour, without the content of the log's entries. Two nodes with equal output
+    /// and the same log behave identically.
     pub fn describe(&self, out: &mut dyn fmt::Write) -> fmt::Result {
-        // Names every field, so that a forgotten new one doesn't compile.
+        // Destructured, so that a new field doesn't compile until it is handled here.
         let Self {
             me,
             holder,
@@ -26,7 +23,8 @@ impl NodeMachine {
             stretch,
             leaving,
             tick,
-            // The next three follow from the answers and are only shown, except for parts of `state` that are written below.
+            // The next three derive from the answers and are only reported, except for parts of `state` that are
+            // written below.
             state,
             closed: _,
             was_ready: _,

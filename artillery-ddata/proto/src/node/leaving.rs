@@ -1,4 +1,4 @@
-//! How this node leaves: its chains resign, or serve again. And when a stopping node ends.
+//! How this node leaves: its chains resign, or serve again; and when a stopping node ends.
 
 use std::collections::BTreeSet;
 
@@ -9,54 +9,52 @@ use crate::{
     runner::{ChainOrder, Lease},
 };
 
-/// A stopping node ends after so many times the lease though its chains may not go on without it yet: nodes that leave together
-/// would wait for each other. The last serving member of a chain waits on, unless it returns.
+/// A stopping node ends after this many leases even if its chains may not be able to continue without it: nodes that
+/// leave together would otherwise wait for each other. The last serving member of a chain keeps waiting, unless it will
+/// return.
 const FAREWELL_LEASES: u32 = 3;
 
-/// How far a node has come with leaving, and what a leader has said of its chains.
+/// A node's progress in leaving, and a leader's newest statement about its chains.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Leaving {
-    /// Callers wait for the node to have left.
     is_awaited: bool,
-    /// The chains that have yet to report that they act by no lease.
+    /// The chains that have yet to report that they no longer use a lease.
     resigning: Option<BTreeSet<ChainId>>,
-    /// When a drained node that couldn't leave gives up and stays.
+    /// When a drained node stops trying to leave, and stays.
     stays_at: Option<Timestamp>,
-    /// When a stopping node that couldn't leave ends.
+    /// When a stopping node ends without having left.
     ends_at: Option<Timestamp>,
-    /// When a stopping node ends in any case: its disk keeps what it holds.
+    /// When a stopping node with a disk ends in any case.
     ends_by: Option<Timestamp>,
-    /// Operators have been told why the stopping node doesn't end yet.
+    /// Operators have been informed why the stopping node hasn't ended yet.
     has_said_why: bool,
-    /// The node has asked the other members whether they are there, since it may be the last serving member of a chain.
+    /// The node has asked the other members whether they are alive, since it may be the last serving member of a chain.
     has_asked_members: bool,
-    /// The node has waited once more for its chains to resign.
+    /// The node has already extended its wait for its chains to resign.
     has_waited_for_chains: bool,
-    /// The node was told to stop, and then an operator had it go on under a new history.
+    /// After the request to stop, an operator chose this node to continue under a new history.
     is_kept: bool,
-    /// The renewal whose answer brought a leader's newest statement: the fields below.
+    /// The renewal whose answer carried the leader's newest statement: the fields below.
     word_of: u64,
-    /// The log can spare the node.
     released: bool,
-    /// When a leader last said that the chains go on without the node.
+    /// When a leader last reported that the chains can continue without the node.
     goes_on: Option<Timestamp>,
-    /// The chains end with the leaving nodes, and this one stays for a moment so that the others hear it too.
+    /// The chains end with the leaving nodes, and this one stays briefly so that the others learn it too.
     ends_soon: bool,
 }
 
 impl Leaving {
-    /// Forgets what a leader said of the chains: it holds no longer.
+    /// Discards the leader's statement about the chains: it is no longer valid.
     pub(super) fn take_back_word(&mut self) {
         (self.goes_on, self.ends_soon) = (None, false);
     }
 
-    /// An operator has the node go on alone.
+    /// An operator has chosen this node to continue alone.
     pub(super) fn goes_on_alone(&mut self) {
         self.is_kept = self.ends_at.is_some();
         self.take_back_word();
     }
 
-    /// Writes down all that the node's conduct depends on here.
     #[cfg(feature = "mutants")]
     pub(super) fn describe(&self, company: &super::Company, out: &mut dyn std::fmt::Write) -> std::fmt::Result {
         let waits = (self.has_asked_members, self.has_waited_for_chains, self.is_kept, self.ends_by);
@@ -68,15 +66,16 @@ impl Leaving {
 }
 
 impl NodeMachine {
-    /// Asks to leave the chains, and to stay a node and a voter: the disk keeps what this node holds, and its next life comes
-    /// back. It ends after a while in any case, also as the last serving member of a chain (docs/DESIGN.md §5.8).
+    /// Requests to leave the chains but to stay a node and a voter: the disk keeps its data, and its next incarnation
+    /// returns. The node ends after [`FAREWELL_LEASES`] in any case, even as the last serving member of a chain
+    /// (docs/DESIGN.md §5.8).
     pub(super) fn withdraw(&mut self, now: Timestamp) {
         let ends_by = now + self.holder.configs().timing().lease * FAREWELL_LEASES;
         self.leaving.ends_by.get_or_insert(ends_by);
         self.ask_to_leave(now, None, true);
     }
 
-    /// Asks to leave for good. A stopping node goes on asking until it ends, also when a drain of it is given up.
+    /// Requests to leave permanently. A stopping node keeps asking until it ends, even if a drain of it times out.
     pub(super) fn leave(&mut self, now: Timestamp, until: Option<Timestamp>) {
         self.ask_to_leave(now, until, false);
     }
@@ -108,14 +107,13 @@ impl NodeMachine {
         self.voters.iter().eq([&self.me]) || self.holder.configs().iter().any(serves_alone)
     }
 
-    /// When [`look_at_leaving`](Self::look_at_leaving) is due.
     pub(super) fn leaves_at(&self) -> Option<Timestamp> {
         let Leaving { stays_at, ends_at, ends_by, resigning, is_awaited, .. } = &self.leaving;
         let ends = [*ends_at, ends_by.filter(|_| *is_awaited)];
         stays_at.filter(|_| resigning.is_none()).into_iter().chain(ends.into_iter().flatten()).min()
     }
 
-    /// Stays, or ends, if this node has waited for long enough.
+    /// Stays, or ends, if this node has waited long enough.
     pub(super) fn look_at_leaving(&mut self, now: Timestamp) {
         let Leaving { stays_at, resigning, .. } = &mut self.leaving;
         if resigning.is_none() && stays_at.take_if(|at| *at <= now).is_some() {
@@ -130,7 +128,7 @@ impl NodeMachine {
         }
     }
 
-    /// A confirmed leader has answered renewal `number`. Only the answer to the newest renewal counts.
+    /// A confirmed leader has answered renewal `number`. Only the answer to the newest renewal is valid.
     pub(super) fn hear_word(&mut self, now: Timestamp, number: u64, released: bool, farewell: Option<Farewell>) {
         if self.leaving.is_awaited && number >= self.leaving.word_of {
             (self.leaving.word_of, self.leaving.released) = (number, released);
@@ -139,8 +137,8 @@ impl NodeMachine {
         }
     }
 
-    /// Takes in what a leader says of the chains of this leaving node. While another node takes over what only this one has, it
-    /// waits on (trap 69). A leader that says nothing takes its earlier statement back.
+    /// Processes a leader's statement about the chains of this leaving node. While another node takes over data that
+    /// only this one has, this one keeps waiting (trap 69). An answer without a statement cancels the earlier one.
     pub(super) fn hear_farewell(&mut self, now: Timestamp, farewell: Option<Farewell>) {
         if self.leaving.ends_at.is_none() {
             return;
@@ -148,7 +146,7 @@ impl NodeMachine {
         let Some(farewell) = farewell else { return self.goes_on_waiting(now) };
         match farewell {
             Farewell::GoesOn => {
-                // Another node is there after all: it takes over, and this one is to be removed.
+                // Another node is alive after all: it continues the chains, and this one should be removed.
                 self.goes_on_waiting(now);
                 self.leaving.goes_on = Some(now);
             }
@@ -157,16 +155,16 @@ impl NodeMachine {
                 self.wait_on(now);
                 self.say_once(NodeEvent::HandsOver);
             }
-            // A node that gives way listens to few nodes, so others may be there unknown to it. A node that an operator has
-            // go on alone is to be the source of the nodes that come (trap 69).
+            // A node that gives way accepts messages of few nodes, so others may be alive unknown to it. A node that an
+            // operator has chosen to continue alone must be the source for nodes that join (trap 69).
             Farewell::Ends if self.yields() || self.leaving.is_kept => self.wait_on(now),
-            // Other leaving nodes must hear it too, which takes a quorum.
+            // Other leaving nodes must learn it too, which takes a quorum.
             Farewell::Ends if self.keeps_log() => self.end_soon(now),
             Farewell::Ends => self.end(NodeEvent::EndsChain),
         }
     }
 
-    /// What a leader said of the chains holds no longer: this node doesn't end soon.
+    /// The leader's statement about the chains is no longer valid: this node doesn't end soon.
     fn goes_on_waiting(&mut self, now: Timestamp) {
         if self.leaving.ends_soon {
             self.wait_on(now);
@@ -174,7 +172,7 @@ impl NodeMachine {
         self.leaving.take_back_word();
     }
 
-    /// Ends this voter one lease from now, when the other leaving nodes have had time to hear the same.
+    /// Ends this voter one lease from now, when the other leaving nodes have had time to learn the same.
     fn end_soon(&mut self, now: Timestamp) {
         if !self.leaving.ends_soon {
             self.leaving.ends_soon = true;
@@ -182,8 +180,8 @@ impl NodeMachine {
         }
     }
 
-    /// The leader or the voters have changed: the other leaving nodes may have to hear anew that their chains end, and the log
-    /// may need this node.
+    /// The leader or the voters have changed: the other leaving nodes may have to be informed again that their chains
+    /// end, and the log may need this node.
     pub(super) fn follow_voters(&mut self, now: Timestamp) {
         self.leaving.released = false;
         if std::mem::take(&mut self.leaving.ends_soon) {
@@ -193,7 +191,7 @@ impl NodeMachine {
 
     /// The waiting time of a stopping node is over. It ends, unless it may be the last serving member of a chain.
     fn give_up(&mut self, now: Timestamp) {
-        // After a pause of this node, what it heard before doesn't show which nodes live now.
+        // After a pause of this node, earlier messages don't show which nodes are alive now.
         if self.leaving.ends_at.is_some_and(|at| now - at > self.holder.configs().timing().lease) {
             self.leaving.take_back_word();
             return self.wait_on(now);
@@ -220,9 +218,9 @@ impl NodeMachine {
         self.leaving.resigning.is_some() && self.keeps_log()
     }
 
-    /// Whether this node's data may end with it: no leader has said lately that its chains go on without it, and it serves a
-    /// chain of which no other member has answered a recent question. A bare message proves nothing: it may have been long on
-    /// its way.
+    /// Whether this node's data may be lost when it ends: no leader has recently reported that its chains can continue
+    /// without it, and it serves a chain of which no other member has answered a recent question. A message alone
+    /// proves nothing, since it may have been delayed for long.
     fn may_be_last(&self, now: Timestamp) -> bool {
         let is_serving = |config: &&ChainConfig| config.serving().any(|id| id == self.me);
         let lately = |at: Timestamp| now - at < self.holder.configs().timing().lease * 2;
@@ -266,9 +264,9 @@ impl NodeMachine {
         }
     }
 
-    /// Tells waiting callers that this node has left, if no configuration names it any more and the log can spare it. The leader
-    /// must know that the node leaves, or a last copy would wait for it. A voter that returns keeps its vote while it is away;
-    /// if it leads, it waits until the members know the configuration without it.
+    /// Notifies waiting callers that this node has left, once no configuration names it and the log can do without it.
+    /// The leader must know that the node leaves, or a last copy would wait for it. A voter that will return keeps its
+    /// vote while it is away; if it leads, it waits until the members know the configuration without it.
     pub(super) fn see_whether_left(&mut self) {
         let leave = self.holder.leaves();
         let is_spared = if leave.returns { !self.leads } else { !self.keeps_log() };
@@ -280,16 +278,16 @@ impl NodeMachine {
         }
     }
 
-    /// Whether this node is a voter, as far as is known here. A leader that was voted out counts as one until that is
-    /// committed: then it leads no longer.
+    /// Whether this node knows itself as a voter. A leader that was voted out is treated as one until that is
+    /// committed: then it no longer leads.
     fn keeps_log(&self) -> bool {
         self.leads || self.voters.is_empty() || self.voters.contains(&self.me)
     }
 
-    /// Gives the lease up, so that this node can be removed without waiting for it. Its chains resign first.
+    /// Stops using the lease, so that this node can be removed without waiting for its end. Its chains resign first.
     pub(super) fn resign(&mut self, now: Timestamp) {
         if self.loads() {
-            // Its chains act by no lease yet.
+            // Its chains don't use a lease yet.
             return self.has_resigned(now);
         }
         if self.leaving.resigning.is_none() {
@@ -311,7 +309,7 @@ impl NodeMachine {
         self.see_whether_left();
     }
 
-    /// Makes the chains act by leases again: only by leases granted from now on, never by one from before they resigned.
+    /// Makes the chains use leases again, but only those granted from now on, never one from before they resigned.
     pub(super) fn serve_again(&mut self) {
         self.stretch += 1;
         let stretch = self.stretch;
@@ -319,7 +317,7 @@ impl NodeMachine {
         self.order_all(&ChainOrder::Resume { stretch });
     }
 
-    /// The directory is loaded: the chains learn what they could not be told before.
+    /// The directory is loaded: the chains get the orders that they could not get before.
     pub(super) fn catch_up(&mut self) {
         if self.stretch > 0 {
             self.order_all(&ChainOrder::Resume { stretch: self.stretch });
@@ -327,7 +325,8 @@ impl NodeMachine {
         self.order_to_yield();
     }
 
-    /// Gives all chains the same order, and returns the chains. While the directory is being loaded, none can take an order.
+    /// Gives all chains the same order, and returns the chains. While the directory is being loaded, no chain can
+    /// execute an order.
     pub(super) fn order_all(&mut self, order: &ChainOrder) -> BTreeSet<ChainId> {
         let chains: BTreeSet<_> = self.holder.configs().iter().map(|config| config.chain).collect();
         if !self.loads() {

@@ -1,4 +1,4 @@
-//! When a node is ready: it fills its place, and any other node may be stopped (docs/DESIGN.md §5.3).
+//! When a node is ready: it fulfils its role, and any other node may be stopped (docs/DESIGN.md §5.3).
 
 use super::{NodeMachine, NodeOutput, Successor, Unready};
 use crate::{
@@ -7,7 +7,8 @@ use crate::{
 };
 
 impl NodeMachine {
-    /// Notes which chains are closed by the reports of a renewal. When its answer comes they are in that state, or a better one.
+    /// Records, from the reports of a renewal, which chains are closed. Readiness is decided when the renewal is
+    /// answered; newer configurations may be in force by then.
     pub(super) fn look_at_chains(&mut self, reports: &[Report]) {
         let is_open = |config: &&ChainConfig| {
             let report = reports.iter().find(|report| report.chain == config.chain);
@@ -17,7 +18,7 @@ impl NodeMachine {
         self.closed = closed.map(|config| config.chain).collect();
     }
 
-    /// Updates readiness by the leader's statement, which holds for the moment of its answer.
+    /// Updates readiness by the leader's statement, which is valid at the time of its answer.
     pub(super) fn see_whether_ready(&mut self, now: Timestamp, settled: Result<(), Unsettled>) {
         let unready = self.unready(now, settled).err();
         self.state.unready = unready;

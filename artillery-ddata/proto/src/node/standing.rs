@@ -1,4 +1,4 @@
-//! A node's statement on itself, for an operator that asks what is left of a cluster.
+//! A node's report of its data and its knowledge, for an operator after a disaster.
 
 use super::{NodeState, Successor};
 use crate::{
@@ -12,16 +12,16 @@ use crate::{
 };
 
 impl NodeState {
-    /// What callers are told, if the node serves nothing: its history has parted from a newer one, or another cluster succeeds its
-    /// own.
+    /// The refusal for callers, if the node serves nothing because its history has diverged from a newer one, or
+    /// another cluster succeeds its own.
     pub fn gives_way(&self) -> Option<Refusal> {
         let parted = self.parted.map(|by| Refusal::Parted { by });
         let succeeded = self.successor.filter(|successor| successor.yields);
         parted.or(succeeded.map(|Successor { by, .. }| Refusal::Succeeded { by }))
     }
 
-    /// The standing of a node with these configurations. The caller adds what the log knows: whether the node leads, where its
-    /// copy of the log ends, and the voters. `chains` gives the status of a chain here.
+    /// The standing of a node with these configurations. The caller adds the log's part: whether the node leads, the
+    /// end of its copy of the log, and the voters. `chains` gives the status of a chain here.
     pub fn standing<'a>(
         &self,
         now: Timestamp,
@@ -53,7 +53,7 @@ impl NodeState {
 }
 
 impl ChainStanding {
-    /// The standing of a chain at this node. `status` is that of its replica, if the node has one.
+    /// The standing of a chain at this node. `status` is its replica's, if the node has one.
     pub fn new(me: MemberId, config: &ChainConfig, status: Option<&Status>) -> Self {
         Self {
             config: config.clone(),
@@ -67,12 +67,12 @@ impl ChainStanding {
 }
 
 impl Status {
-    /// Whether this replica's copy is whole. It may be empty, or old.
+    /// Whether this replica's copy is complete. It may be empty, or old.
     pub fn is_whole(&self) -> bool {
         self.halted.is_none() && self.receiving.is_none()
     }
 
-    /// The epoch in which this replica of node `me` serves with a whole copy.
+    /// The epoch in which this replica of node `me` serves with a complete copy.
     pub fn serves(&self, me: MemberId) -> Option<Epoch> {
         let entered = self.config.as_ref().filter(|entered| self.is_whole() && entered.role(me) == Some(Role::Serving));
         entered.map(|entered| entered.epoch)

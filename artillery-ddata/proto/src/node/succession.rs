@@ -1,8 +1,8 @@
-//! What a node does when no incarnation that ever served answers, and when its cluster was given up for another one
+//! The behaviour of a node when no incarnation that ever served answers, and when another cluster succeeds its own
 //! (docs/DESIGN.md §5.13).
 //!
-//! A node that never served, and hears no serving member for a while, asks those that it knows. A node that has served asks
-//! only once it hears of a cluster that succeeds its own.
+//! A node that never served, and has received nothing from serving members for a lease, asks the serving members. A
+//! node that has served asks only once it learns of a cluster that succeeds its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,65 +13,66 @@ use crate::{
     runner::ChainOrder,
 };
 
-/// A node that never served takes the serving members for gone after so many leases without a message of any.
+/// A node that never served treats the serving members as gone after this many leases without a message of any of them.
 const ORPHANED_LEASES: u32 = 3;
 
-/// The most nodes that are asked at a time whether they are there.
+/// The maximum number of nodes that are asked at a time whether they are alive.
 const MAX_ASKED_NODES: usize = 4;
 
-/// What a node knows of the other serving members, and of clusters that succeed its own.
+/// A node's knowledge of the other serving members, and of clusters that succeed its own.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Company {
-    /// When another serving member was last heard, or this node began.
+    /// The time of the last message of another serving member, or of this node's start.
     quiet_since: Option<Timestamp>,
     /// For each serving member, when the latest question that it has answered was asked.
     answered: BTreeMap<MemberId, Timestamp>,
-    /// When to look next whether the serving members are there.
+    /// When to check next whether the serving members are alive.
     look_at: Option<Timestamp>,
     /// The serving member that was last asked alone.
     probed: Option<MemberId>,
     /// The nodes that were asked and may still answer.
     asked: BTreeSet<MemberId>,
     succession: Option<Succession>,
-    /// Statements of other clusters that this node refuses permanently, since a node of its own cluster has refuted them: which
-    /// cluster, and whether it stated that this one gave way.
+    /// Statements of other clusters that this node permanently refuses, since a node of its own cluster has refuted
+    /// them: the cluster, and whether it stated that this node's cluster gave way.
     refused: BTreeSet<(ClusterId, bool)>,
     /// The node has reported that it may end, since another cluster succeeds its own.
     is_over: bool,
 }
 
-/// How a node decides between its cluster and the one that succeeds it.
+/// A pending decision between the node's cluster and the one that claims to succeed it.
 #[derive(Clone, Debug)]
 struct Succession {
     by: ClusterId,
-    /// This node's cluster has given way by an entry of its log, which nodes that were away don't have: only a leader that a quorum
-    /// has confirmed shows that this isn't so.
+    /// The other cluster states that this node's cluster has given way by an entry of its log. Nodes that were away
+    /// don't have the entry: only a leader with a confirmed quorum refutes the statement.
     gave_way: bool,
-    /// Only answers to questions asked since then show that a node is there: others may have been long on their way.
+    /// Only answers to questions asked after this time show that a node is alive: others may have been delayed for
+    /// long.
     since: Timestamp,
-    /// When to decide, or look again.
+    /// When to decide, or check again.
     look_at: Timestamp,
-    /// How often all nodes have been asked.
     rounds: u32,
     /// The nodes that may still answer in this round.
     waits: BTreeSet<MemberId>,
 }
 
 impl Company {
-    /// When the latest question that the serving member `id` has answered was asked. The member lived after that, however
-    /// long its answer took.
+    /// When the latest question that the serving member `id` has answered was asked. The member was alive after that,
+    /// however long its answer took.
     pub(super) fn answered(&self, id: MemberId) -> Option<Timestamp> {
         self.answered.get(&id).copied()
     }
 }
 
 impl NodeMachine {
-    /// Another cluster claims to succeed this one: this node has to give way, unless another node of its own cluster is there.
+    /// Another cluster claims to succeed this node's: this node must give way, unless another node of its own cluster
+    /// answers.
     pub(super) fn succeeded(&mut self, now: Timestamp, by: ClusterId) {
         self.succeeded_by(now, by, false);
     }
 
-    /// This node's cluster has given way to another one, as that states.
+    /// Another cluster states that this node's cluster has given way to it.
     pub(super) fn gave_way(&mut self, now: Timestamp, by: ClusterId) {
         self.succeeded_by(now, by, true);
     }
@@ -89,20 +90,19 @@ impl NodeMachine {
         }
     }
 
-    /// Whether this node serves nothing.
     pub(super) fn yields(&self) -> bool {
         self.state.gives_way().is_some()
     }
 
-    /// The chains refuse requests from now on, if this node gives way.
     pub(super) fn order_to_yield(&mut self) {
         if let Some(refusal) = self.state.gives_way() {
             self.order_all(&ChainOrder::Yield { refusal });
         }
     }
 
-    /// The cluster goes on in a newer history, which may lack commits that this node's store holds. Neither a process nor a disk
-    /// can say which of the two is to stay: the node keeps what it holds, and serves nothing, until an operator has decided.
+    /// The cluster continues in a newer history, where commits in this node's store may be missing. Neither a process
+    /// nor a disk can decide which of the two should survive: the node keeps its data, and serves nothing, until an
+    /// operator has decided.
     pub(super) fn parted(&mut self, by: History) {
         if by.relation(self.holder.configs().history()) != Relation::Newer {
             return;
@@ -114,7 +114,7 @@ impl NodeMachine {
         self.state.unready = Some(Unready::Parted { by });
     }
 
-    /// Whether another node has a part in the present configuration: it serves, joins, or is a voter.
+    /// Whether another node has a role in the current configuration: it serves, joins, or is a voter.
     pub(super) fn is_own(&self, id: MemberId) -> bool {
         id != self.me && self.has_part(id)
     }
@@ -127,7 +127,7 @@ impl NodeMachine {
         self.holder.configs().iter().flat_map(|config| config.serving()).filter(|&id| id != self.me).collect()
     }
 
-    /// Asks all nodes that have a part, and looks again when they have had a lease to answer.
+    /// Asks all nodes that have a role, and checks again when they have had a lease to answer.
     fn ask_own(&mut self, now: Timestamp) {
         let configs = self.holder.configs();
         let named = configs.iter().flat_map(|config| config.members.iter().map(|member| member.id));
@@ -139,17 +139,16 @@ impl NodeMachine {
         }
     }
 
-    /// Whether another node may be asked now, beside the unanswered ones.
+    /// Whether another node may be asked now, in addition to the unanswered ones.
     pub(super) fn may_ask(&self) -> bool {
         self.company.asked.len() < MAX_ASKED_NODES
     }
 
-    /// Notes that node `id` is asked whether it is there.
     pub(super) fn asks(&mut self, id: MemberId) {
         self.company.asked.insert(id);
     }
 
-    /// A renewal to node `id` has ended. Returns whether it was such a question.
+    /// A renewal to node `id` has ended. Returns whether it was a question of [`asks`](Self::asks).
     pub(super) fn was_asked(&mut self, id: MemberId) -> bool {
         if let Some(succession) = &mut self.company.succession {
             succession.waits.remove(&id);
@@ -157,9 +156,10 @@ impl NodeMachine {
         self.company.asked.remove(&id)
     }
 
-    /// A message of another node has come.
+    /// A message of another node was received.
     pub(super) fn hear_company(&mut self, now: Timestamp, from: MemberId) {
-        // A later life may still be loading what it holds, and says nothing else of it.
+        // Later incarnations are accepted too: one that is still loading its directory reports nothing about its
+        // chains.
         if self.serving().iter().any(|id| id.shares_store(from)) {
             self.company.quiet_since = Some(now);
             self.company.look_at = Some(now + self.holder.configs().timing().lease);
@@ -168,8 +168,8 @@ impl NodeMachine {
         }
     }
 
-    /// A node has answered the question asked at `sent`. A leader that a quorum has confirmed belongs to this cluster, even if
-    /// this node doesn't know it as a voter.
+    /// A node has answered the question asked at `sent`. A leader with a confirmed quorum belongs to this cluster, even
+    /// if this node doesn't know it as a voter.
     pub(super) fn hear_answer(&mut self, from: MemberId, sent: Timestamp, leads: bool) {
         let serving = self.serving();
         self.company.answered.retain(|id, _| serving.contains(id));
@@ -186,14 +186,14 @@ impl NodeMachine {
         }
     }
 
-    /// Refuses the other cluster for good: it was founded though this one lives. What becomes of either later changes nothing
-    /// about that.
+    /// Refuses the other cluster permanently: it was created while this one was alive. The later fate of either cluster
+    /// doesn't change that.
     fn refuse(&mut self, by: ClusterId) {
         if allows!(self.guards, YieldAtOnce) {
             return;
         }
         let gave_way = self.company.succession.take().is_some_and(|known| known.gave_way);
-        // So many clusters aren't founded. If they were, the node would decide once more on a forgotten one.
+        // This many clusters are never created. If they were, the node would decide again about a forgotten one.
         if self.company.refused.len() >= MAX_LINEAGE {
             self.company.refused.pop_first();
         }
@@ -207,7 +207,7 @@ impl NodeMachine {
         }
     }
 
-    /// An operator has this node go on under a new history: the operator knows more than the node, and wants its data.
+    /// An operator has chosen this node to continue under a new history: that overrides the node's own decision.
     pub(super) fn begin_history(&mut self) {
         self.leaving.goes_on_alone();
         if self.state.parted.take().is_some() {
@@ -218,13 +218,12 @@ impl NodeMachine {
         }
     }
 
-    /// A new node has heard no other node yet: its time without a message begins now.
+    /// A new node has received no message yet: its time without a message begins now.
     pub(super) fn begin_to_look(&mut self, now: Timestamp) {
         self.company.quiet_since.get_or_insert(now);
         self.company.look_at.get_or_insert(now + self.holder.configs().timing().lease);
     }
 
-    /// When [`look_for_company`](Self::look_for_company) is due.
     pub(super) fn company_at(&self) -> Option<Timestamp> {
         let looks = self.company.look_at.filter(|_| !self.has_served());
         [looks, self.decides_at()].into_iter().flatten().min()
@@ -234,7 +233,7 @@ impl NodeMachine {
         self.company.succession.as_ref().filter(|_| !self.company.is_over).map(|succession| succession.look_at)
     }
 
-    /// Looks for serving members, and decides what becomes of this node if another cluster succeeds its own.
+    /// Looks for serving members, and decides whether this node gives way to a cluster that succeeds its own.
     pub(super) fn look_for_company(&mut self, now: Timestamp) {
         if self.decides_at().is_some_and(|at| at <= now) {
             self.decide_on_successor(now);
@@ -244,7 +243,8 @@ impl NodeMachine {
         }
     }
 
-    /// After one lease without a message of a serving member, asks one of them; after two, all; after three, calls them gone.
+    /// After one lease without a message of a serving member, asks one of them; after two, all; after three, treats
+    /// them as gone.
     fn look_for_members(&mut self, now: Timestamp) {
         let lease = self.holder.configs().timing().lease;
         if self.is_late(now, self.company.look_at) {
@@ -269,21 +269,21 @@ impl NodeMachine {
         }
     }
 
-    /// Asks all other serving members whether they are there.
+    /// Asks all other serving members whether they are alive.
     pub(super) fn ask_members(&mut self, now: Timestamp) {
         let serving = self.serving();
         self.holder.ask(now, serving.into_iter().filter(|id| !self.company.asked.contains(id)));
     }
 
-    /// Whether this node looks so late that it was paused: messages sent meanwhile may still be on their way.
+    /// Whether this call is so late that the node was paused: messages of that time may still be in transit.
     fn is_late(&self, now: Timestamp, due: Option<Timestamp>) -> bool {
         due.is_some_and(|due| now - due > self.holder.configs().timing().lease / 2)
     }
 
-    /// Gives way once all nodes have been asked and none has answered. A node that yields already goes on asking.
+    /// Gives way once all nodes have been asked and none has answered. A node that has already given way keeps asking.
     fn decide_on_successor(&mut self, now: Timestamp) {
         let Some(Succession { by, look_at, rounds, waits, .. }) = self.company.succession.clone() else { return };
-        // A pause spoils one round at most. A node that never served can't come back from ending, so it asks once more.
+        // A pause affects at most one round. A node that never served can't undo its end, so it asks one more time.
         let rounds_wanted = if self.has_served() { 2 } else { 3 };
         if self.yields() || self.is_late(now, Some(look_at)) || (waits.is_empty() && rounds < rounds_wanted) {
             self.ask_own(now);
@@ -295,9 +295,11 @@ impl NodeMachine {
         }
     }
 
-    /// Gives way to the successor. A node that has served keeps its data, and serves nothing; it goes on when it hears a node of
-    /// its own cluster. A node that never served holds no data: it may end, and join the successor. But if its cluster has a
-    /// part for it, only an operator may send it there: it may just be cut off, and wouldn't come back.
+    /// Gives way to the successor. A node that has served keeps its data, and serves nothing; it serves again when a
+    /// node of its own cluster answers. A node that never served holds no data: it may end, and join the successor. But
+    /// if its cluster has a role for it, only an operator may move it there: it may just be cut off, and wouldn't
+    /// return.
+    ///
     /// If the cluster has given way, the node waits for the operator, too: it reports that.
     fn give_way(&mut self, now: Timestamp, by: ClusterId) {
         let gave_way = self.company.succession.as_ref().is_some_and(|known| known.gave_way);
@@ -317,15 +319,15 @@ impl NodeMachine {
         }
     }
 
-    /// Whether this node may hold what others need. Until its directory is loaded, it may.
+    /// Whether this node may hold data that others need. Until its directory is loaded, it may.
     pub(super) fn has_served(&self) -> bool {
         self.state.served || self.loads()
     }
 
-    /// Notes that this incarnation serves, if the log says so: from then on it counts as one that has served.
+    /// Records that this incarnation has served, from the time at which the log names it as a serving member.
     pub(super) fn see_whether_serves(&mut self) {
         let serves = |config: &ChainConfig| config.serving().any(|id| id.shares_store(self.me));
-        // The copy of a former member may be the best one that is left, too.
+        // The copy of a former member may be the best remaining one, too.
         let holds = |held: &StoreHolding| held.whole && !held.last.is_none();
         let store_holds = self.kept.as_ref().is_some_and(|kept| kept.holds.iter().flatten().any(holds));
         self.state.served |= store_holds || self.holder.configs().iter().any(serves);

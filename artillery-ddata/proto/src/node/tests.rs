@@ -26,12 +26,11 @@ fn at(millis: u64) -> Timestamp {
     Timestamp::from_nanos(millis * 1_000_000)
 }
 
-/// Node 3 of three with two chains, told that node 1 leads.
+/// Node 3 of three with two chains, which knows node 1 as the leader.
 struct Rig {
     node: NodeMachine,
     now: Timestamp,
     configs: Arc<Configs>,
-    /// Whether the chains report that they are open.
     open: bool,
 }
 
@@ -55,17 +54,15 @@ impl Rig {
         rig
     }
 
-    /// Both chains report that they act by the log up to here.
+    /// Both chains report that they act by the log up to `upto`.
     fn acts_by(&mut self, upto: LogIndex) {
         (0..2).for_each(|chain| self.says(chain, Word::ActsBy(upto)));
     }
 
-    /// The node is told to stop.
     fn stop(&mut self) {
         self.handle(NodeInput::Leave { until: None });
     }
 
-    /// Whether the node ends now.
     fn ends(&mut self) -> bool {
         self.outputs().contains(&NodeOutput::Left)
     }
@@ -95,7 +92,6 @@ impl Rig {
         orders.collect()
     }
 
-    /// The renewals that are due now.
     fn renewals(&mut self) -> Vec<Renewal> {
         self.now = self.now.max(self.node.next_tick().unwrap_or_default());
         let (now, open) = (self.now, self.open);
@@ -116,7 +112,7 @@ impl Rig {
         self.without(&[(0, 3)])
     }
 
-    /// The same configurations, with a newer one of each of these chains that doesn't name this node.
+    /// The same configurations, with a newer one of each of these chains that doesn't name the given node.
     fn without(&self, changes: &[(u32, u8)]) -> Arc<Configs> {
         let mut configs = Configs::clone(&self.configs);
         for &(chain, node) in changes {
@@ -130,7 +126,7 @@ impl Rig {
     }
 }
 
-/// The log index that the next renewal claims, when one of two chains acts by a newer one.
+/// The log index in the next renewal when only one of two chains acts by a newer configuration.
 fn said_when_one_acts(mut rig: Rig) -> LogIndex {
     let newer = rig.without_me();
     rig.hear(newer.clone());
@@ -177,7 +173,7 @@ fn renewals_in_flight_are_bounded() {
     let sent: usize = (0..100).map(|_| rig.renewals().len()).sum();
     assert_eq!(sent, MAX_PENDING_RENEWALS);
     rig.handle(NodeInput::Renewed { from: id(1), renewed: None });
-    assert_eq!(rig.renewals().len(), 1, "an answer that will never come makes room");
+    assert_eq!(rig.renewals().len(), 1, "a renewal without an answer frees its place");
 }
 
 #[test]
@@ -188,7 +184,7 @@ fn a_node_that_acts_early_says_so_while_a_chain_serves_by_the_old_configuration(
     assert!(said_when_one_acts(rig) > before);
 }
 
-/// Whether the node reports that it is ready, after the leader has answered so.
+/// Whether the node reports that it is ready, after an answer of the leader with `settled`.
 fn told(rig: &mut Rig, settled: Result<(), Unsettled>, change: impl FnOnce(&mut Renewed)) -> bool {
     rig.answer(|renewed| {
         renewed.settled = settled;
@@ -208,7 +204,7 @@ fn a_node_is_ready_when_the_leader_says_that_any_other_one_may_be_stopped() {
     assert!(told(&mut rig, Ok(()), |_| {}));
     assert_eq!(rig.node.state().unready, None);
     assert!(!told(&mut rig, changes, |_| {}));
-    assert!(!told(&mut rig, Ok(()), |_| {}), "it says so once");
+    assert!(!told(&mut rig, Ok(()), |_| {}), "it is reported once");
 }
 
 #[test]

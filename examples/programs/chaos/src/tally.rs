@@ -11,8 +11,8 @@ use super::{orders::Work, report::counts};
 const SECONDS_EACH: u64 = 20;
 /// Texts of refusals; any other text means that the order failed.
 const REFUSALS: [&str; 9] = [
-    "another reorder is under way",
-    "was changed otherwise meanwhile",
+    "another reorder is in progress",
+    "was changed by another proposal",
     "was not committed in time",
     "is no serving member",
     "each of them must be named once",
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn a_refusal_is_told_from_a_failure() {
         assert_eq!(
-            OrderOutcome::of("what was under way was not committed in time: nothing was changed"),
+            OrderOutcome::of("pending updates were not committed in time: nothing was changed"),
             OrderOutcome::Refused
         );
         assert_eq!(OrderOutcome::of("it is the last serving member of chain 0"), OrderOutcome::Refused);

@@ -10,47 +10,38 @@ use crate::{
     },
 };
 
-/// Five nodes that keep a log, and further ones that may come. Time is virtual: it passes while a task waits.
+/// Five nodes that keep a log, and nodes that join later. Time is virtual: it passes while a task waits.
 pub trait Rig {
     /// All nodes. The first five are the founders, and the first voters.
     fn nodes(&self) -> Vec<MemberId>;
 
-    /// Starts a node that the log doesn't know yet.
+    /// Starts a node that is not in the log yet.
     fn come(&self) -> BoxFuture<'_, NodeInfo>;
 
-    /// Cuts the link from `from` to `to`.
+    /// Cuts one direction of a link.
     fn cut(&self, from: MemberId, to: MemberId);
 
-    /// Restores all links.
     fn heal(&self);
 
-    /// Lets two milliseconds pass.
     fn pass(&self) -> BoxFuture<'_, ()>;
 
-    /// [`ConfigLog::leads`](crate::control::ConfigLog::leads) of a node.
     fn leads(&self, node: MemberId) -> Option<Term>;
 
-    /// [`ConfigLog::configs`](crate::control::ConfigLog::configs) of a node.
     fn configs(&self, node: MemberId) -> Arc<Configs>;
 
-    /// All entries that a node has applied, from the first on.
+    /// All entries that a node has applied, from the first one.
     fn entries(&self, node: MemberId) -> Vec<LogEntry>;
 
-    /// The voters, as far as a node knows: two sets while one replaces the other.
+    /// The voters known to a node: two sets while one replaces the other.
     fn voter_sets(&self, node: MemberId) -> Vec<BTreeSet<MemberId>>;
 
-    /// [`ConfigLog::append`](crate::control::ConfigLog::append) at a node.
     fn append(&self, node: MemberId, term: Term, at: LogIndex, change: ConfigChange) -> ProposalFuture<'_>;
 
-    /// [`ConfigLog::set_voters`](crate::control::ConfigLog::set_voters) at a node.
     fn set_voters(&self, node: MemberId, term: Term, voters: BTreeSet<MemberId>) -> ProposalFuture<'_>;
 }
 
-/// A change of voters is begun while most of the old or of the new ones can't be reached. Neither set decides without the
-/// other, and after healing the change ends.
-///
-/// # Panics
-/// If it doesn't.
+/// A change of voters is begun while most of the old or of the new ones can't be reached. Neither set decides without
+/// the other, and after healing the change ends.
 pub async fn joint_set_stuck(rig: &impl Rig) {
     let case = Case::new(rig);
     let (leader, term, [a, b, c, d]) = case.begin().await;
@@ -64,8 +55,8 @@ pub async fn joint_set_stuck(rig: &impl Rig) {
         let new = if old == pair[0] { pair[1].clone() } else { pair[0].clone() };
         let (leader, term) = case.leader(&all).await;
         let part = |of: &BTreeSet<MemberId>| of.iter().copied().collect::<Vec<_>>();
-        // The leader is with most of one set, and a minority of the other. The old set isn't cut off without the leader: alone
-        // it doesn't know of the new set, and may decide.
+        // The leader is with most of one set, and a minority of the other. The old set isn't cut off without the
+        // leader: alone it doesn't know of the new set, and may decide.
         if alone == "old" {
             case.part(&[&part(&old), &part(&(&new - &old))], &[]);
         } else {
@@ -77,10 +68,10 @@ pub async fn joint_set_stuck(rig: &impl Rig) {
         let sets = rig.voter_sets(leader);
         if alone == "old" {
             assert!(matches!(begun, Err(AppendError::OutcomeUnknown(_))), "it was begun: {begun:?}");
-            assert_eq!(sets, [old, new], "it was begun, and doesn't end");
+            assert_eq!(sets, [old, new], "it was begun, and can't end");
         } else {
             // A leader may refuse to begin when it knows that it has no majority.
-            assert!(sets[0] == old, "the new set doesn't take over by itself: {sets:?}");
+            assert!(sets[0] == old, "the new set doesn't decide alone: {sets:?}");
         }
 
         rig.heal();
@@ -94,10 +85,7 @@ pub async fn joint_set_stuck(rig: &impl Rig) {
     }
 }
 
-/// A node that was cut off while others decided, and a node that comes later, catch up with the others.
-///
-/// # Panics
-/// If they don't.
+/// A node that was cut off while others decided, and a node that starts later, catch up with the others.
 pub async fn catch_up(rig: &impl Rig) {
     let case = Case::new(rig);
     let (leader, _, [a, b, c, cut_off]) = case.begin().await;
@@ -109,7 +97,7 @@ pub async fn catch_up(rig: &impl Rig) {
         last = case.commit(&rest).await;
     }
     case.still().await;
-    assert_eq!(rig.configs(cut_off), before, "it hears of nothing");
+    assert_eq!(rig.configs(cut_off), before, "the cut-off node receives nothing");
     rig.heal();
     case.agree(last).await;
 
@@ -122,10 +110,8 @@ pub async fn catch_up(rig: &impl Rig) {
     case.agree(case.commit(&rest).await).await;
 }
 
-/// A leader loses its majority with a proposal under way that only a minority has. The others go on, and no node ever applies it.
-///
-/// # Panics
-/// If a node does.
+/// A leader loses its majority while it has a proposal in flight that only a minority has received. The others
+/// continue, and no node ever applies it.
 pub async fn unknown_then_refused(rig: &impl Rig) {
     let case = Case::new(rig);
     let (leader, term, [a, b, c, d]) = case.begin().await;
@@ -136,7 +122,7 @@ pub async fn unknown_then_refused(rig: &impl Rig) {
     assert!(next_term > term, "each leader has a term of its own");
     assert_eq!(rig.configs(next).applied().next(), at, "the place is free");
     let again = case.again(next, term, at, &change).await;
-    assert_eq!(again, Err(AppendError::NotLeading), "a proposal counts only in its term");
+    assert_eq!(again, Err(AppendError::NotLeading), "a proposal is valid only in its term");
     let last = case.commit(&[b, c, d]).await;
     rig.heal();
     case.agree(last).await;
@@ -148,13 +134,11 @@ pub async fn unknown_then_refused(rig: &impl Rig) {
         case.commit(&rig.nodes()).await;
     }
     let entries = case.agree(case.commit(&rig.nodes()).await).await;
-    assert!(entries.iter().all(|entry| entry.change != change), "it never comes into the log");
+    assert!(entries.iter().all(|entry| entry.change != change), "it never enters the log");
 }
 
-/// A leader loses its majority with a proposal under way that a majority has. The next leader commits it, once.
-///
-/// # Panics
-/// If it doesn't.
+/// A leader loses its majority while it has a proposal in flight that a majority has received. The next leader commits
+/// it, exactly once.
 pub async fn unknown_then_taken(rig: &impl Rig) {
     let case = Case::new(rig);
     let (leader, term, others) = case.begin().await;
@@ -166,7 +150,7 @@ pub async fn unknown_then_taken(rig: &impl Rig) {
     assert!(next_term > term, "each leader has a term of its own");
     let found = rig.entries(next).into_iter().find(|entry| entry.index == at);
     let placed = LogEntry { index: at, term, change: change.clone() };
-    assert_eq!(found, Some(placed.clone()), "a leader has all entries that a majority had");
+    assert_eq!(found, Some(placed.clone()), "a leader has every entry that a majority has received");
     case.is_taken(next, next_term, at, &change).await;
 
     let last = case.commit(&others).await;
@@ -177,16 +161,16 @@ pub async fn unknown_then_taken(rig: &impl Rig) {
     assert_eq!(entries.iter().filter(|entry| entry.change == change).collect::<Vec<_>>(), [&placed], "and only once");
 }
 
-/// How many steps of two milliseconds a test waits for something that must happen: a minute, far longer than it takes.
+/// How many steps of two milliseconds a test waits for an expected event: a minute, far longer than needed.
 const WAIT_STEPS: usize = 30_000;
-/// How many steps a test waits where nothing may happen: ten seconds, longer than elections take.
+/// How many steps a test waits to show that nothing happens: ten seconds, longer than elections take.
 const QUIET_STEPS: usize = 5_000;
 /// A large number of entries for a node to catch up with.
 const CATCH_UP_ENTRIES: usize = 20;
 
 struct Case<'a, R> {
     rig: &'a R,
-    /// Counts the proposals, to make each one unlike all others.
+    /// Counts the proposals, to make each one unique.
     proposed: Cell<u32>,
 }
 
@@ -201,7 +185,7 @@ impl<'a, R: Rig> Case<'a, R> {
         self.agree(self.commit(&nodes).await).await;
         let (leader, term) = self.leader(&nodes).await;
         let others: Vec<_> = nodes.into_iter().filter(|&node| node != leader).collect();
-        (leader, term, others.try_into().expect("the suite wants five nodes"))
+        (leader, term, others.try_into().expect("the suite needs five nodes"))
     }
 
     /// Cuts all links except those within a part, and those in `but`.
@@ -224,14 +208,13 @@ impl<'a, R: Rig> Case<'a, R> {
             }
             self.rig.pass().await;
         }
-        panic!("it never happens that {what}");
+        panic!("timed out waiting until {what}");
     }
 
     async fn until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
         self.wait(what, || is_so().then_some(())).await;
     }
 
-    /// The node that leads in the newest term.
     fn leading(&self, among: &[MemberId]) -> Option<(MemberId, Term)> {
         let leading = among.iter().filter_map(|&node| Some((node, self.rig.leads(node)?)));
         leading.max_by_key(|&(_, term)| term)
@@ -246,22 +229,21 @@ impl<'a, R: Rig> Case<'a, R> {
         self.proposed.get()
     }
 
-    /// An incarnation that never existed: makes a change unlike all others.
+    /// An incarnation that never existed, for a unique change.
     fn nobody(&self) -> MemberId {
         let incarnation = Incarnation { store: self.number().into(), starts: 0 };
         MemberId { node: NodeId::from_bytes([0xff; 16]), incarnation }
     }
 
-    /// A new configuration of the first chain, as `node` knows it, unlike all others.
+    /// A unique new configuration of the first chain, based on the one that `node` knows.
     fn change(&self, node: MemberId) -> ConfigChange {
         let configs = self.rig.configs(node);
-        let config = configs.iter().next().expect("the suite wants a chain");
+        let config = configs.iter().next().expect("the suite needs a chain");
         let replaces = config.epoch;
         let config = ChainConfig { min_members: self.number(), ..config.clone() };
         ConfigChange::Chains(vec![ChainChange { replaces, config }])
     }
 
-    /// Appends a change at the leader among these nodes.
     async fn commit(&self, among: &[MemberId]) -> LogIndex {
         self.commit_such(among, |leader| self.change(leader)).await
     }
@@ -278,23 +260,23 @@ impl<'a, R: Rig> Case<'a, R> {
         panic!("nothing is ever appended");
     }
 
-    /// Waits until every node has the same entries, up to `last` at least, and returns them.
+    /// Waits until every node has the same entries, at least up to `last`, and returns them.
     async fn agree(&self, last: LogIndex) -> Vec<LogEntry> {
         let (rig, nodes) = (self.rig, self.rig.nodes());
         let applied = |&node: &MemberId| rig.configs(node).applied();
         let same = || applied(&nodes[0]) >= last && nodes.iter().all(|node| applied(node) == applied(&nodes[0]));
-        self.until("all have the same", same).await;
+        self.until("all nodes have the same entries", same).await;
         let (entries, configs) = (rig.entries(nodes[0]), rig.configs(nodes[0]));
         for &node in &nodes {
             assert_eq!(rig.entries(node), entries, "an entry is the same at every node");
-            assert_eq!(rig.configs(node), configs, "the entries make the same configurations at every node");
+            assert_eq!(rig.configs(node), configs, "the entries give the same configurations at every node");
         }
         let mut replayed = Configs::default();
-        entries.iter().for_each(|entry| drop(replayed.apply(entry).expect("entries come in order")));
-        assert_eq!(replayed.applied(), configs.applied(), "what is applied stands in the log");
-        assert!(replayed.iter().eq(configs.iter()), "and comes to what the log says");
+        entries.iter().for_each(|entry| drop(replayed.apply(entry).expect("entries are in order")));
+        assert_eq!(replayed.applied(), configs.applied(), "every applied entry is in the log");
+        assert!(replayed.iter().eq(configs.iter()), "replaying the entries gives the log's configurations");
         let twice = (1..entries.len()).find(|&at| entries[..at].iter().any(|entry| entry.change == entries[at].change));
-        assert_eq!(twice.map(|at| &entries[at]), None, "what was proposed once is applied once");
+        assert_eq!(twice.map(|at| &entries[at]), None, "a change that was proposed once is applied once");
         entries
     }
 
@@ -304,7 +286,7 @@ impl<'a, R: Rig> Case<'a, R> {
         }
     }
 
-    /// Checks that nothing is committed for long, at any node that the test appends at.
+    /// Checks that nothing is committed for [`QUIET_STEPS`], at any node to which the test appends.
     async fn nothing_is_committed(&self) {
         let rig = self.rig;
         let all = || rig.nodes().into_iter().map(|node| rig.entries(node)).collect::<Vec<_>>();
@@ -321,7 +303,8 @@ impl<'a, R: Rig> Case<'a, R> {
         assert_eq!(all(), before, "one set alone commits nothing");
     }
 
-    /// A proposal of a leader that hears no node any more, and is heard only by `hear`. All other links are cut.
+    /// A proposal of a leader that receives nothing from any node, and whose messages only `hear` receive. All other
+    /// links are cut.
     async fn cut_off_while_appending(
         &self,
         leader: MemberId,

@@ -1,8 +1,8 @@
-//! An operator accepts the loss of a chain: no store of those that served last is there that may lack nothing, and none comes.
-//! The chain is opened again from the best store that is there, or empty (docs/DESIGN.md §5.8).
+//! An operator accepts the loss of a chain: none of the stores that served last is available and possibly complete. The
+//! chain is opened again from the best available store, or empty (docs/DESIGN.md §5.8).
 //!
-//! Nothing that is there may be lost by such an order. So it waits until all nodes that live have told what they hold, and is
-//! refused while a member lives, or a store is back that may open the chain by itself.
+//! Such an order must not discard any available data. So it waits until all living nodes have reported what they hold,
+//! and is refused while a serving member is alive, or while a store is back that may open the chain by itself.
 
 use std::cmp::Reverse;
 
@@ -21,38 +21,31 @@ use crate::{
     },
 };
 
-/// An order that is being carried out.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct LossOrder {
     token: u64,
     chain: ChainId,
-    /// The epoch in which the chain has no member any more.
+    /// The last epoch before the loss: none of its serving members survived.
     epoch: Epoch,
     until: Timestamp,
-    /// The node that is to serve; none, as long as that isn't certain.
+    /// The node that will serve; `None` while that isn't certain.
     choice: Option<Heir>,
 }
 
-/// The node that is to serve the chain alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Heir {
     id: MemberId,
-    /// The newest version that it holds.
     last: Version,
-    /// The highest watermark that is known.
     known: Sequence,
 }
 
-/// Why the chain isn't opened at once.
+/// Why the chain can't be opened right now.
 enum Hindrance {
-    /// It never will be, as things are.
     Final(NotReopened),
-    /// It may be soon.
     Passing(NotReopened),
 }
 
 impl Coordinator {
-    /// Takes in the order.
     pub(super) fn accept_loss(&mut self, now: Timestamp, token: u64, chain: ChainId) {
         if let Err(error) = self.begin_loss(now, token, chain) {
             self.outputs.push_back(CoordinatorOutput::Reopened { token, result: Err(error) });
@@ -66,13 +59,13 @@ impl Coordinator {
         if leading.loss.is_some() {
             return Err(NotReopened::Busy);
         }
-        // Until all nodes have told what they hold, and once more for leases and the round that confirms this leader.
+        // For all nodes to report what they hold, for leases to expire, and for the round that confirms this leader.
         let until = now + self.settings.reopen + 3 * self.settings.lease_and_drift();
         leading.loss = Some(LossOrder { token, chain, epoch: config.epoch, until, choice: None });
         Ok(())
     }
 
-    /// Chooses the node that is to serve, or ends the order: it is carried out, refused, overtaken or out of time.
+    /// Chooses the node that will serve, or ends the order: it is executed, refused, overtaken or out of time.
     pub(super) fn follow_loss(&mut self, now: Timestamp) {
         let Some(leading) = &self.leading else { return };
         let Some(order) = &leading.loss else { return };
@@ -100,7 +93,7 @@ impl Coordinator {
         }
     }
 
-    /// This node leads no more, or in another term. The operator is to ask the new leader.
+    /// This node no longer leads in this term. The operator must ask the new leader.
     pub(super) fn end_loss(&mut self) {
         let leader = self.leader;
         self.finish_loss(Err(NotReopened::NotLeading { leader }));
@@ -114,7 +107,7 @@ impl Coordinator {
 }
 
 impl LossOrder {
-    /// What became of the order, once the chain is in a later epoch.
+    /// The outcome of the order, once the chain is in a later epoch.
     fn outcome(&self, configs: &Configs) -> Result<Reopened, NotReopened> {
         let made = configs.loss(self.chain).filter(|loss| loss.epoch > self.epoch);
         let (loss, heir) = made.zip(self.choice).ok_or(NotReopened::Overtaken)?;
@@ -124,7 +117,7 @@ impl LossOrder {
 }
 
 impl View<'_> {
-    /// The change that an operator has ordered, once it can be made.
+    /// The ordered change, once it can be made.
     pub(super) fn accepted_loss(&self, configs: &Configs) -> Option<(ConfigChange, Vec<ChangeReason>)> {
         let LossOrder { chain, epoch, choice, .. } = self.loss?;
         let config = configs.get(*chain).filter(|config| config.epoch == *epoch)?;
@@ -135,7 +128,7 @@ impl View<'_> {
         Some((ConfigChange::AcceptLoss(change), vec![why]))
     }
 
-    /// The node that may serve the chain now, if the operator loses nothing by it that is there.
+    /// The node that may serve the chain now, provided that the order discards no available data.
     fn heir(&self, configs: &Configs, config: &ChainConfig) -> Result<Heir, Hindrance> {
         config.serving().try_for_each(|id| self.is_lost(configs, config, id))?;
         if let Some(first) = self.reopened(configs, config).and_then(|members| members.first().copied()) {
@@ -155,14 +148,14 @@ impl View<'_> {
         best.or_else(free).ok_or(Hindrance::Passing(NotReopened::NoNode))
     }
 
-    /// Whether the member is silent for so long that it isn't only cut off for a moment: it would go on answering. By then each node
-    /// that lives has renewed at this leader, too, and a store that was about to come is there.
+    /// Whether the member has been silent long enough to exclude a brief disconnection, in which it could still answer
+    /// callers. By then each living node has renewed with this leader, and stores that were about to return are back.
     fn is_silent(&self, id: MemberId) -> bool {
         let heard = self.nodes.get(&id).map_or(self.since, |node| node.heard.max(self.since));
         self.now - heard >= self.settings.lease_and_drift() + self.settings.reopen
     }
 
-    /// Whether a serving member is over, and its store isn't there, or may lack something.
+    /// Whether a serving member has failed, and its store is not available or may be incomplete.
     fn is_lost(&self, configs: &Configs, config: &ChainConfig, member: MemberId) -> Result<(), Hindrance> {
         if !self.is_gone(member) {
             let was_heard = self.nodes.contains_key(&member) || member == self.me;
@@ -184,7 +177,8 @@ impl View<'_> {
         }
     }
 
-    /// The longest whole store that is there, of any node. The versions of a store tell how far it has followed the chain.
+    /// The longest complete store available at any node. The versions of a store show how far it has followed the
+    /// chain.
     fn best_store(&self, configs: &Configs, config: &ChainConfig) -> Option<(MemberId, StoreHolding)> {
         let is_able = |id| self.is_there(id) && configs.node(id).is_some() && !self.has_halted(config.chain, id);
         let all = self.nodes.iter().filter(|&(&id, _)| is_able(id));
@@ -193,7 +187,7 @@ impl View<'_> {
         whole.max_by_key(|&(id, held)| (held.last, Reverse(id)))
     }
 
-    /// The node at which the chain begins empty. A joiner has begun to fill its store, so it isn't one.
+    /// The node at which the chain starts empty. A joiner isn't eligible, since its store is already partly filled.
     fn empty_node(&self, configs: &Configs, config: &ChainConfig) -> Option<MemberId> {
         let may_serve = |&id: &MemberId| self.may_take_part(config.chain, id);
         let free = configs.nodes().map(|node| node.id).filter(|&id| config.role(id).is_none());

@@ -1,13 +1,14 @@
 //! A cluster gives way to another one of its name and secret (docs/DESIGN.md §5.14, docs/adr/0049).
 //!
-//! An empty cluster does so by itself. That it is empty must be certain: not only that no member holds anything now, but that nothing
-//! was or will ever be committed. So the leader *seals* all chains first: in their next epoch no member orders anything. A commit in
-//! an epoch needs every serving member while it is in that epoch, and a serving member holds every earlier committed update. So
-//! once all serving members report that they are in a sealed epoch and hold nothing, nothing was committed in an earlier
-//! epoch, and nothing can be in this one. Then the cluster is *over*, by one entry for all chains that replaces exactly those epochs.
-//! If one of them holds something, or the other cluster is no longer met, an entry removes the seal.
+//! An empty cluster does so by itself. It must be certain that nothing was or will ever be committed; that no member
+//! holds anything now doesn't suffice. So the leader *seals* all chains first: in their next epoch no member orders any
+//! update. A commit in an epoch needs every serving member while it is in that epoch, and a serving member holds every
+//! earlier committed update. So once all serving members report that they are in a sealed epoch and hold nothing,
+//! nothing was committed in an earlier epoch, and nothing can be in this one. Then the cluster is *over*, by one entry
+//! for all chains that replaces exactly those epochs. If a member holds something, or the other cluster is no longer
+//! met, an entry removes the seal.
 //!
-//! An operator may give up a cluster that holds data. No certainty is needed then.
+//! An operator may give up a cluster that holds data, without this certainty.
 
 use std::time::Duration;
 
@@ -24,17 +25,19 @@ use crate::{
     },
 };
 
-/// A report of another cluster is valid for this many leases, and for this long at least: nodes repeat it every second.
+/// A report of another cluster is valid for this many leases, and at least for `TOLD_AT_LEAST`: nodes repeat it every
+/// second.
 const TOLD_LEASES: u32 = 3;
 const TOLD_AT_LEAST: Duration = Duration::from_secs(3);
 
-/// A seal is removed after this many leases without certainty: a member may be absent for longer.
+/// A seal is removed after this many leases without certainty, because a member may be absent for longer.
 const SEAL_LEASES: u32 = 6;
 
-/// No seal for this many leases after the removal of one: the cluster accepts writes for most of the time.
+/// After the removal of a seal, the next one waits for this many leases, so that the cluster accepts writes most of the
+/// time.
 const PAUSE_LEASES: u32 = 20;
 
-/// An operator's order ends after this many leases.
+/// An operator's order times out after this many leases.
 const ORDER_LEASES: u32 = 5;
 
 /// The cluster to which this one gives way if it is empty.
@@ -44,16 +47,13 @@ pub(super) struct Outranked {
     until: Timestamp,
 }
 
-/// This leader's progress in giving way.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(super) struct Sealing {
     /// The chains should be sealed, and the cluster gives way if it is empty.
     wanted: bool,
-    /// Since when this leader has seen a sealed chain.
     since: Option<Timestamp>,
-    /// No seal before then.
+    /// The earliest time for another seal.
     pause: Timestamp,
-    /// The operator's order: its token, and its end.
     order: Option<(u64, Timestamp)>,
 }
 
@@ -98,7 +98,7 @@ impl Coordinator {
         }
     }
 
-    /// This node no longer leads in this term. The operator asks the new leader.
+    /// This node no longer leads in this term. The operator must ask the new leader.
     pub(super) fn end_giving_up(&mut self) {
         self.finish_giving_up(Err(NotGivenUp::NotLeading { leader: self.leader }));
     }
@@ -112,7 +112,7 @@ impl Coordinator {
 }
 
 impl View<'_> {
-    /// The next step of giving way, or back.
+    /// The next step towards giving way, or the removal of the seal.
     pub(super) fn giving_way(&self, configs: &Configs) -> Option<(ConfigChange, Vec<ChangeReason>)> {
         if self.sealing.order.is_some() {
             return Some(of_all(configs.iter(), ChainConfig::over, Why::GaveWay));
@@ -133,8 +133,9 @@ impl View<'_> {
         })
     }
 
-    /// Whether any node is known to this leader to hold data of this cluster, or to have held some. Only committed updates count, as
-    /// in the statements to other clusters: others may be of nodes that never return.
+    /// Whether any node is known to this leader to hold data of this cluster, or to have held some. As in the
+    /// statements to other clusters, only committed updates are considered: nodes with uncommitted ones may never
+    /// return.
     fn holds_data(&self, configs: &Configs) -> bool {
         let reports = self.nodes.values().flat_map(|node| node.told.values());
         let stores = self.nodes.values().flat_map(|node| node.holds.values());
@@ -144,7 +145,7 @@ impl View<'_> {
             || stores.into_iter().any(|held| held.watermark > Sequence(0))
     }
 
-    /// Whether each serving member reports, in the present epoch, that it holds nothing.
+    /// Whether each serving member reports, in the current epoch, that it holds nothing.
     fn is_empty(&self, config: &ChainConfig) -> bool {
         let is_empty = |id| {
             let told = self.nodes.get(&id).and_then(|node| node.told.get(&config.chain));
@@ -159,7 +160,6 @@ impl View<'_> {
     }
 }
 
-/// The same change of all these chains.
 fn of_all<'a>(
     configs: impl Iterator<Item = &'a ChainConfig>,
     changed: impl Fn(&ChainConfig) -> ChainConfig,

@@ -1,4 +1,4 @@
-//! Leases: which members get one, and when it has expired.
+//! Granting leases, and tracking their end.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -11,15 +11,14 @@ use crate::{
     },
 };
 
-/// Renewals that wait for the round that confirms this leader.
+/// Renewals that wait for a round that confirms this leader.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Grants {
-    /// Renewals received before the present round began.
+    /// Renewals received before the current round began.
     asked: Vec<PendingGrant>,
-    /// Renewals received since: the next round answers them.
+    /// Renewals received since then: the next round answers them.
     next: Vec<PendingGrant>,
     round: Option<u64>,
-    /// The newest confirmed round.
     confirmed: u64,
 }
 
@@ -38,15 +37,15 @@ struct PendingGrant {
     received: Timestamp,
 }
 
-/// The most renewals that wait for the next round. Each node has one or two under way.
+/// The maximum number of renewals that wait for the next round. Each node has one or two in flight.
 const MAX_PENDING_GRANTS: usize = 4096;
 
 impl Coordinator {
     pub(super) fn renewal(&mut self, now: Timestamp, from: MemberId, renewal: Renewal) {
         let Renewal { number, answered, me, applied, leave, promotions, reports, holds, position: _, loads } = renewal;
         let Some(leading) = self.leading.as_mut().filter(|_| me.id == from) else {
-            // The log names an elected node as leader before that node has committed anything. Until then no quorum is known
-            // to follow it, so it doesn't name itself.
+            // The log names an elected node as leader before that node has committed anything. Until then no quorum is
+            // known to follow it, so it doesn't name itself.
             let leader = self.leader.filter(|&leader| leader != self.me);
             return self.answer(now, from, number, applied, leader, None);
         };
@@ -59,10 +58,10 @@ impl Coordinator {
         seen.reports(now, reports);
         seen.holds = holds.into_iter().map(|held| (held.chain, held)).collect();
         if std::mem::replace(&mut seen.loads, loads) {
-            // It tells only now what it holds, so the wait for other stores begins now.
+            // The node reports its holdings only from now on, so the wait for other stores begins now.
             seen.first = now;
         }
-        // An answer given before this term shows nothing of what this leader asked for (trap 55).
+        // An answer given before this term doesn't acknowledge a request of this leader (trap 55).
         seen.shown = if is_fresh { answered } else { 0 };
         if allows!(self.settings.guards, PromoteInAnyEpoch) {
             seen.promotions.extend(promotions);
@@ -82,7 +81,7 @@ impl Coordinator {
         self.confirm();
     }
 
-    /// Answers a renewal after a round. A node that leads no more names no leader: it doesn't know the new one.
+    /// Answers a renewal after a round. A deposed leader names no leader: it doesn't know the new one.
     fn say(&mut self, now: Timestamp, waiting: PendingGrant, leads: bool) {
         let PendingGrant { from, number, applied, .. } = waiting;
         if !leads {
@@ -91,7 +90,7 @@ impl Coordinator {
         if let Some(seen) = self.leading.as_mut().and_then(|leading| leading.nodes.get_mut(&from)) {
             seen.answered(now, number);
         }
-        // Check again: the member may have been fenced or removed since the renewal came.
+        // Check again: the member may have been fenced or removed since the renewal was received.
         if self.may_have_lease(waiting) {
             self.grant(now, waiting);
         } else {
@@ -99,7 +98,8 @@ impl Coordinator {
         }
     }
 
-    /// Whether the sender may get a lease: it serves, acts by the entry that made it a serving member, and is not to be removed.
+    /// Whether the sender may get a lease: it serves, has applied the entry that made it a serving member, and should
+    /// not be removed.
     fn may_have_lease(&self, waiting: PendingGrant) -> bool {
         let Some(leading) = &self.leading else { return false };
         let goes = leading.fenced.contains_key(&waiting.from)
@@ -165,7 +165,7 @@ impl Coordinator {
         lease: Option<Duration>,
     ) {
         let configs = (self.configs.applied() > applied).then(|| Box::new((*self.configs).clone()));
-        // An unknown node, or one that acts by an older configuration, is about to change something.
+        // An unknown node, or one with an older configuration, is about to change something.
         let is_part = configs.is_none() && self.configs.node(to).is_some();
         let settled = match (leader == Some(self.me), is_part) {
             (false, _) => Err(Unsettled::Unled),

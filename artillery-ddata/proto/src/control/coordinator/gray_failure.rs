@@ -1,12 +1,12 @@
-//! Gray failures: members that live and yet hold their chain up (docs/DESIGN.md §5.9, docs/adr/0017-slow-members.md).
+//! Gray failures: living members that stall their chain (docs/DESIGN.md §5.9, docs/adr/0017-slow-members.md).
 //!
-//! There are two kinds. A hop is *dead* when an update, or the opening, that one member has had for long doesn't reach its
-//! successor, and the successor makes no progress at all. A chain is *slow* when its head has for long committed clearly
-//! less than before, though something was under way all the time. Then the member between two slow paths is to blame, if
-//! there is exactly one. On a machine that slows all members alike there is none.
+//! There are two kinds. A hop is *dead* when an update, or the opening, that one member has had for long doesn't reach
+//! its successor, and the successor makes no progress at all. A chain is *slow* when its head has for long committed
+//! clearly less than before, although updates were always in flight. Then the member between two slow paths is to
+//! blame, if there is exactly one. On a machine that slows all members alike there is none.
 //!
-//! A durable chain waits for the slowest disk of its members, and no path shows which one that is. So each member says how long
-//! its own disk takes. A disk that alone is slow, or that takes nothing more, is to blame itself.
+//! A durable chain waits for the slowest disk of its members, which no path delay identifies. So each member reports
+//! the delay of its own disk. A disk that alone is slow, or that has stopped completing writes, is itself the cause.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -25,27 +25,27 @@ use crate::{
     },
 };
 
-/// Two broken hops within so many times `slow` have one cause.
+/// Two broken hops within this many times `slow` have one cause.
 const SAME_CAUSE_FACTOR: u32 = 4;
-/// The longest quarantine is so many times the first one: its chain has a copy less meanwhile (trap 49).
+/// The longest quarantine, as a multiple of the first: the chain has one copy less during it (trap 49).
 const MAX_QUARANTINE_FACTOR: u32 = 4;
-/// A path that takes less than this part of `slow` is not slow.
+/// A path with a delay below `slow / (2 * QUICK_DIVISOR)` is not slow: an eightieth.
 const QUICK_DIVISOR: u32 = 40;
-/// A slow path takes so many times as long as usual.
+/// A slow path has at least this many times its usual delay.
 const SLOW_FACTOR: u32 = 8;
-/// Where all other paths are as usual, a slow path takes so many times as long as usual.
+/// Replaces [`SLOW_FACTOR`] if every other path has its usual delay.
 const LONE_SLOW_FACTOR: u32 = 32;
-/// Where all other paths are as usual, a path that takes less than this part of `slow` is not slow.
+/// Replaces [`QUICK_DIVISOR`] if every other path has its usual delay: a four-hundredth of `slow`.
 const LONE_MIN_DELAY_DIVISOR: u32 = 200;
-/// A slow path takes at least this part of what the slowest one takes.
+/// A slow path has at least this fraction of the slowest path's delay.
 const SLOWEST_DIVISOR: u32 = 4;
-/// A disk is to blame if a commit takes no more than so many times as long as the disk does.
+/// A disk is blamed only if its delay is at least this fraction of a commit's.
 const DISK_SHARE_DIVISOR: u32 = 2;
-/// A suspect has stood between slow paths for this part of `slow`: queues must grow for a while before they show the cause.
+/// A suspect must have been between slow paths for this fraction of `slow`: queues need time to grow before they show
+/// the cause.
 const SUSPECT_DIVISOR: u32 = 2;
 
 impl KnownNode {
-    /// Takes in the node's reports on its chains.
     pub(super) fn reports(&mut self, now: Timestamp, reports: Vec<Report>) {
         let before = std::mem::take(&mut self.told);
         let state = |report: &Report| (report.epoch, report.open, report.held, report.watermark);
@@ -60,13 +60,12 @@ impl KnownNode {
 }
 
 impl Coordinator {
-    /// The quarantined nodes: they held up a chain, and may not return behind `tail` yet (docs/DESIGN.md §5.9).
+    /// The quarantined nodes: they stalled a chain, and may not return behind `tail` yet (docs/DESIGN.md §5.9).
     pub(crate) fn kept_away(&self, now: Timestamp, tail: Option<MemberId>) -> impl Iterator<Item = NodeId> + '_ {
         let away = self.outside.iter().filter(move |(_, outside)| !outside.may_return(now, tail));
         away.map(|(&node, _)| node)
     }
 
-    /// Looks for members that hold up a chain.
     pub(super) fn judge(&mut self, now: Timestamp) {
         let Some(leading) = &mut self.leading else { return };
         let longest = if allows!(self.settings.guards, KeepAwayForLong) {
@@ -84,7 +83,7 @@ impl Coordinator {
                 if let Some(blame) = chain.blame.take().filter(|blame| config.role(blame.member).is_none()) {
                     chain.ends = blame.ends.map(|ends| (ends, now));
                     let apart = blame.ends.and_then(|ends| ends.into_iter().find(|&end| end != blame.member));
-                    // The reports of a deaf or a halted node show by themselves whether it is well again.
+                    // The reports of a deaf or a halted node show by themselves whether it has recovered.
                     if !matches!(blame.why, Why::Deaf | Why::Halted) {
                         Quarantine::again(self.outside.entry(blame.member.node), now, &self.settings, apart, longest);
                     }
@@ -107,17 +106,17 @@ impl Coordinator {
     }
 }
 
-/// A member that may make its chain slow, and why.
 pub(super) type SlowSuspect = (MemberId, Why);
 
-/// The paths from each member to its successor, and from the tail back to the head: how long each takes now, and usually.
+/// The paths from each member to its successor, and from the tail back to the head: the current and the usual delay of
+/// each.
 struct PathRing(Vec<(Duration, Duration)>);
 
 impl PathRing {
     fn of(reports: &[&Report], without_disks: bool) -> Option<Self> {
         let (head, hops) = (reports.first()?, reports.split_last()?.1);
-        // A hop is measured there and back: its half is the path. A commit waits for the slowest disk. The rest of its time is the
-        // path from tail to head.
+        // A hop is measured as a round trip: its half is the path. A commit waits for the slowest disk. The rest of its
+        // time is the path from tail to head.
         let mut ways: Vec<_> = hops.iter().map(|report| (report.hop.takes() / 2, report.hop.usual / 2)).collect();
         let slowest = |time: fn(&PathDelay) -> Duration| reports.iter().map(|report| time(&report.disk)).max();
         let disk = (slowest(PathDelay::takes).unwrap_or_default(), slowest(|disk| disk.usual).unwrap_or_default());
@@ -127,12 +126,11 @@ impl PathRing {
         Some(Self(ways))
     }
 
-    /// The disks of the members in the place of paths.
+    /// The disks of the members in place of paths.
     fn of_disks(reports: &[&Report]) -> Self {
         Self(reports.iter().map(|report| (report.disk.takes(), report.disk.usual)).collect())
     }
 
-    /// Which of the paths are slow.
     fn slow(&self, slow: Duration) -> Vec<bool> {
         let slowest = self.0.iter().map(|&(takes, _)| takes).max().unwrap_or_default();
         let stands_out = |&(takes, usual): &(Duration, Duration), times: u32, part: u32| {
@@ -155,7 +153,7 @@ impl View<'_> {
         self.nodes.get(&id).filter(|_| !self.is_gone(id)).and_then(|seen| seen.told.get(&config.chain))
     }
 
-    /// The member that is to be moved out of a chain; never its only living one.
+    /// The member that should be moved out of a chain; never its only living one.
     fn blame(
         &self,
         configs: &Configs,
@@ -165,7 +163,7 @@ impl View<'_> {
     ) -> Option<Suspicion> {
         let serving: Vec<MemberId> = config.serving().collect();
         if serving.iter().any(|&id| self.is_gone(id)) {
-            // A member that is gone is removed first: its neighbours look broken too.
+            // A dead member is removed first: its neighbours look broken too.
             return None;
         }
         let found = self
@@ -194,8 +192,8 @@ impl View<'_> {
         Suspicion { member, why, ends, since: self.now }
     }
 
-    /// A member that is heard but hears nothing, so it never gets a lease. For `slow` it has shown none of this leader's answers.
-    /// A leader without a confirming quorum gives no answers, and finds no deaf member.
+    /// A member whose messages arrive but that receives none, so it never gets a lease: for `slow` it has shown none of
+    /// this leader's answers. A leader without a confirming quorum gives no answers, and finds no deaf member.
     fn deaf(&self, serving: &[MemberId]) -> Option<Suspicion> {
         let deaf = |id: &MemberId| {
             *id != self.me && self.nodes.get(id).and_then(|seen| seen.unshown).is_some_and(|since| self.is_long(since))
@@ -203,27 +201,29 @@ impl View<'_> {
         serving.iter().copied().find(deaf).map(|id| self.guilty(id, Why::Deaf, None))
     }
 
-    /// Whether the node has shown lately that it hears. A member that is about to be moved out as deaf has not.
+    /// Whether the node has recently shown an answer of this leader. A member that is about to be moved out as deaf has
+    /// not.
     pub(super) fn hears(&self, id: MemberId) -> bool {
         let shows = |seen: &KnownNode| seen.proven > Timestamp::ZERO && self.now - seen.proven < self.settings.slow;
         id == self.me || self.nodes.get(&id).is_some_and(shows) || allows!(self.settings.guards, TakeDeaf)
     }
 
-    /// Whether the node is so new that it may yet show that it hears.
+    /// Whether the node is so new that it may still show its first answer.
     pub(super) fn is_new(&self, id: MemberId) -> bool {
         let new = |seen: &KnownNode| seen.proven == Timestamp::ZERO && self.now - seen.first < self.settings.slow;
         !self.hears(id) && self.nodes.get(&id).is_some_and(new)
     }
 
-    /// The end to blame for a dead hop: what one member has had for long doesn't reach its successor, which makes no progress.
+    /// The end to blame for a dead hop: data that one member has had for long doesn't reach its successor, which makes
+    /// no progress.
     fn dead_hop(
         &self,
         config: &ChainConfig,
         serving: &[MemberId],
         last: Option<([MemberId; 2], Timestamp)>,
     ) -> Option<Suspicion> {
-        // An end that this leader can't reach either is the cause: it dials others and can't be dialled. With two witnesses less time
-        // is enough.
+        // An end that this leader can't reach either is the cause: it can dial others but can't be dialled. With two
+        // witnesses less time is enough.
         let unreached = |id: MemberId| self.is_unreached(id);
         let lacks = |from: MemberId, to: MemberId| {
             let patience =
@@ -232,14 +232,14 @@ impl View<'_> {
             let (before, behind) = (self.told(config, from)?, self.told(config, to)?);
             let open = |told: &LastReport| told.report.epoch == config.epoch && told.report.open;
             let unopened = open(before) && is_long(before.opened) && !open(behind);
-            // The awaited update may have arrived, and only its acknowledgement be lost. So the successor must lack a later one.
+            // The awaited update may have arrived without its acknowledgement: the successor must miss a later one.
             let waits = before.report.hop.waits.is_some_and(|(_, age)| age >= patience);
             let unsent = open(before) && waits && behind.report.held < before.report.held;
             Some((unopened || unsent) && is_long(behind.moved))
         };
         let hop = serving.windows(2).find(|hop| lacks(hop[0], hop[1]) == Some(true))?;
         let (from, to) = (hop[0], hop[1]);
-        // A member at the end of two broken hops in a row is the cause of both.
+        // A member at the end of two consecutive broken hops is the cause of both.
         let soon = last.filter(|(_, at)| self.now - *at < self.settings.slow * SAME_CAUSE_FACTOR);
         let again = |id: MemberId| soon.is_some_and(|(ends, _)| ends.contains(&id));
         let is_first = if unreached(from) == unreached(to) { again(from) && !again(to) } else { unreached(from) };
@@ -251,8 +251,8 @@ impl View<'_> {
         way.waits.filter(|&(_, age)| age >= self.settings.slow).map(|(at, _)| at)
     }
 
-    /// The joiner, if the tail has waited for its acknowledgement for too long. A tail commits only what a joiner that is being
-    /// promoted holds, so the chain stands still.
+    /// The joiner, if the tail has waited for its acknowledgement for too long. A tail commits only what a joiner that
+    /// is being promoted holds, so the chain makes no progress.
     fn dead_joiner(&self, config: &ChainConfig) -> Option<Suspicion> {
         let (tail, joiner) = (config.tail()?, config.syncing()?);
         let report = &self.told(config, tail).filter(|told| told.report.epoch == config.epoch)?.report;
@@ -260,7 +260,7 @@ impl View<'_> {
         waits.then(|| self.guilty(joiner, Why::Unreached, Some([tail, joiner])))
     }
 
-    /// A joiner that its tail has not heard for long, while another node could take its place (trap 50).
+    /// A joiner from which its tail has received nothing for long, while another node could take its place (trap 50).
     fn unheard_joiner(&self, configs: &Configs, config: &ChainConfig) -> Option<Suspicion> {
         let (tail, joiner) = (config.tail()?, config.syncing()?);
         let report = &self.told(config, tail).filter(|told| told.report.epoch == config.epoch)?.report;
@@ -269,13 +269,12 @@ impl View<'_> {
             .then(|| self.guilty(joiner, Why::Unreached, Some([tail, joiner])))
     }
 
-    /// Whether this incarnation stopped serving a chain for good.
     pub(super) fn has_halted(&self, chain: ChainId, id: MemberId) -> bool {
         let told = self.nodes.get(&id).and_then(|seen| seen.told.get(&chain));
         told.is_some_and(|told| told.report.halted) && !allows!(self.settings.guards, KeepHalted)
     }
 
-    /// A serving member, or the joiner, that stopped serving for good.
+    /// A serving member, or the joiner, that permanently stopped serving.
     fn halted(&self, config: &ChainConfig) -> Option<Suspicion> {
         let mut members = config.members.iter().map(|member| member.id);
         members.find(|&id| self.has_halted(config.chain, id)).map(|id| self.guilty(id, Why::Halted, None))
@@ -290,15 +289,15 @@ impl View<'_> {
     ) -> Option<Suspicion> {
         let ((member, why), since) = suspect?;
         let head = &self.told(config, *serving.first()?)?.report;
-        // If the tail makes no progress a hop is broken: that is no slow chain.
+        // If the tail makes no progress, a hop is broken: that isn't a slow chain.
         let moves = self.now - self.told(config, *serving.last()?)?.moved < self.settings.slow / 2;
-        // Paths may be slow for a moment by chance, while the chain is slow for another reason.
+        // Paths may be slow briefly by chance, while the chain is slow for another reason.
         let long = head.slowed >= self.settings.slow && self.now - since >= self.settings.slow / SUSPECT_DIVISOR;
         (long && moves).then(|| self.guilty(member, why, None))
     }
 
-    /// A member whose disk has taken nothing for long, while that of another one does. Nothing is committed meanwhile, and no hop
-    /// waits. A joiner counts if the tail waits too: then it is being promoted.
+    /// A member whose disk has completed nothing for long, while another member's does. Nothing is committed in that
+    /// time, and no hop waits. A joiner is considered if the tail waits too: then it is being promoted.
     fn stuck_disk(&self, config: &ChainConfig, serving: &[MemberId]) -> Option<Suspicion> {
         let report = |id| Some(&self.told(config, id).filter(|told| told.report.epoch == config.epoch)?.report);
         let serving: Vec<_> = serving.iter().map(|&id| Some((id, report(id)?))).collect::<Option<_>>()?;
@@ -322,12 +321,12 @@ impl View<'_> {
         match self.slow_disks(&reports)[..] {
             [] => Some((self.between_slow_ways(&serving, &reports)?, Why::Slow)),
             [at] => Some((serving[at], Why::Disk)),
-            // As on a machine on which all disks are slow.
+            // For example, all members share a machine with slow disks.
             _ => None,
         }
     }
 
-    /// The places of the members whose disks stand out, and take a good part of what a commit takes.
+    /// The places of the members whose disks are outliers and explain a substantial part of a commit's delay.
     fn slow_disks(&self, reports: &[&Report]) -> Vec<usize> {
         if reports.len() < 2 || allows!(self.settings.guards, TolerateSlowDisk) {
             return Vec::new();
@@ -338,8 +337,8 @@ impl View<'_> {
         (0..reports.len()).filter(|&at| slow[at] && explains(at)).collect()
     }
 
-    /// The only member with slow paths on both sides. The path from the tail back to the head closes the ring. If no member has
-    /// two slow paths, the one at the end of the first slow path.
+    /// The only member with slow paths on both sides. The path from the tail back to the head closes the ring. If no
+    /// member has two slow paths, the one at the end of the first slow path.
     fn between_slow_ways(&self, serving: &[MemberId], reports: &[&Report]) -> Option<MemberId> {
         if serving.len() < 3 {
             // With two members nothing shows which of them is slow.
@@ -359,14 +358,12 @@ impl View<'_> {
         }
     }
 
-    /// Whether this member is to be moved out of this chain.
     pub(super) fn is_blamed(&self, config: &ChainConfig, id: MemberId) -> Option<Why> {
         let blame = self.watched.get(&config.chain)?.blame?;
         (blame.member == id).then_some(blame.why)
     }
 }
 
-/// The members that are to be moved out of a chain.
 pub(super) fn blamed(watched: &BTreeMap<crate::ChainId, Watched>) -> impl Iterator<Item = MemberId> + '_ {
     watched.values().filter_map(|chain| chain.blame).map(|blame| blame.member)
 }

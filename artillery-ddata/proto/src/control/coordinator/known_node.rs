@@ -1,4 +1,4 @@
-//! A node as this term's leader knows it.
+//! A node, as known to this term's leader.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,36 +12,34 @@ use crate::{
     },
 };
 
-/// Answers that are remembered for each node.
 const REMEMBERED_ANSWERS: usize = 16;
 
 /// A node that has renewed in this term.
 #[derive(Clone, Debug)]
 pub(super) struct KnownNode {
     pub(super) founder: NodeInfo,
-    /// When it was first heard in this term, or had loaded its directory.
+    /// When it first renewed in this term, or finished loading its directory.
     pub(super) first: Timestamp,
     pub(super) heard: Timestamp,
-    /// The last entry of the log that it has said to act by.
+    /// The last log entry that it has reported as applied.
     pub(super) applied: LogIndex,
     /// When the leases granted by this leader have certainly expired.
     pub(super) out: Timestamp,
     pub(super) leaver: Leaver,
     pub(super) promotions: Vec<Promotion>,
     pub(super) told: BTreeMap<ChainId, LastReport>,
-    /// What its store held at its start, of chains in which an earlier life of it serves.
+    /// Its store's contents at its start, of chains in which an earlier incarnation of the store serves.
     pub(super) holds: BTreeMap<ChainId, StoreHolding>,
-    /// It is still loading its directory.
     pub(super) loads: bool,
     /// The answer of this leader that the last report shows; 0: none.
     pub(super) shown: u64,
     /// The highest of the node's renewals that was answered.
     pub(super) newest: u64,
-    /// The node's newest answered renewals, and when each was answered.
+    /// The node's newest answered renewals, and the time of each answer.
     answered: VecDeque<(u64, Timestamp)>,
-    /// The node certainly lived after this moment: it has shown an answer given then (trap 42).
+    /// The node was certainly alive after this time: it has shown an answer given then (trap 42).
     pub(super) proven: Timestamp,
-    /// When the first answer was given that the node has not shown yet.
+    /// The time of the first answer that the node has not shown yet.
     pub(super) unshown: Option<Timestamp>,
 }
 
@@ -66,7 +64,7 @@ impl KnownNode {
         }
     }
 
-    /// After a pause of the leader no earlier answer proves that the node lives.
+    /// After a pause of the leader no earlier answer proves that the node is alive.
     pub(super) fn wake(&mut self, now: Timestamp) {
         self.answered.clear();
         self.unshown = None;
@@ -81,7 +79,8 @@ impl KnownNode {
         }
     }
 
-    /// The node has shown the answer to its renewal `number`. Returns whether this leader gave that answer in this term.
+    /// The node has shown the answer to its renewal `number`. Returns whether this leader gave that answer in this
+    /// term.
     pub(super) fn shows(&mut self, number: u64) -> bool {
         let Some(&(_, at)) = self.answered.iter().find(|&&(answered, _)| answered == number) else { return false };
         self.proven = self.proven.max(at);

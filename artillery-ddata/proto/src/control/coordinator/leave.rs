@@ -1,5 +1,5 @@
-//! Leaving: a node resigns only after the leader has agreed, and takes its resignation back when its removal can't be made
-//! any more (docs/adr/0028-leaving-and-voters.md).
+//! Leaving: a node resigns only after the leader has agreed, and withdraws its resignation when it can no longer be
+//! removed (docs/adr/0028-leaving-and-voters.md).
 
 use super::{Coordinator, view::View};
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
     },
 };
 
-/// A resignation that has led to no removal for so many times `suspect` is taken back.
+/// A resignation that has led to no removal for this many times `suspect` is withdrawn.
 const RESIGNATION_SUSPECTS: u32 = 2;
 
 impl View<'_> {
@@ -22,13 +22,14 @@ impl View<'_> {
         self.nodes.get(&id).is_some_and(|seen| seen.leaver.has_resigned())
     }
 
-    /// Whether a chain goes on without this leaving member: another one stays.
+    /// Whether a chain can continue without this leaving member: another one stays.
     pub(super) fn has_heir(&self, config: &ChainConfig, id: MemberId) -> bool {
         config.serving().any(|other| self.is_heir(config, id, other))
     }
 
-    /// Whether the serving member `other` keeps the chain going when `id` leaves. It must have shown an answer given since the
-    /// leave was asked for. A node killed a moment before was heard lately too, and the last copy would go (trap 61).
+    /// Whether the serving member `other` keeps the chain available when `id` leaves. It must have shown an answer that
+    /// was given after the request to leave. A node that was killed shortly before has sent recent messages too, and
+    /// the last copy would be lost (trap 61).
     pub(super) fn is_heir(&self, config: &ChainConfig, id: MemberId, other: MemberId) -> bool {
         let Some(leaver) = self.nodes.get(&id).map(|seen| seen.leaver) else { return false };
         let seen = self.nodes.get(&other);
@@ -41,22 +42,21 @@ impl View<'_> {
         other != id && stays && lived
     }
 
-    /// Whether a node that asks to leave comes back.
     pub(super) fn returns(&self, id: MemberId) -> bool {
         self.nodes.get(&id).is_some_and(|seen| seen.leaver.returns())
     }
 
-    /// Whether a node is on its way out. A node that returns is out once it is gone and has no place in a chain any more. This
-    /// leader isn't gone, though it may have nothing to renew any more.
+    /// Whether a node is still leaving. A node that will return has left once it is gone and no longer has a place in a
+    /// chain. This leader is never gone, although it may have nothing left to renew.
     pub(super) fn is_leaving(&self, configs: &Configs, id: MemberId) -> bool {
         let is_out = self.returns(id) && id != self.me && self.is_gone(id) && !configs.names(id);
         self.asks_to_leave(id) && !is_out
     }
 
-    /// Whether the chains of a node that asks to leave go on without it.
+    /// Whether the chains of a leaving node can continue without it.
     ///
-    /// A node that returns keeps its place if all other members leave too. Otherwise, when all nodes are stopped, the members
-    /// would be removed down to one, and its store alone could open the chain again.
+    /// A node that will return keeps its place if all other members leave too. Otherwise, when all nodes are stopped,
+    /// the members would be removed down to one, and only its store could open the chain again.
     fn may_resign(&self, configs: &Configs, id: MemberId) -> bool {
         let may_inherit = |other| !self.returns(id) || !self.asks_to_leave(other);
         let is_heir = |config: &ChainConfig, other| may_inherit(other) && self.is_heir(config, id, other);
@@ -65,7 +65,8 @@ impl View<'_> {
             || allows!(self.settings.guards, AgreeAtOnce)
     }
 
-    /// Whether the removal of a resigned node fails: no other member of one of its chains is there, or it takes too long.
+    /// Whether the removal of a resigned node fails: no other member of one of its chains is alive, or it takes too
+    /// long.
     fn is_stuck(&self, configs: &Configs, id: MemberId) -> bool {
         let Some(leaver) = self.nodes.get(&id).map(|seen| seen.leaver) else { return false };
         let alone = |config: &ChainConfig| config.serving().all(|other| other == id || self.is_gone(other));
@@ -76,7 +77,7 @@ impl View<'_> {
 }
 
 impl Coordinator {
-    /// The next step of a leaving node, if it is to take one now.
+    /// The next step of a leaving node, if one is due.
     pub(super) fn next_leave(&mut self, now: Timestamp, id: MemberId) -> Option<Leave> {
         let leading = self.leading.as_ref()?;
         let said = leading.nodes.get(&id)?.leaver.said;
@@ -87,7 +88,7 @@ impl Coordinator {
                 seen.into_iter().for_each(|seen| seen.leaver.agreed = true);
                 Some(said.resigned())
             }
-            // A proposal under way may be the removal.
+            // The pending proposal may be the removal.
             LeaveStage::Resigned if leading.proposal.is_none() && view.is_stuck(&self.configs, id) => {
                 Some(said.back(LeaveStage::Asks))
             }

@@ -1,4 +1,4 @@
-//! The next change of the configuration that the leader wants, if any.
+//! The leader's next change of the configuration, if any.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,7 +21,7 @@ use crate::{
 };
 
 impl View<'_> {
-    /// The next change. Chains come first: writes may wait for them.
+    /// Changes of chains have priority, since writes may wait for them.
     pub(super) fn change(&self, configs: &Configs) -> Option<(ConfigChange, Vec<ChangeReason>)> {
         if configs.is_over() {
             return None;
@@ -41,7 +41,7 @@ impl View<'_> {
         (!add.is_empty() || !remove.is_empty()).then(|| (ConfigChange::Nodes { add, remove }, Vec::new()))
     }
 
-    /// Whether nothing was heard of the node for too long, or it has resigned.
+    /// Whether no renewal of the node was received for too long, or it has resigned.
     pub(super) fn is_gone(&self, id: MemberId) -> bool {
         if id == self.me {
             // This node is alive: it decides.
@@ -57,13 +57,13 @@ impl View<'_> {
         self.nodes.contains_key(&id) && !self.is_gone(id) && !self.asks_to_leave(id)
     }
 
-    /// Whether the node is known to have lived a moment ago: within the suspicion time.
+    /// Whether the node is proven to have been alive within the suspicion time.
     fn lives(&self, id: MemberId) -> bool {
         self.lived_within(id, self.settings.suspect)
     }
 
-    /// Like `lives`, within twice the suspicion time. It is asked where silence alone removes no member: the answer of a distant
-    /// member takes longer.
+    /// Like `lives`, within twice the suspicion time, for decisions in which silence alone removes no member: the
+    /// answers of a distant member take longer.
     pub(super) fn lived(&self, id: MemberId) -> bool {
         self.lived_within(id, self.settings.suspect * 2)
     }
@@ -74,8 +74,8 @@ impl View<'_> {
         !self.is_gone(id) && (id == self.me || self.nodes.get(&id).is_some_and(proven))
     }
 
-    /// Whether every lease that the member may hold has certainly expired (rule 5.2): those that this leader granted, and
-    /// those of earlier leaders, which it asked for before this term began.
+    /// Whether every lease that the member may hold has certainly expired (rule 5.2): those from this leader, and those
+    /// from earlier leaders, which it requested before this term began.
     pub(super) fn leases_expired(&self, id: MemberId) -> bool {
         if allows!(self.settings.guards, RemoveAtOnce) {
             return true;
@@ -86,8 +86,9 @@ impl View<'_> {
         self.has_resigned(id) || (others_are_out && seen.is_none_or(|seen| self.now >= seen.out))
     }
 
-    /// Whether a quorum has confirmed this node in a round that began behind the member's fence, and it isn't this leader that can't
-    /// be reached; or the member has resigned. A leader that hears no other node, and is heard, would remove all of them (trap 51).
+    /// Whether a quorum has confirmed this node in a round that began after the member's fence, and this leader isn't
+    /// the one that can't be reached; or the member has resigned. Otherwise a leader that receives nothing, but whose
+    /// proposals arrive, would remove all members (trap 51).
     pub(super) fn leadership_confirmed(&self, id: MemberId) -> bool {
         let heard = self.fenced.get(&id).is_some_and(|&before| self.confirmed > before);
         // With `GrantUnconfirmed` no round runs, so none ever confirms.
@@ -123,19 +124,19 @@ impl View<'_> {
             .then(|| ChainChange { replaces: config.epoch, config: ChainConfig { members, ..config.clone() } })
     }
 
-    /// Whether a chain with these members wants a joiner: they are too few, or all of them leave and must hand over first.
+    /// Whether a chain with these members needs a joiner: they are too few, or all of them leave and must hand over
+    /// first.
     fn wants_joiner(&self, members: &[ChainMember]) -> bool {
         let hands_over =
             || members.iter().all(|member| self.asks_to_leave(member.id)) && !allows!(self.settings.guards, KeepLast);
         members.len() < self.settings.replicas || hands_over()
     }
 
-    /// The serving members without those that can be removed now. At least one stays.
+    /// The serving members that can't be removed now. At least one stays.
     fn that_stay(&self, config: &ChainConfig) -> Vec<ChainMember> {
         let serving = || config.members.iter().filter(|member| member.role == Role::Serving).copied();
         let goes = |id| self.is_gone(id) || self.is_blamed(config, id).is_some();
         let lives = |id| self.lives(id) || (self.lived(id) && !serving().any(|member| self.is_gone(member.id)));
-        // A halted member keeps no data for the chain.
         let serves = |id| !self.has_halted(config.chain, id);
         if !serving().any(|member| lives(member.id) && !goes(member.id) && serves(member.id)) {
             return serving().collect();
@@ -145,7 +146,7 @@ impl View<'_> {
         serving().filter(|member| !(goes(member.id) && may_go(member.id))).collect()
     }
 
-    /// Whether the tail asks, in this very epoch, for the promotion of the joiner `member` (rule 5.6).
+    /// Whether the tail requests, in the current epoch, the promotion of the joiner `member` (rule 5.6).
     fn asks_for(&self, config: &ChainConfig, member: MemberId) -> bool {
         let Some(seen) = config.tail().and_then(|tail| self.nodes.get(&tail)) else { return false };
         let counts = |wish: &Promotion| {
@@ -155,7 +156,6 @@ impl View<'_> {
         seen.promotions.iter().any(counts)
     }
 
-    /// Why `config` differs from the chain's present configuration.
     fn reasons(&self, configs: &Configs, config: &ChainConfig) -> Vec<ChangeReason> {
         let Some(before) = configs.get(config.chain) else { return Vec::new() };
         let chain = config.chain;
@@ -182,8 +182,8 @@ impl View<'_> {
         reasons
     }
 
-    /// The node that should join next: the first by placement of the living nodes that hear. A node that held a chain up a
-    /// while ago comes last, and doesn't join while its quarantine forbids that it follows `tail`.
+    /// The node that should join next: by placement, the first living node that receives this leader's answers. A node
+    /// that stalled a chain recently is last, and doesn't join while its quarantine forbids that it follows `tail`.
     pub(super) fn spare(&self, configs: &Configs, config: &ChainConfig, tail: Option<MemberId>) -> Option<MemberId> {
         let named: BTreeSet<NodeId> = config.members.iter().map(|member| member.id.node).collect();
         let free = configs.nodes().map(|founder| founder.id);
@@ -194,14 +194,14 @@ impl View<'_> {
         ranked.into_iter().next()
     }
 
-    /// Whether the node is there, hears this leader, and has a store of the chain that works.
+    /// Whether the node is alive, receives this leader's answers, and has a working store of the chain.
     pub(super) fn may_take_part(&self, chain: ChainId, id: MemberId) -> bool {
         let loads = self.nodes.get(&id).is_some_and(|node| node.loads);
         self.is_there(id) && self.hears(id) && !loads && !self.has_halted(chain, id)
     }
 
-    /// Incarnations that the log doesn't know yet, or knows at another address. While the known incarnation of a node is
-    /// heard, another one waits: two processes may claim to be the same node.
+    /// Incarnations that are not in the log yet, or that have another address there. While the known incarnation of a
+    /// node renews, another one must wait: two processes may claim to be the same node.
     fn incarnations_to_add(&self, configs: &Configs) -> Vec<NodeInfo> {
         let mut known: BTreeMap<NodeId, &NodeInfo> =
             configs.nodes().map(|founder| (founder.id.node, founder)).collect();

@@ -1,59 +1,56 @@
-//! Why a configuration changes.
-
 use std::fmt;
 
 use crate::{ChainId, MemberId};
 
-/// Why a chain's configuration changes, for operators.
+/// The reason for a change of a chain's configuration, for operators.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChangeReason {
-    /// Which chain.
     pub chain: ChainId,
     /// The member whose place changes.
     pub member: MemberId,
-    /// Why.
     pub why: Why,
 }
 
-/// Why a member's place changes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
 pub enum Why {
-    /// Nothing was heard of the member for too long: it is removed.
+    /// No message of the member was received for too long: it is removed.
     Silent,
     /// The member asked to leave, and has resigned: it is removed.
     Left,
-    /// The member is heard, but hears nothing, and so has no lease: it is removed.
+    /// The member sends messages but receives none, and so has no lease: it is removed.
     Deaf,
-    /// The predecessor's updates don't reach the member, though both live: it is removed, and may return in another place.
+    /// The predecessor's updates don't reach the member, although both are alive: it is removed, and may return in
+    /// another place.
     Unreached,
     /// The member alone makes the chain slow: it is removed, and returns later.
     Slow,
-    /// The member's disk alone makes the chain slow, or stops it: the member is removed, and returns later.
+    /// The member's disk alone makes the chain slow, or stalls it: the member is removed, and returns later.
     Disk,
-    /// The chain has a free place: the node joins, behind the tail.
+    /// The chain has a free place: the node joins behind the tail.
     Joins,
     /// The joiner has caught up: it serves.
     Promoted,
     /// The member is the head of an order that an operator wants.
     Reordered,
-    /// The member stopped serving for good: it is removed, and returns in another incarnation.
+    /// The member permanently stopped serving: it is removed, and returns in another incarnation.
     Halted,
-    /// No member of the chain lives on, and this node is back with a store that served last: it serves.
+    /// No member of the chain survived, and this node is back with a store that served last: it serves.
     Reopened,
-    /// No store of those that served last comes back, and an operator accepts the loss: this node serves with what it has.
+    /// None of the stores that served last returns, and an operator accepts the loss: this node serves with the data
+    /// that it has.
     AcceptedLoss,
-    /// Another cluster of the same name is met: the chain, whose head the member is, refuses writes until it is certain that this
-    /// cluster is empty.
+    /// Another cluster of the same name is met: the chain, whose head is the member, refuses writes until it is certain
+    /// that this cluster is empty.
     Sealed,
-    /// The cluster doesn't give way after all: the chain, whose head the member is, takes writes again.
+    /// The cluster doesn't give way after all: the chain, whose head is the member, accepts writes again.
     Unsealed,
-    /// The cluster gives way to another one of the same name, empty or by an operator's order.
+    /// The cluster gives way to another one of the same name, because it is empty or by an operator's order.
     GaveWay,
 }
 
 impl Why {
-    /// All reasons, in their order.
+    /// All reasons, in the derived order.
     pub const ALL: &[Self] = &[
         Self::Silent,
         Self::Left,

@@ -1,7 +1,8 @@
-//! Which stores open a chain again of which no member lives on (docs/DESIGN.md §5.8, docs/adr/0030).
+//! Choosing the stores that reopen a chain none of whose members survived (docs/DESIGN.md §5.8, docs/adr/0030).
 //!
-//! A committed update is on the disk of every member that served when it was committed. So each whole store of the newest
-//! configuration has all of them, if it synced each batch: one is enough. The others are waited for, for a while.
+//! A committed update is on the disk of every member that served when it was committed. So each complete store of the
+//! newest configuration has every committed update, if it synced each batch: one is enough. The leader waits a limited
+//! time for the others.
 
 use std::cmp::Reverse;
 
@@ -11,16 +12,15 @@ use crate::{
     control::{Configs, message::StoreHolding},
 };
 
-/// A store that served in the newest configuration, and is back in another life.
+/// A store that served in the newest configuration and is back in another incarnation.
 struct Back<'a> {
-    /// That life.
+    /// The current incarnation.
     id: MemberId,
     holding: &'a StoreHolding,
 }
 
 #[cfg(feature = "mutants")]
 impl super::Coordinator {
-    /// Test-only: [`View::highest_watermark`] of this leader.
     pub(crate) fn highest_watermark(&self, chain: ChainId, now: crate::Timestamp) -> Option<Sequence> {
         let leading = self.leading.as_ref()?;
         let view = leading.view(now, self.me, &self.voters, &self.settings, &self.outside);
@@ -29,7 +29,7 @@ impl super::Coordinator {
 }
 
 impl View<'_> {
-    /// The members that open the chain again; `None`: a member lives on, or those that are back have to wait.
+    /// The members that open the chain again; `None`: a member survives, or the returned ones must wait.
     pub(super) fn reopened(&self, configs: &Configs, config: &ChainConfig) -> Option<Vec<ChainMember>> {
         let may_go = |id| self.is_gone(id) && self.leases_expired(id) && self.leadership_confirmed(id);
         if !config.serving().all(may_go) {
@@ -46,7 +46,8 @@ impl View<'_> {
         let is_synced = |back: &&Back<'_>| back.holding.synced || allows!(self.settings.guards, ReopenWeak);
         let mut able: Vec<_> = back.iter().filter(has_all).filter(is_synced).collect();
         if able.is_empty() {
-            // None of them is known to have all that was committed. Together they have, and the longest one has it alone.
+            // None of them is known to have every committed update. Together they have, and the longest one has them
+            // all.
             let are_whole = are_all && back.iter().all(|back| back.holding.whole);
             let longest = back.iter().filter(|_| are_whole).max_by_key(|back| back.holding.last);
             able.extend(longest.filter(has_all));
@@ -58,7 +59,7 @@ impl View<'_> {
         (!members.is_empty()).then_some(members)
     }
 
-    /// The life in which the store of `id` is back. The log knows it, so that others can reach it.
+    /// The incarnation in which the store of `id` is back. It must be in the log, so that others can reach it.
     fn back(&self, configs: &Configs, chain: ChainId, id: MemberId) -> Option<Back<'_>> {
         let later = self.nodes.iter().filter(|(life, _)| life.shares_store(id) && **life > id);
         let (&life, node) = later.max_by_key(|(life, _)| **life)?;
@@ -66,8 +67,8 @@ impl View<'_> {
         node.holds.get(&chain).filter(|_| is_able).map(|holding| Back { id: life, holding })
     }
 
-    /// The highest watermark of the chain that any node has told, of itself or of its store. What was told of epochs before an
-    /// accepted loss doesn't count, nor what nodes tell that have not served since.
+    /// The highest watermark of the chain that any node has reported, of itself or of its store. Reports about epochs
+    /// before an accepted loss are ignored, as are those of nodes that have not served since.
     pub(super) fn highest_watermark(&self, configs: &Configs, config: &ChainConfig) -> Sequence {
         let ChainConfig { chain, .. } = *config;
         let of_last = |id: MemberId| config.serving().any(|last| last.shares_store(id) && last < id);
@@ -81,7 +82,7 @@ impl View<'_> {
         held.chain(reports.map(|told| told.report.watermark)).max().unwrap_or_default()
     }
 
-    /// Whether the first of those that are back has waited long enough for the others.
+    /// Whether the first returned member has waited long enough for the others.
     fn have_waited(&self, back: &[&Back<'_>]) -> bool {
         let first = back.iter().filter_map(|back| self.nodes.get(&back.id)).map(|node| node.first).min();
         first.is_some_and(|first| self.now - first >= self.settings.reopen)

@@ -1,8 +1,8 @@
-//! A reorder: an operator wants the same members in another order (docs/DESIGN.md §5.10).
+//! Reordering the members of a chain by an operator's order (docs/DESIGN.md §5.10).
 //!
-//! The head is closed first: it orders nothing more, and reports when all that it ordered is committed. Then all members
-//! have the same last version, so no member drops an update when they change places, and no client gets an unknown
-//! outcome. If the head isn't closed in time, it goes on as before.
+//! The head is closed first: it orders nothing more, and reports when every update that it ordered is committed. Then
+//! all members have the same last version, so no member drops an update when they change places, and no client gets an
+//! unknown outcome. If the head isn't closed in time, it continues as before.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::{
     control::message::{Close, ReorderError},
 };
 
-/// A reorder is given up after so many times the lease.
+/// A reorder times out after this many leases.
 const REORDER_LEASES: u32 = 2;
 
 impl Coordinator {
@@ -53,7 +53,6 @@ impl Coordinator {
         Ok(None)
     }
 
-    /// Ends the reorder if it is decided, overtaken or out of time.
     pub(super) fn follow_reorder(&mut self, now: Timestamp) {
         let Some(leading) = &mut self.leading else { return };
         let Some(wish) = &mut leading.reorder else { return };
@@ -77,7 +76,7 @@ impl Coordinator {
         self.outputs.push_back(CoordinatorOutput::Reordered { token, result });
     }
 
-    /// What a member is to close as the head.
+    /// What `member` must close as the head.
     pub(super) fn to_close(&self, member: MemberId) -> Vec<Close> {
         let wish = self.leading.as_ref().and_then(|leading| leading.reorder.as_ref());
         let heads = |wish: &&Wish| {
@@ -86,7 +85,6 @@ impl Coordinator {
         wish.filter(heads).map(|wish| Close { chain: wish.chain, epoch: wish.epoch }).into_iter().collect()
     }
 
-    /// Notes that renewal `number` of a member is answered with `close`.
     pub(super) fn says_close(&mut self, member: MemberId, number: u64, close: &[Close]) {
         let Some(leading) = &mut self.leading else { return };
         let Some(seen) = leading.nodes.get_mut(&member).filter(|seen| number > seen.newest) else { return };
@@ -96,7 +94,7 @@ impl Coordinator {
         }
     }
 
-    /// Gives the reorder up: this node leads no more, or in another term. The operator is to ask the new leader.
+    /// Cancels the reorder, because this node no longer leads in this term. The operator must ask the new leader.
     pub(super) fn end_reorder(&mut self) {
         let wish = self.leading.as_mut().and_then(|leading| leading.reorder.take());
         if let Some(Wish { token, .. }) = wish {

@@ -1,37 +1,35 @@
-//! A coordinator's settings.
-
 use std::time::Duration;
 
 use crate::{ClusterId, control::Timing, guards::Guards};
 
-/// Settings of a coordinator. Once it has seen the log, the times of
-/// [`Configs::timing`](crate::control::Configs::timing) replace those given here.
+/// Once the coordinator has seen the log, the times of [`Configs::timing`](crate::control::Configs::timing) replace
+/// those given here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CoordinatorSettings {
-    /// The cluster; its id ranks nodes for placement.
+    /// The cluster's id is part of the placement's hash.
     pub cluster: ClusterId,
-    /// How long a lease runs from the moment at which its renewal was sent.
+    /// The duration of a lease, starting when its renewal is sent.
     pub lease: Duration,
-    /// By how much two clocks may differ in rate, in millionths.
+    /// The maximum difference in rate between two clocks, in parts per million.
     pub drift_ppm: u32,
-    /// A node that was not heard for so long is taken to be gone.
+    /// A node is treated as dead after this time without a message.
     pub suspect: Duration,
-    /// A living member that holds up its chain for so long is moved out.
+    /// A living member that stalls its chain for this long is moved out.
     pub slow: Duration,
-    /// Serving members that each chain is to have.
+    /// The target number of serving members of each chain.
     pub replicas: usize,
-    /// The most voters of the log's group; their number is odd.
+    /// The maximum number of voters of the log's group; their number is always odd.
     pub max_voters: usize,
-    /// A node that isn't one of the first voters gets no vote before it has lived for so long.
+    /// A node that isn't one of the first voters must have been up this long to get a vote.
     pub voter_age: Duration,
-    /// A node that is in no chain and was not heard for so long is forgotten.
+    /// A node that is in no chain is forgotten after this time without a message.
     pub forget: Duration,
-    /// When no member of a chain lives on, those whose stores are back wait for the others for so long. Each leader goes by its own
-    /// setting: a longer wait brings more members, not more data.
+    /// When no member of a chain survived, returned members wait this long for the others. Each leader uses its own
+    /// setting: a longer wait brings back more members, not more data.
     pub reopen: Duration,
-    /// How often the coordinator looks at the clock.
+    /// The interval of ticks.
     pub tick: Duration,
-    /// The guards that stand, in the coordinator and in the node around it.
+    /// The guards in force, in the coordinator and in the node around it.
     pub guards: Guards,
 }
 
@@ -55,7 +53,6 @@ impl Default for CoordinatorSettings {
 }
 
 impl CoordinatorSettings {
-    /// Takes over the cluster's times.
     pub(super) fn adopt(&mut self, timing: Timing) {
         let Timing { lease, drift_ppm, suspect, slow } = timing;
         *self = Self { lease, drift_ppm, suspect, slow, ..*self };

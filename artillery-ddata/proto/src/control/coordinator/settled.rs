@@ -1,4 +1,4 @@
-//! When any one node may be stopped (docs/DESIGN.md §5.3): what *ready* means.
+//! Whether any one node may be stopped (docs/DESIGN.md §5.3), which is the condition for *ready*.
 
 use std::collections::BTreeSet;
 
@@ -12,14 +12,11 @@ use crate::{
 };
 
 impl Coordinator {
-    /// Whether any one node may be stopped now: each chain keeps a serving member, as far as there is a node that could be
-    /// one; no joiner loses its source; the log keeps a quorum.
-    ///
-    /// # Errors
-    /// Why no node should be stopped.
+    /// Whether any one node may be stopped now: each chain keeps a serving member, if any node could be one; no joiner
+    /// loses its source; the log keeps a quorum.
     pub(super) fn settled(&self, now: Timestamp) -> Result<(), Unsettled> {
         let leading = self.leading.as_ref().ok_or(Unsettled::Unled)?;
-        // A new leader has not yet heard all living nodes (trap 67).
+        // A new leader has not yet received renewals from all living nodes (trap 67).
         if now - leading.since < self.settings.suspect && !allows!(self.settings.guards, SettleAtOnce) {
             return Err(Unsettled::Unled);
         }
@@ -40,12 +37,13 @@ impl Coordinator {
         }
     }
 
-    /// What becomes of the chains of a node that leaves.
+    /// The effect on its chains when node `id` leaves.
     pub(super) fn farewell(&self, now: Timestamp, id: MemberId) -> Option<Farewell> {
         let leading = self.leading.as_ref()?;
         let view = leading.view(now, self.me, &self.voters, &self.settings, &self.outside);
         let farewell = view.farewell(&self.configs, &self.voters, id).filter(|_| view.asks_to_leave(id));
-        // A new voter that doesn't know yet that it is one would end at once. The log could never confirm anything again.
+        // A new voter that doesn't know yet that it is one would end at once. The log could never confirm anything
+        // again.
         farewell.filter(|&farewell| farewell != Farewell::Ends || !leading.is_added(now, id))
     }
 }
@@ -72,18 +70,18 @@ impl View<'_> {
         }
     }
 
-    /// Living nodes that may serve a chain some day, though perhaps not now.
+    /// Living nodes that may serve a chain eventually.
     fn successors<'a>(&'a self, configs: &'a Configs, config: &'a ChainConfig) -> impl Iterator<Item = MemberId> + 'a {
         let nodes = configs.nodes().map(|founder| founder.id);
         let is_named = |id: MemberId| config.members.iter().any(|member| member.id.node == id.node);
-        // This node lives, though its chains may not act by the log yet, and it has not renewed then.
+        // This node is alive, even if it has not renewed because its chains haven't applied the log yet.
         let is_me = move |id| id == self.me && !self.is_gone(id) && !self.asks_to_leave(id);
         let is_there = move |id| self.is_there(id) || is_me(id);
         nodes.filter(move |&id| !is_named(id) && is_there(id) && !self.has_halted(config.chain, id))
     }
 
-    /// What becomes of the chains of `id`. `None`: other members seem to be there, but none has shown yet that it has lived since
-    /// this node asked to leave (trap 61).
+    /// The effect on its chains when node `id` leaves. `None`: other members seem to be alive, but none has proved it
+    /// since the request to leave (trap 61).
     fn farewell(&self, configs: &Configs, voters: &BTreeSet<MemberId>, id: MemberId) -> Option<Farewell> {
         let stays = |id: MemberId| !self.is_gone(id) && !self.asks_to_leave(id);
         let is_serving = |config: &&ChainConfig| config.serving().any(|serving| serving == id);
@@ -103,7 +101,7 @@ impl View<'_> {
             return goes_on();
         }
         let is_taken_over = !last.is_empty() && last.iter().all(|config| is_taken_over(config));
-        // The disk of a node that returns keeps its chains: the node need not wait for another one that may come.
+        // The disk of a node that will return keeps its chains: the node need not wait for a possible successor.
         let is_awaited = || !self.returns(id) && self.may_come_back(configs, voters, id);
         match (is_taken_over || is_awaited(), last.is_empty()) {
             (true, _) => Some(Farewell::HandsOver),
@@ -112,8 +110,8 @@ impl View<'_> {
         }
     }
 
-    /// Whether another node than `id` may be there soon, as far as this leader knows: it doesn't leave, or returns, and was heard
-    /// in this term; or it still has a place. At the start of a term the answer is yes.
+    /// Whether a node other than `id` may be available soon: it renewed in this term and stays or will return; or it
+    /// still has a place. At the start of a term the answer is yes.
     pub(super) fn may_come_back(&self, configs: &Configs, voters: &BTreeSet<MemberId>, id: MemberId) -> bool {
         let has_newer = |id: MemberId| self.nodes.keys().any(|other| other.node == id.node && *other > id);
         let may_come =

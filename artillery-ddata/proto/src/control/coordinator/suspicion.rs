@@ -1,54 +1,49 @@
-//! What the leader remembers of members that may hold their chain up.
+//! The leader's memory of members that may stall their chain.
 
 use std::{collections::btree_map::Entry, time::Duration};
 
 use super::{CoordinatorSettings, gray_failure::SlowSuspect, reason::Why};
 use crate::{Epoch, MemberId, NodeId, Timestamp, control::message::Report};
 
-/// The first quarantine of a node lasts so many times `slow`. It doubles each time that the node soon holds its chain up again.
+/// The first quarantine of a node, as a multiple of `slow`. It doubles each time the node soon stalls its chain again.
 const FIRST_QUARANTINE_FACTOR: u32 = 5;
-/// A node that behaved for so many times its last quarantine starts afresh.
+/// A node that behaved for this many times its last quarantine starts with the first quarantine again.
 const TRUST_FACTOR: u32 = 4;
 
-/// The last report of a member on a chain.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LastReport {
     pub(super) report: Report,
-    /// When the member last reported progress.
     pub(super) moved: Timestamp,
     /// When the member first reported that this epoch is open.
     pub(super) opened: Timestamp,
 }
 
-/// What the leader has observed of one chain in one epoch.
+/// The leader's observations of one chain in one epoch.
 #[derive(Clone, Debug)]
 pub(super) struct Watched {
     pub(super) epoch: Epoch,
-    /// The member that is to be moved out.
     pub(super) blame: Option<Suspicion>,
-    /// The member that has stood between slow paths, or whose disk has been slow, without a break, and since when.
+    /// The member that has been between slow paths, or whose disk has been slow, without a break, and since when.
     pub(super) suspect: Option<(SlowSuspect, Timestamp)>,
     /// The ends of the hop that was broken when a member was last moved out, and when that was.
     pub(super) ends: Option<([MemberId; 2], Timestamp)>,
 }
 
-/// A member that is to be moved out, and why.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Suspicion {
     pub(super) member: MemberId,
     pub(super) why: Why,
-    /// The ends of the broken hop, if there is one.
     pub(super) ends: Option<[MemberId; 2]>,
     pub(super) since: Timestamp,
 }
 
-/// The quarantine of a node that was moved out as unreached or slow: no report of it can show that it is well again.
+/// The quarantine of a node that was moved out as unreached or slow: none of its reports can show its recovery.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Quarantine {
     pub(super) since: Timestamp,
     pub(super) until: Timestamp,
     pub(super) away: Duration,
-    /// Before `until` the node may return behind any tail but this one.
+    /// Before `until` the node may return behind any tail except this one.
     pub(super) apart: Option<MemberId>,
 }
 
@@ -58,7 +53,6 @@ impl Quarantine {
         Self { since: Timestamp::ZERO, until, away: Duration::ZERO, apart: None }
     }
 
-    /// Whether the node may follow `tail` now.
     pub(super) fn may_return(&self, now: Timestamp, tail: Option<MemberId>) -> bool {
         now >= self.until || self.apart.is_some_and(|other| Some(other) != tail)
     }

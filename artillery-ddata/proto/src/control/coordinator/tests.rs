@@ -16,7 +16,7 @@ use crate::{
     guards::Mutant,
 };
 
-/// A leader over a log that takes every proposal, with nodes that renew on command.
+/// A leader over a log that accepts every proposal, with nodes that renew on command.
 struct World {
     coordinator: Coordinator,
     configs: Configs,
@@ -24,36 +24,31 @@ struct World {
     term: u64,
     number: u64,
     confirms: bool,
-    /// The highest number answered to each node.
     answered: BTreeMap<u8, u64>,
-    /// Proposals that wait for their decision, if decisions are put off.
+    /// Pending proposals, if their decisions are delayed.
     put_off: Option<Vec<(Term, LogIndex, ConfigChange)>>,
     reordered: Vec<(u64, Result<Epoch, ReorderError>)>,
     reopened: Vec<(u64, Result<Reopened, NotReopened>)>,
     given_up: Vec<(u64, Result<(), NotGivenUp>)>,
-    /// The reasons of all changes.
     why: Vec<Why>,
     nodes: u8,
-    /// The last answer to each node.
     said: BTreeMap<u8, Renewed>,
-    /// How far each leaving node has come.
     leaves: BTreeMap<u8, Leave>,
-    /// The present voters, and the ones that the leader wants.
+    /// The current voters; `new_voters` are the ones requested by the leader.
     voters: BTreeSet<MemberId>,
     new_voters: Option<BTreeSet<MemberId>>,
-    /// When each node renewed last: all of them answer the log too.
+    /// When each node last renewed: each of them answers the log too.
     renewed: BTreeMap<MemberId, Timestamp>,
-    /// These nodes answer the log, whether or not they renew.
+    /// These nodes answer the log even if they don't renew.
     answering: Vec<u8>,
-    /// These nodes answer nothing of the log, though they renew.
+    /// These nodes don't answer the log even if they renew.
     undialable: Vec<u8>,
-    /// Whether the leader has given up its leadership.
     resigned: bool,
     warnings: Vec<LogWarning>,
 }
 
 impl World {
-    /// Nodes 0 to `founders` found the cluster; node 0 leads.
+    /// Nodes 0 to `founders` form the cluster; node 0 leads.
     fn new(founders: u8, replicas: u32) -> Self {
         let settings = ChainSettings { replicas, ..ChainSettings::default() };
         let members = (0..founders).map(founder).collect();
@@ -87,14 +82,14 @@ impl World {
         world
     }
 
-    /// The same, after two seconds in which all nodes have renewed.
+    /// Like `new`, but two seconds later, with renewals of all nodes.
     fn running(founders: u8, replicas: u32) -> Self {
         let mut world = Self::new(founders, replicas);
         world.pass(2000, &world.all());
         world
     }
 
-    /// The leader is without this guard.
+    /// Disables one guard of the leader.
     fn without(mut self, mutant: Option<Mutant>) -> Self {
         self.coordinator.settings.guards = mutant.into();
         self
@@ -120,12 +115,11 @@ impl World {
         self.config().tail().map(number).unwrap()
     }
 
-    /// The first node that doesn't serve.
     fn spare(&self) -> u8 {
         self.all().into_iter().find(|&n| !self.serving().contains(&id(n))).unwrap()
     }
 
-    /// Another term begins, under the same leader.
+    /// Begins another term of the same leader.
     fn elect(&mut self, term: u64) {
         self.term = term;
         self.log();
@@ -216,19 +210,17 @@ impl World {
         self.handle(CoordinatorInput::Renewal { from: id(n), renewal }).pop()
     }
 
-    /// The same for a renewal with this report.
+    /// Like `answer`, for a renewal with this report.
     fn report(&mut self, n: u8, report: Report) -> Option<Renewed> {
         let renewal = Renewal { reports: vec![report], ..self.renewal(n) };
         self.answer(n, renewal)
     }
 
-    /// Node `n` renews, and wants this member to be promoted.
     fn wish(&mut self, n: u8, wish: Promotion) {
         let renewal = Renewal { promotions: vec![wish], ..self.renewal(n) };
         self.renew_with(n, renewal);
     }
 
-    /// The leader's answer to node `n` now.
     fn said(&mut self, n: u8) -> Renewed {
         let renewal = self.renewal(n);
         self.answer(n, renewal).unwrap()
@@ -242,7 +234,7 @@ impl World {
         self.said.remove(&n).unwrap()
     }
 
-    /// Node `n` asks to leave, and does what the leader wants. Returns the last answer to it.
+    /// Node `n` asks to leave, and executes the leader's next step. Returns the last answer to it.
     fn leave(&mut self, n: u8) -> Renewed {
         let mut answer = self.ask(n);
         if let Some(next) = answer.leave {
@@ -276,7 +268,7 @@ fn a_lease_needs_a_quorum() {
     let mut world = World::new(3, 3);
     assert_eq!(world.renew(1), Some(Duration::from_secs(1)));
     world.confirms = false;
-    assert_eq!(world.renew(1), None, "another may lead by now");
+    assert_eq!(world.renew(1), None, "another node may lead by now");
     world.confirms = true;
     world.elect(0);
     assert_eq!(world.renew(1), None, "a node that doesn't lead grants nothing");
@@ -293,7 +285,7 @@ fn only_members_that_act_as_serving_get_leases() {
     let old = Renewal { applied: LogIndex(0), ..world.renewal(n) };
     assert_eq!(world.renew_with(n, old), None, "it may act in its former role");
     let boast = Renewal { me: founder(9), ..world.renewal(n) };
-    assert_eq!(world.renew_with(n, boast), None, "it speaks for another one");
+    assert_eq!(world.renew_with(n, boast), None, "it claims to be another node");
 }
 
 #[test]
@@ -335,9 +327,9 @@ fn nothing_is_renewed_while_a_removal_is_decided() {
     world.put_off = Some(vec![]);
     world.pass(1200, &[0, 1]);
     assert_eq!(world.put_off.as_ref().unwrap().len(), 1, "one proposal at a time");
-    assert_eq!(world.renew(2), None, "its removal may be in the log already");
+    assert_eq!(world.renew(2), None, "its removal may already be in the log");
     assert!(world.renew(1).is_some());
-    // Another entry takes the place. Then the proposal is void, and the member is back.
+    // Another entry takes the index. Then the proposal is void, and the member is back.
     let (term, at, _) = world.put_off.take().unwrap().remove(0);
     world.append(term, at, ConfigChange::Nodes { add: vec![founder(7)], remove: vec![] });
     world.renew(2);
@@ -353,7 +345,7 @@ fn a_fenced_member_that_speaks_again_before_the_proposal_stays() {
     assert_eq!(world.pass(1000, &[0, 1, 2]), None);
 }
 
-/// Another term begins, in which nodes 1 and 2 are heard, but never show that they hear: their messages may be old.
+/// Another term begins, in which nodes 1 and 2 send renewals but never show an answer: their messages may be old.
 fn hear_old_messages(world: &mut World) {
     let old = [1, 2].map(|n| Renewal { answered: 0, ..world.renewal(n) });
     world.elect(2);
@@ -365,7 +357,7 @@ fn hear_old_messages(world: &mut World) {
     }
 }
 
-/// A chain of three of which one member has died; the spare that joins; and all living nodes, the spare among them.
+/// A chain of three that has lost one member; the spare that joins; and all living nodes, including the spare.
 fn joined() -> (World, u8, Vec<u8>) {
     let mut world = World::running(4, 3);
     let spare = world.spare();
@@ -386,7 +378,7 @@ fn a_spare_joins_and_is_promoted_when_the_tail_asks() {
     let stale = Promotion { epoch: Epoch(present.epoch.0 - 1), ..wish };
     for (n, wish) in [(head, wish), (tail, stale)] {
         world.wish(n, wish);
-        assert_eq!(world.config().syncing(), Some(id(spare)), "not its wish, or not in this epoch");
+        assert_eq!(world.config().syncing(), Some(id(spare)), "not from the tail, or not of this epoch");
     }
     world.wish(tail, wish);
     assert_eq!(world.config().tail(), Some(id(spare)));
@@ -398,10 +390,10 @@ fn a_deaf_leader_removes_no_member() {
     let mut world = World::running(3, 3);
     world.confirms = false;
     world.pass(5000, &[0]);
-    assert_eq!(world.serving().len(), 3, "the others may be well, and this node deaf");
+    assert_eq!(world.serving().len(), 3, "the others may be alive, and this node deaf");
     world.confirms = true;
     world.pass(500, &[0]);
-    assert_eq!(world.serving(), [id(0)], "a quorum is heard: these two are silent");
+    assert_eq!(world.serving(), [id(0)], "a quorum confirms the leader: these two are silent");
 }
 
 #[test]
@@ -426,7 +418,7 @@ fn a_new_incarnation_waits_until_the_known_one_is_silent() {
         world.handle(CoordinatorInput::Renewal { from: again.id, renewal });
     }
     assert_eq!(world.configs.node(again.id), Some(&again));
-    assert_eq!(world.config().syncing(), Some(again.id), "and comes back as a new member");
+    assert_eq!(world.config().syncing(), Some(again.id), "it returns as a new member");
     assert_eq!(world.serving().len(), 2);
 }
 
@@ -449,10 +441,10 @@ fn voters_are_living_nodes() {
     };
     assert_eq!(wanted(&[0, 1, 2], &[0, 1, 2], true), None);
     assert_eq!(wanted(&[0, 1, 2], &[0, 1, 3], true), Some(vec![0, 1, 3]), "the dead one is replaced");
-    assert_eq!(wanted(&[0, 1, 2], &[0, 1], true), None, "two are no better than two of three");
+    assert_eq!(wanted(&[0, 1, 2], &[0, 1], true), None, "two voters are as fragile as three with a dead one");
     assert_eq!(wanted(&[0, 1, 2, 3, 4], &[0, 1, 2], true), Some(vec![0, 1, 2]));
     assert_eq!(wanted(&[0, 1, 2], &[0, 1, 2, 3, 4], true), Some(vec![0, 1, 2, 3, 4]));
-    assert_eq!(wanted(&[0, 1, 2], &[0, 1, 3, 4], false), Some(vec![0, 1, 3]), "no more while one is dead");
+    assert_eq!(wanted(&[0, 1, 2], &[0, 1, 3, 4], false), Some(vec![0, 1, 3]), "the set doesn't grow while one is dead");
     assert_eq!(wanted(&[0], &[0, 1], true), None);
     assert_eq!(wanted(&[0, 1], &[0, 1, 2], true), Some(vec![0, 1, 2]));
 }
@@ -468,12 +460,12 @@ mod returning;
 fn an_old_message_is_no_sign_of_life() {
     let mut world = World::running(3, 3);
     hear_old_messages(&mut world);
-    assert_eq!(world.serving().len(), 3, "the leader itself is there, and the others are heard");
+    assert_eq!(world.serving().len(), 3, "the leader is alive, and the others send messages");
     world.leave(0);
-    assert_eq!(world.serving().len(), 3, "no other member is known to live");
+    assert_eq!(world.serving().len(), 3, "no other member is known to be alive");
     world.pass(600, &[1]);
     world.leave(0);
-    assert_eq!(world.serving(), [id(1)], "node 0 has left, and node 2 hears nothing");
+    assert_eq!(world.serving(), [id(1)], "node 0 has left, and node 2 shows no answer");
 }
 
 #[test]
@@ -485,7 +477,7 @@ fn after_a_pause_the_leader_observes_anew() {
     assert_eq!(world.pass(900, &[0, 1, 2]), None);
 }
 
-/// The log names the node as leader as soon as it is elected. A majority may be gone before it has committed anything.
+/// The log names an elected node as leader at once. A majority may be lost before that node has committed anything.
 #[test]
 fn an_elected_node_that_has_committed_nothing_names_no_leader() {
     let mut world = World::new(3, 3);

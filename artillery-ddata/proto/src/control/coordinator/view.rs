@@ -1,5 +1,3 @@
-//! What the leader goes by when it decides.
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
@@ -12,7 +10,7 @@ use super::{
 };
 use crate::{ChainId, MemberId, NodeId, Timestamp};
 
-/// What the leader goes by when it decides.
+/// The leader's knowledge at the time of a decision.
 pub(super) struct View<'a> {
     pub(super) now: Timestamp,
     pub(super) me: MemberId,
@@ -20,7 +18,7 @@ pub(super) struct View<'a> {
     /// When its term began.
     pub(super) since: Timestamp,
     pub(super) nodes: &'a BTreeMap<MemberId, KnownNode>,
-    /// For each node, when the latest message of the log was sent that it has answered.
+    /// Per node: when the latest message of the log that it has answered was sent.
     pub(super) answered: &'a BTreeMap<MemberId, Timestamp>,
     pub(super) fenced: &'a BTreeMap<MemberId, u64>,
     /// The newest round in which a quorum has confirmed that this node leads.

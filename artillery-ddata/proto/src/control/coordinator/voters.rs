@@ -1,8 +1,8 @@
-//! The voters of the log's group: an odd number of living nodes, none of which leaves for good.
+//! The voters of the log's group: an odd number of living nodes, none of which leaves permanently.
 //!
-//! Nodes that die soon after their start must not end the quorum (trap 89). So a node that isn't one of the first voters gets no
-//! vote before it has lived for a while, unless it takes the place of its own former incarnation; the set doesn't grow while a
-//! voter is dead; and of living voters the oldest stay.
+//! Nodes that die soon after their start must not end the quorum (trap 89). So a node that isn't one of the first
+//! voters gets no vote before `voter_age`, unless it takes the place of its own former incarnation; the set doesn't
+//! grow while a voter is dead; and of living voters the oldest stay.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -15,16 +15,17 @@ use crate::{
     },
 };
 
-/// A voter that was not heard for so many times `suspect` is replaced.
+/// A voter is replaced after this many times `suspect` without a message.
 const REPLACE_SUSPECTS: u32 = 4;
 
-/// A living node shows an answer within so many times `suspect`.
+/// A living node shows an answer within this many times `suspect`.
 const PROOF_SUSPECTS: u32 = 2;
 
-/// With fewer voters the log doesn't survive the loss of any one.
+/// With fewer voters the log doesn't survive the loss of any of them.
 const MIN_VOTERS: usize = 3;
 
-/// A voter that was told that its chains end stays for so many leases; then it ends, unless it is only drained.
+/// A voter whose chains end with it stays for this many leases after that notice; then it ends, unless it is only
+/// drained.
 const LEAVING_LEASES: u32 = 2;
 
 impl Coordinator {
@@ -40,7 +41,8 @@ impl Coordinator {
     fn new_voters(&self, now: Timestamp) -> Option<BTreeSet<MemberId>> {
         let may_set = |leading: &&LeaderTerm| !leading.changes_voters(now);
         let leading = self.leading.as_ref().filter(may_set).filter(|_| !self.voters.is_empty())?;
-        // This leader leaves, and its chains end with it. The others can hear of their own end only while it keeps the log.
+        // This leader leaves, and its chains end with it. The others learn of their own end only while it keeps the
+        // log.
         if self.is_ending(leading, self.me) {
             return None;
         }
@@ -48,7 +50,7 @@ impl Coordinator {
             return self.without_leavers(now, leading, asked);
         }
         let patience = self.settings.suspect * REPLACE_SUSPECTS;
-        // Early in the term a living voter may not have had the time to speak.
+        // Early in the term a living voter may not have had time to renew.
         if now - leading.since < patience {
             return None;
         }
@@ -64,8 +66,9 @@ impl Coordinator {
         (is_majority(&self.voters, lives) && is_majority(&others, lives)).then_some(others)
     }
 
-    /// Whether a node has renewed for `voter_age`, or has voted before. A node that takes the place of its own former incarnation
-    /// doesn't wait: a former incarnation that is still a voter is dead, and one that left on request didn't crash.
+    /// Whether a node has been renewing for `voter_age`, or has voted before. A node that takes the place of its own
+    /// former incarnation doesn't wait: a former incarnation that is still a voter is dead, and one that left on
+    /// request didn't crash.
     fn is_of_age(&self, leading: &LeaderTerm, id: MemberId, now: Timestamp) -> bool {
         let has_vote = || self.voters.iter().any(|voter| voter.node == id.node);
         let left = || {
@@ -89,43 +92,44 @@ impl Coordinator {
         seen.is_some_and(|seen| seen.leaver.is_asked())
     }
 
-    /// Whether a node asks to leave for good and has no place in a chain any more. Until then it may have to stay.
+    /// Whether a node leaves permanently and no longer has a place in a chain. Until then it may have to stay.
     fn goes(&self, id: MemberId) -> bool {
         let seen = self.leading.as_ref().and_then(|leading| leading.nodes.get(&id));
         seen.is_some_and(|seen| seen.leaver.said.is_for_good()) && !self.configs.names(id)
     }
 
-    /// Whether a voter has left its chains and is to come back: it keeps its vote, until it has been away for so long that other
-    /// nodes would be forgotten. Its next life may be known here before it has renewed. A new leader doesn't know of it, and
-    /// takes it for dead.
+    /// Whether a voter has left its chains and will return: it keeps its vote until it has been away for `forget`. Its
+    /// next incarnation may be known here before it renews. A new leader doesn't know that it will return, and treats
+    /// it as dead.
     fn will_return(&self, leading: &LeaderTerm, id: MemberId, now: Timestamp) -> bool {
         let mut lives = leading.nodes.iter().filter(|(life, _)| life.shares_store(id));
         let last = lives.next_back();
         last.is_some_and(|(_, seen)| seen.leaver.returns() && now - seen.heard < self.settings.forget)
     }
 
-    /// Whether a node may end at any moment, because it was told that its chains end. If it shows a later answer it is only
-    /// drained. A voter stays for a while in any case, so its answer must be later by that time.
+    /// Whether a node may end at any time, because it was notified that its chains end. If it shows a later answer, it
+    /// is only drained. A voter stays for [`LEAVING_LEASES`] in any case, so its answer must be later by that time.
     fn is_ending(&self, leading: &LeaderTerm, id: MemberId) -> bool {
         let stays = if self.voters.contains(&id) { self.settings.lease * LEAVING_LEASES } else { Duration::ZERO };
         let ends = |seen: &KnownNode| seen.leaver.ends.is_some_and(|since| seen.proven < since + stays);
         leading.nodes.get(&id).is_some_and(ends)
     }
 
-    /// When the latest of the leaving voters asked to leave, if there is one.
+    /// When the latest of the leaving voters asked to leave, if any.
     fn left_since(&self, leading: &LeaderTerm) -> Option<Timestamp> {
         let leavers = self.voters.iter().filter(|&&id| self.goes(id) && !allows!(self.settings.guards, KeepLeavers));
         leavers.filter_map(|id| leading.nodes.get(id)).map(|seen| seen.leaver.asked).max()
     }
 
-    /// Whether a node has shown an answer given at a moment that `will_do`.
+    /// Whether a node has shown an answer whose time satisfies `will_do`.
     fn lived_since(&self, leading: &LeaderTerm, id: MemberId, will_do: impl Fn(Timestamp) -> bool) -> bool {
         id == self.me || leading.nodes.get(&id).is_some_and(|seen| will_do(seen.proven))
     }
 
-    /// The voters that remain when some leave: an odd number of nodes that have lived since the leave was asked for. A dead
-    /// majority never confirms anything, and neither does a change to it (trap 60). So a majority of the present voters must
-    /// have lived since then too. While other nodes may still show that they live, there is no hurry.
+    /// The voters that remain when some leave: an odd number of nodes that were alive after the request to leave. A
+    /// dead majority never confirms anything, including its own replacement (trap 60). So a majority of the current
+    /// voters must have been alive since then too. The change waits a limited time for nodes that may still prove that
+    /// they are alive.
     fn without_leavers(&self, now: Timestamp, leading: &LeaderTerm, asked: Timestamp) -> Option<BTreeSet<MemberId>> {
         let patience = self.settings.suspect * REPLACE_SUSPECTS;
         let lived = |id| {
@@ -145,14 +149,15 @@ impl Coordinator {
         }
         let stays = |id| !self.goes(id) && !self.is_ending(leading, id);
         let mut staying: Vec<_> = all.into_iter().filter(|&id| stays(id) && lived(id)).collect();
-        // A node that asks to leave, and can't yet, comes last: it is better than none.
+        // A node that asks to leave, but can't yet, is the last choice.
         staying.sort_by_key(|&id| id != self.me && self.asks_to_leave(id));
         let heirs = odd_number(staying.into_iter(), self.settings.max_voters);
         (!heirs.is_empty()).then_some(heirs)
     }
 
-    /// Whether the log can spare this leaving node: it is no voter, or no node stays or may come back that could be one
-    /// (trap 69). While another leaving member is there, the log must still tell it what becomes of its chains.
+    /// Whether the log can do without this leaving node: it is no voter, or no node stays or may come back that could
+    /// be one (trap 69). While another leaving member is alive, the log must still inform it of the effect on its
+    /// chains.
     pub(super) fn releases(&self, now: Timestamp, id: MemberId) -> bool {
         let Some(leading) = &self.leading else { return false };
         let patience = self.settings.suspect * REPLACE_SUSPECTS;
@@ -172,16 +177,16 @@ impl Coordinator {
         self.asks_to_leave(id) && (!may_vote || none_stays())
     }
 
-    /// Whether all serving members act by the newest configurations. A leader that leaves before may leave them without one
-    /// that tells them.
+    /// Whether all serving members have applied the newest configurations. A leader that leaves earlier may leave no
+    /// node behind that can send them.
     fn is_known_to_members(&self, leading: &LeaderTerm) -> bool {
         let acts = |id| leading.nodes.get(&id).is_some_and(|seen| seen.applied >= self.configs.applied());
         self.configs.iter().flat_map(|config| config.serving()).all(acts)
     }
 
-    /// Whether the log keeps a quorum when any one node is stopped: most voters were heard a moment ago, and no better set of
-    /// voters is needed. A dead voter is tolerated if no node can take its place, now or once it has lived for long enough. Three
-    /// living voters are enough, though five may be wanted.
+    /// Whether the log keeps a quorum when any one node is stopped: most voters have renewed recently, and no better
+    /// set of voters is needed. A dead voter is tolerated if no node can take its place, now or after `voter_age`.
+    /// Three living voters are enough, even if five are wanted.
     pub(super) fn has_voters(&self, now: Timestamp) -> bool {
         let Some(leading) = &self.leading else { return false };
         let there = |id: &MemberId| self.can_keep(leading, *id, now, self.settings.suspect);
@@ -191,7 +196,7 @@ impl Coordinator {
             && is_majority(&self.voters, |id| id == self.me || there(&id))
     }
 
-    /// Whether a node can be a voter: it was heard within `patience`, and stays.
+    /// Whether a node can be a voter: it has renewed within `patience`, and stays.
     fn can_keep(&self, leading: &LeaderTerm, id: MemberId, now: Timestamp, patience: Duration) -> bool {
         let stays = !self.goes(id) && (self.voters.contains(&id) || !self.asks_to_leave(id));
         stays && leading.nodes.get(&id).is_some_and(|seen| now - seen.heard < patience)
@@ -199,19 +204,19 @@ impl Coordinator {
 }
 
 impl LeaderTerm {
-    /// Whether the node has answered a message of the log that was sent within `patience`: a voter that this leader can't reach
-    /// would hold up each entry that needs it for a majority.
+    /// Whether the node has answered a message of the log that was sent within `patience`. A voter that this leader
+    /// can't reach would delay each entry that needs it for a majority.
     fn answers_lately(&self, now: Timestamp, id: MemberId, patience: Duration) -> bool {
         let mut sent = self.answered.iter().filter(|(other, _)| other.shares_store(id));
         sent.any(|(_, &sent)| now - sent < patience)
     }
 
-    /// Whether a change of voters is under way, or the log may not show its outcome yet.
+    /// Whether a change of voters is in flight, or the log may not show its outcome yet.
     pub(super) fn changes_voters(&self, now: Timestamp) -> bool {
         self.sets_voters || now < self.voters_pause
     }
 
-    /// Whether this node may have become a voter a moment ago.
+    /// Whether this node may just have become a voter.
     pub(super) fn is_added(&self, now: Timestamp, id: MemberId) -> bool {
         self.changes_voters(now) && self.added.contains(&id)
     }
@@ -221,7 +226,8 @@ pub(super) fn is_majority(of: &BTreeSet<MemberId>, counts: impl Fn(MemberId) -> 
     of.iter().filter(|&&id| counts(id)).count() * 2 > of.len()
 }
 
-/// The first of `ids`: at most `most`, and an odd number. An even number survives no more losses than the odd one below it.
+/// The longest prefix of `ids` with an odd number of at most `most`. An even number doesn't survive more losses than the
+/// odd one below it.
 fn odd_number(ids: impl Iterator<Item = MemberId>, most: usize) -> BTreeSet<MemberId> {
     let mut first: Vec<_> = ids.take(most.max(1)).collect();
     if first.len().is_multiple_of(2) {
@@ -230,9 +236,9 @@ fn odd_number(ids: impl Iterator<Item = MemberId>, most: usize) -> BTreeSet<Memb
     first.into_iter().collect()
 }
 
-/// The voters that should keep the log, if those differ from the present ones: `me`, living voters, then other nodes, the oldest
-/// first by when they were `first` heard, an odd number. A change to fewer than three gains nothing. Unless it `grows`, the set gets
-/// no larger.
+/// The voters that should keep the log, if they differ from the current ones: an odd number of nodes, with `me` first,
+/// then living voters, then other nodes, each from the oldest, by the time of their `first` renewal. A change to fewer
+/// than three gains nothing. Unless it `grows`, the set gets no larger.
 pub(super) fn wanted(
     configs: &Configs,
     voters: &BTreeSet<MemberId>,
@@ -256,25 +262,19 @@ pub(super) fn wanted(
     (better && wanted != *voters).then_some(wanted)
 }
 
-/// What operators should know of the voters.
+/// A report to operators about the voters.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LogWarning {
-    /// If one more voter is lost, no configuration can change any more.
-    AtRisk {
-        /// The voters that are silent.
-        missing: BTreeSet<MemberId>,
-    },
-    /// No majority of the voters is heard: no configuration can change.
-    Lost {
-        /// The voters that are silent.
-        missing: BTreeSet<MemberId>,
-    },
+    /// If one more voter is lost, no configuration can change.
+    AtRisk { missing: BTreeSet<MemberId> },
+    /// A majority of the voters is silent: no configuration can change.
+    Lost { missing: BTreeSet<MemberId> },
     /// The log survives the loss of another voter again.
     Safe,
 }
 
 impl Coordinator {
-    /// Tells operators of dead voters that no node has replaced.
+    /// Reports dead voters that have not been replaced.
     pub(super) fn warn_of_voters(&mut self, now: Timestamp) {
         let Some(leading) = &mut self.leading else { return };
         let patience = self.settings.suspect * REPLACE_SUSPECTS;

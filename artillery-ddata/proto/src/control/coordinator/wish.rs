@@ -1,9 +1,6 @@
-//! A reorder that an operator wants.
-
 use super::known_node::KnownNode;
 use crate::{ChainConfig, ChainId, ChainMember, Epoch, MemberId, Role, Timestamp, control::message::Report};
 
-/// A reorder under way.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Wish {
     pub(super) token: u64,
@@ -11,21 +8,21 @@ pub(super) struct Wish {
     pub(super) epoch: Epoch,
     pub(super) order: Vec<MemberId>,
     pub(super) until: Timestamp,
-    /// The first renewal of the head that was answered with this wish, and was its newest answered one then.
+    /// The first renewal of the head that was answered with this wish, and that was its newest answered one then.
     pub(super) said: Option<u64>,
-    /// The head has closed: all that it ordered is committed.
+    /// The head has closed: every update that it ordered is committed.
     pub(super) closed: bool,
 }
 
 impl Wish {
-    /// The members in the wished order.
     pub(super) fn members(&self, config: &ChainConfig) -> Vec<ChainMember> {
         let serving = self.order.iter().map(|&id| ChainMember { id, role: Role::Serving });
         serving.chain(config.members.iter().copied().filter(|member| member.role != Role::Serving)).collect()
     }
 
-    /// Whether the head reports that it is closed, and shows an answer with this wish. A report without one may speak of an
-    /// earlier wish's closing. That one has run out, and what the head has ordered since would be dropped (trap 55).
+    /// Whether the head reports that it is closed, and shows an answer with this wish. Without that answer, a report
+    /// may refer to the closing for an earlier wish. That closing has expired, and updates that the head has ordered
+    /// since would be dropped (trap 55).
     pub(super) fn is_closed_by(&self, head: &KnownNode, believes_old: bool) -> bool {
         let shows = self.said.is_some_and(|said| head.shown >= said) || believes_old;
         let closed = |report: &Report| report.epoch == self.epoch && report.closed;

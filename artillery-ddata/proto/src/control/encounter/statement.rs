@@ -1,25 +1,24 @@
-//! A node's statement to the others of its cluster: its payload in the membership.
+//! A node's statement to the other nodes of its cluster: its payload in the membership.
 
 use super::{MAX_ENCOUNTERS, Party};
 use crate::ClusterId;
 
-/// The beginning of a statement: other payloads are not of this kind.
+/// The prefix of a statement, which distinguishes it from other payloads.
 const MAGIC: [u8; 4] = *b"met\x01";
 
-/// The bytes of one cluster: its id, big endian, and whether it holds data.
+/// The encoded size of one cluster: its id, big endian, and whether it holds data.
 const PARTY_BYTES: usize = 17;
 
-/// A node's statement on its own cluster and on the ones that it has met.
+/// A node's statement about its own cluster and the ones that it has met.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Statement {
-    /// The cluster is known to the node to hold data, or to have held some.
+    /// The node knows that the cluster holds data, or has held some.
     pub holds_data: bool,
     /// The clusters that the node has met lately, at most [`MAX_ENCOUNTERS`].
     pub met: Vec<Party>,
 }
 
 impl Statement {
-    /// Its bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         bytes.push(u8::from(self.holds_data));
@@ -30,7 +29,7 @@ impl Statement {
         bytes
     }
 
-    /// The statement with these bytes; `None`: they are none.
+    /// `None` for any other payload.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (&holds_data, parties) = bytes.strip_prefix(&MAGIC)?.split_first()?;
         if parties.len() % PARTY_BYTES != 0 || parties.len() / PARTY_BYTES > MAX_ENCOUNTERS {

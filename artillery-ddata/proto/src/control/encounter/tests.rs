@@ -26,7 +26,7 @@ fn met(others: &[Party]) -> Encounters {
 }
 
 proptest! {
-    /// Each of two clusters may learn late of the other one's data.
+    /// Each of two clusters may learn of the other one's data late.
     #[test]
     fn of_two_clusters_at_most_one_gives_way(a: bool, b: bool, a_heard: bool, b_heard: bool, ids: (u8, u8)) {
         prop_assume!(ids.0 != ids.1);
@@ -37,7 +37,7 @@ proptest! {
         prop_assert!(!(gives && is_given));
         prop_assert!(!(gives && first.holds_data || is_given && second.holds_data));
         let settles = first.gives_way(second, Guards::ALL) || second.gives_way(first, Guards::ALL);
-        prop_assert_eq!(settles, !(a && b), "once both know all");
+        prop_assert_eq!(settles, !(a && b), "once both know everything");
     }
 
     #[test]
@@ -90,7 +90,7 @@ fn a_cluster_that_is_met_no_longer_is_forgotten() {
     encounters.forget(at(19));
     encounters.meet(at(19), party(11, false), "n11".into(), addr());
     encounters.forget(at(33));
-    assert_eq!(encounters.meetings()[0].other, party(11, true), "data that was stated once stays");
+    assert_eq!(encounters.meetings()[0].other, party(11, true), "a statement of data is permanent");
     encounters.forget(at(34));
     assert_eq!((encounters.meetings(), encounters.unready()), (vec![], None));
 }
@@ -163,7 +163,7 @@ fn the_number_of_clusters_is_bounded() {
     assert_eq!(encounters.meetings().len(), MAX_ENCOUNTERS);
     encounters.meet(at(3), party(20, true), "n20".into(), addr());
     encounters.meet(at(3), party(10, true), "n20".into(), addr());
-    assert_eq!(encounters.meetings().len(), MAX_ENCOUNTERS, "this cluster isn't another one");
+    assert_eq!(encounters.meetings().len(), MAX_ENCOUNTERS, "a cluster doesn't meet itself");
 }
 
 #[test]

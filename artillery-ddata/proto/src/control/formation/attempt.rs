@@ -1,4 +1,4 @@
-//! One proposal that this node has accepted: what the node tells the other founders, and when.
+//! One proposal that this node has accepted: the messages to the other founders, and their times.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -14,13 +14,11 @@ use crate::{MemberId, Timestamp, control::Bootstrap, guards::Guards};
 /// After this number of consecutive ballots without messages from a majority of the founders, the attempt is stuck.
 const MAX_SILENT_BALLOTS: u32 = 5;
 
-/// The part of this node in the proposal that it has accepted.
 #[derive(Debug)]
 pub(super) struct Attempt {
     proposal: Proposal,
     me: u16,
     poll: Poll,
-    /// Founders whose incarnations are over.
     replaced: BTreeSet<u16>,
     gather: Duration,
     repeat: Duration,
@@ -36,7 +34,7 @@ pub(super) struct Attempt {
 }
 
 impl Attempt {
-    /// The part of founder `me` in `proposal`, accepted at `now`. The other founders are told at once.
+    /// The part of founder `me` in `proposal`, accepted at `now`. The other founders are informed at once.
     pub(super) fn new(
         now: Timestamp,
         proposal: Proposal,
@@ -75,12 +73,10 @@ impl Attempt {
         self.tell_at.min(self.challenge_at)
     }
 
-    /// The other founders.
     pub(super) fn others(&self) -> Vec<MemberId> {
         self.peers().map(|(_, id)| id).collect()
     }
 
-    /// Founders that aren't known to have accepted.
     pub(super) fn silent(&self) -> impl Iterator<Item = MemberId> + '_ {
         self.peers().filter(|&(at, _)| !self.poll.has_accepted(at)).map(|(_, id)| id)
     }
@@ -89,7 +85,7 @@ impl Attempt {
         (0..).zip(self.founding().members.iter().map(|founder| founder.id)).filter(|&(at, _)| at != self.me)
     }
 
-    /// Takes in another founder's progress. Nodes that the proposal doesn't name are ignored.
+    /// Merges another founder's progress. Nodes that the proposal doesn't name are ignored.
     pub(super) fn receive(&mut self, now: Timestamp, from: MemberId, progress: &ProposalProgress) {
         let Some(from) = self.founding().find(from, allows!(self.guards, AnyLife)) else { return };
         self.heard.insert(from as u16);
@@ -98,7 +94,8 @@ impl Attempt {
         }
     }
 
-    /// A founder's incarnation is over. If it isn't known to have accepted, it hardly will be: a ballot is soon held.
+    /// A founder's incarnation has ended. If it isn't known to have accepted, it probably never will: a ballot follows
+    /// soon.
     pub(super) fn replaced(&mut self, now: Timestamp, id: MemberId, random: &mut SeededRandom) {
         let Some(at) = self.founding().position(id) else { return };
         if self.replaced.insert(at as u16) && !self.poll.has_accepted(at as u16) {
@@ -106,7 +103,6 @@ impl Attempt {
         }
     }
 
-    /// Sends what is due, and begins a ballot if the proposal took too long.
     pub(super) fn advance(
         &mut self,
         now: Timestamp,
@@ -129,7 +125,6 @@ impl Attempt {
         }
     }
 
-    /// Whether a majority of the founders has been silent for [`MAX_SILENT_BALLOTS`].
     pub(super) fn is_stuck(&self) -> bool {
         self.silent_ballots >= MAX_SILENT_BALLOTS
     }
@@ -143,7 +138,7 @@ impl Attempt {
         }
     }
 
-    /// What becomes of the proposal, as far as this node knows.
+    /// The verdict on the proposal, if this node knows it.
     pub(super) fn verdict(&self) -> Option<ProposalVerdict> {
         if allows!(self.guards, FormWithoutVote) && self.poll.all_accepted() {
             return Some(ProposalVerdict::Form);

@@ -1,22 +1,23 @@
-//! The nodes that seem to be there, as discovery and gossip suggest, and the founders to propose.
+//! The nodes that seem to be alive, according to discovery and gossip, and the choice of founders.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{FounderCandidate, MAX_NODES};
 use crate::{ClusterId, MemberId, NodeId, control::NodeInfo, guards::Guards};
 
-/// The most nodes that a proposal names, unless more are expected: each sends messages to all others, and each must accept.
+/// The maximum number of founders in a proposal, unless more are expected: each sends messages to all others, and each
+/// must accept.
 const MAX_UNEXPECTED: usize = 16;
 /// A node is left out of proposals after this number of failures by its silence, if enough others are left.
 const MAX_MISSES: u32 = 2;
 
-/// The nodes that seem to be there, each in its latest incarnation.
+/// The nodes that seem to be alive, each in its latest incarnation.
 #[derive(Debug, Default)]
 pub(super) struct KnownFounders {
     nodes: BTreeMap<NodeId, KnownFounder>,
-    /// How many proposals failed because a node was silent, in any incarnation, since its last message: others are asked first.
+    /// How many proposals failed because a node, in any incarnation, sent no message: other nodes have priority over
+    /// it.
     misses: BTreeMap<NodeId, u32>,
-    /// Incarnations that are certainly over.
     replaced: BTreeSet<MemberId>,
 }
 
@@ -25,12 +26,12 @@ struct KnownFounder {
     candidate: FounderCandidate,
     /// It takes part in no proposal of this node.
     excluded: bool,
-    /// The fewest founders of a cluster that it takes part in, as it has stated; zero: it has stated none.
+    /// The minimum number of founders that it has demanded; zero: none.
     expects: u16,
 }
 
 impl KnownFounders {
-    /// Takes in news of a node. True: this incarnation is new, or is now known to belong to a cluster.
+    /// Returns whether this incarnation is new, or is now known to belong to a cluster.
     pub(super) fn insert(&mut self, candidate: FounderCandidate) -> bool {
         let id = candidate.founder.id;
         if self.replaced.contains(&id) {
@@ -61,7 +62,7 @@ impl KnownFounders {
 
     pub(super) fn replace(&mut self, old: MemberId) {
         self.remove(old);
-        // Past the bound an incarnation is forgotten: then a proposal that names it waits for ballots instead.
+        // Beyond the limit an incarnation is forgotten: then a proposal that names it waits for ballots instead.
         if self.replaced.len() >= MAX_NODES {
             self.replaced.pop_first();
         }
@@ -77,21 +78,20 @@ impl KnownFounders {
         Some(&known.candidate.founder.addrs)
     }
 
-    /// Notes that a node belongs to a cluster.
     pub(super) fn belongs(&mut self, id: MemberId, cluster: ClusterId) {
         if let Some(known) = self.nodes.get_mut(&id.node).filter(|known| known.candidate.founder.id == id) {
             known.candidate.cluster = Some(cluster);
         }
     }
 
-    /// Notes that `id` takes part in no proposal of this node.
     pub(super) fn exclude(&mut self, id: MemberId) {
         if let Some(known) = self.nodes.get_mut(&id.node).filter(|known| known.candidate.founder.id == id) {
             known.excluded = true;
         }
     }
 
-    /// Notes that a proposal failed because `id` didn't answer. A later incarnation that ends as early is as silent.
+    /// Records that a proposal failed because `id` didn't answer. The record applies to later incarnations too, since
+    /// they may end as early.
     pub(super) fn miss(&mut self, id: MemberId) {
         if self.misses.len() < MAX_NODES || self.misses.contains_key(&id.node) {
             let misses = self.misses.entry(id.node).or_default();
@@ -99,7 +99,6 @@ impl KnownFounders {
         }
     }
 
-    /// Notes a message of a node.
     pub(super) fn heard(&mut self, id: MemberId) {
         self.misses.remove(&id.node);
     }
@@ -108,25 +107,23 @@ impl KnownFounders {
         if known.excluded { u32::MAX } else { self.misses.get(&known.candidate.founder.id.node).copied().unwrap_or(0) }
     }
 
-    /// Notes how many founders a node expects.
     pub(super) fn expects(&mut self, id: MemberId, expects: u16) {
         if let Some(known) = self.nodes.get_mut(&id.node).filter(|known| known.candidate.founder.id == id) {
             known.expects = expects;
         }
     }
 
-    /// The free node that has stated the largest number of founders, and that number.
+    /// The free node that has demanded the largest number of founders, and that number.
     pub(super) fn most_expected(&self) -> Option<(u16, MemberId)> {
         let expecting = self.free_nodes().filter(|known| known.expects > 0);
         expecting.map(|known| (known.expects, known.candidate.founder.id)).max()
     }
 
-    /// Members of formed clusters.
     pub(super) fn members(&self) -> impl Iterator<Item = MemberId> + '_ {
         self.nodes.values().filter(|known| known.candidate.cluster.is_some()).map(|known| known.candidate.founder.id)
     }
 
-    /// Nodes that seem to belong to no cluster.
+    /// The number of nodes that seem to belong to no cluster.
     pub(super) fn free(&self) -> usize {
         self.free_nodes().count()
     }
@@ -140,8 +137,8 @@ impl KnownFounders {
         self.nodes.range(..me.node).filter(|(_, known)| known.candidate.cluster.is_none()).count()
     }
 
-    /// `me` and all free nodes that answer, up to [`MAX_UNEXPECTED`] by their ids; if those are fewer than `least`, the least silent
-    /// others, too.
+    /// `me` and all free nodes that answer, up to [`MAX_UNEXPECTED`] in the order of their ids; if those are fewer than
+    /// `least`, also the least silent others.
     pub(super) fn founders(&self, me: &NodeInfo, least: usize, guards: Guards) -> Vec<NodeInfo> {
         let mut free: Vec<_> = self.free_nodes().collect();
         free.sort_by_key(|known| (self.misses(known), known.candidate.founder.id));

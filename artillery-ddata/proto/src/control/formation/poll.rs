@@ -1,9 +1,10 @@
-//! What becomes of one accepted proposal: single-decree Paxos among its founders (Lamport 1998; used to commit as in
+//! The verdict on one accepted proposal: single-decree Paxos among its founders (Lamport 1998; used to commit as in
 //! Gray & Lamport, "Consensus on transaction commit", 2006).
 //!
-//! The lowest ballot belongs to all founders: a founder that knows that all accepted votes [`Verdict::Form`] in it, unless
-//! it has promised a higher one. A higher ballot has one owner, which asks a majority first, and must take over the verdict
-//! of the highest ballot that it finds. So once a majority has voted alike in one ballot, every later ballot agrees.
+//! The lowest ballot belongs to all founders: a founder that knows that all accepted votes [`ProposalVerdict::Form`] in
+//! it, unless it has promised a higher one. A higher ballot has one owner, which asks a majority first, and must adopt
+//! the verdict of the highest ballot that it finds. So once a majority has cast the same vote in one ballot, every
+//! later ballot agrees.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +17,7 @@ pub(super) struct Poll {
     me: u16,
     founders: u16,
     mine: ProposalProgress,
-    /// The highest promise and the vote that each other founder has shown, taken from one message.
+    /// The highest promise and the vote of each other founder, both from one message.
     peers: BTreeMap<u16, (Ballot, Option<Vote>)>,
     guards: Guards,
 }
@@ -30,17 +31,15 @@ impl Poll {
         poll
     }
 
-    /// What to tell the other founders.
     pub(super) fn progress(&self) -> &ProposalProgress {
         &self.mine
     }
 
-    /// Whether founder `at` is known to have accepted.
     pub(super) fn has_accepted(&self, at: u16) -> bool {
         self.mine.accepted.contains(&at)
     }
 
-    /// Takes in the progress of founder `from`. True: there is something new to tell.
+    /// Merges the progress of founder `from`. Returns whether this founder's own progress has changed.
     pub(super) fn receive(&mut self, from: u16, theirs: &ProposalProgress) -> bool {
         if from >= self.founders || from == self.me {
             return false;
@@ -62,13 +61,13 @@ impl Poll {
         self.mine != before
     }
 
-    /// Begins a ballot of its own: the present ones bring no verdict.
+    /// Begins a ballot owned by this founder, because the current ones produce no verdict.
     pub(super) fn challenge(&mut self) {
         self.mine.promised = Ballot { round: self.mine.promised.round.saturating_add(1), owner: self.me };
         self.vote();
     }
 
-    /// What a majority has voted for in one ballot. A verdict once found is final: every founder finds the same.
+    /// The vote of a majority in one ballot. A verdict is final: every founder finds the same.
     pub(super) fn verdict(&self) -> Option<ProposalVerdict> {
         let votes = || self.peers.values().filter_map(|(_, vote)| *vote).chain(self.mine.vote);
         let chosen =
@@ -80,7 +79,7 @@ impl Poll {
         usize::from(self.founders) / 2 + 1
     }
 
-    /// Votes as another founder did, if its vote is in the ballot that was promised last.
+    /// Casts the vote of another founder, if that is in the last promised ballot.
     fn join(&mut self, theirs: Option<Vote>) {
         let Some(theirs) = theirs else { return };
         let voted_below = self.mine.vote.is_none_or(|mine| mine.ballot < theirs.ballot);
@@ -89,7 +88,7 @@ impl Poll {
         }
     }
 
-    /// Votes in the lowest ballot, or in its own, once the rules allow it.
+    /// Votes in the lowest ballot, or in its own, once the rules permit it.
     fn vote(&mut self) {
         let ballot = self.mine.promised;
         if self.mine.vote.is_some_and(|vote| vote.ballot == ballot) {
@@ -105,7 +104,7 @@ impl Poll {
         self.mine.vote = verdict.map(|verdict| Vote { ballot, verdict }).or(self.mine.vote);
     }
 
-    /// The verdict that the owner of `ballot` is to vote for, once a majority has promised it.
+    /// The verdict for which the owner of `ballot` must vote, once a majority has promised it.
     fn answered(&self, ballot: Ballot) -> Option<ProposalVerdict> {
         let promised = || self.peers.values().filter(|(promised, _)| *promised == ballot);
         if promised().count() + 1 < self.majority() {
@@ -117,7 +116,6 @@ impl Poll {
         Some(earlier.map_or(free, |vote| vote.verdict))
     }
 
-    /// Whether all founders are known to have accepted.
     pub(super) fn all_accepted(&self) -> bool {
         if allows!(self.guards, MajorityAccepts) {
             return self.mine.accepted.len() >= self.majority();

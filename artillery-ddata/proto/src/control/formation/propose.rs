@@ -1,18 +1,19 @@
-//! What a free node does: it asks the members of a cluster that it sees, or proposes one.
+//! The actions of a free node: it asks the members of an existing cluster, or proposes a new one.
 
 use std::time::Duration;
 
 use super::{Bootstrap, Formation, FormationMessage, MAX_ASKED_MEMBERS, Proposal};
 use crate::{ClusterId, Timestamp};
 
-/// A node that founds a successor of its cluster first looks for one, so many times as long as other proposers wait.
+/// The creator of a successor cluster first searches for an existing one, for this many times the usual wait of
+/// proposers.
 const SUCCESSOR_SEARCH_WAITS: u32 = 10;
 
 /// New nodes postpone a proposal by at most this multiple of the usual wait.
 const MAX_POSTPONED_WAITS: u32 = 10;
 
 impl Formation {
-    /// A free node asks members of a cluster, if it sees any. Otherwise it proposes one when enough nodes are there.
+    /// Asks members of a cluster, if it sees any. Otherwise proposes a cluster when it sees enough nodes.
     pub(super) fn look_around(&mut self, now: Timestamp) {
         let members: Vec<_> = self.seen.members().collect();
         if !members.is_empty() {
@@ -49,13 +50,13 @@ impl Formation {
         }
     }
 
-    /// Whether this node has to look for others before it proposes.
+    /// Whether this node has to search for others before it proposes.
     pub(super) fn must_search(&self) -> bool {
         let settings = &self.settings;
         settings.after.is_none() && !settings.search.is_zero() && !allows!(settings.guards, ProposeUnsearched)
     }
 
-    /// Whether this node has not yet looked for others for as long as it has to.
+    /// Whether this node has not yet searched for the required time.
     pub(super) fn is_searching(&self) -> bool {
         if !self.must_search() {
             return false;
@@ -71,17 +72,18 @@ impl Formation {
         !self.search.is_over(wanted) || (must_see_more && !allows!(settings.guards, ProposeOnAnswer))
     }
 
-    /// The shortest wait before a proposal: the newest node seen may know of others, and the first node by id proposes first.
+    /// The shortest wait before a proposal: the newest node may know of others, and the node with the lowest id
+    /// proposes first.
     fn wait(&self, now: Timestamp) -> Duration {
         let rank = self.seen.rank(self.me.id).min(16) as u32;
         let settles = self.settings.settle.saturating_sub(now - self.sighted_at);
         settles + self.settings.stagger * rank
     }
 
-    /// How long to wait before proposing, so that few nodes propose at once.
+    /// The wait before a proposal, spread so that few nodes propose at once.
     fn delay(&mut self, now: Timestamp) -> Duration {
         if self.settings.after.is_some() {
-            // A successor may have been founded already: then this node joins that.
+            // A successor may already exist: then this node joins it.
             return self.settings.settle * SUCCESSOR_SEARCH_WAITS;
         }
         if self.seen.free() == 0 {

@@ -1,4 +1,4 @@
-//! Randomness as an argument.
+//! Seeded randomness, to keep the formation pure.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ impl SeededRandom {
         (self.draw() % u128::from(bound.max(1))) as u64
     }
 
-    /// A time from zero to `most`.
+    /// A duration from zero to `most`.
     pub(super) fn up_to(&mut self, most: Duration) -> Duration {
         let nanos = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX - 1);
         Duration::from_nanos(self.below(nanos.saturating_add(1)))

@@ -1,4 +1,4 @@
-//! Answers to the messages of other nodes: a proposal is accepted, or refused for ever.
+//! Handling the messages of other nodes: a proposal is accepted, or refused permanently.
 
 use std::sync::Arc;
 
@@ -48,15 +48,16 @@ impl Formation {
         }
     }
 
-    /// The sender believes that this node has accepted `id`, in which it has no part now.
+    /// The sender assumes that this node has accepted `id`, in which it takes no part now.
     fn answer_progress(&mut self, from: MemberId, id: ProposalId) {
-        // The sender can know it only from this node: it accepted `id`, and has given it up. Otherwise there is no answer.
+        // The sender knows this only from the node itself, which therefore accepted and abandoned `id`. Otherwise don't
+        // answer.
         if self.answered.get(&id.proposer).is_some_and(|&answered| id.attempt <= answered) {
             self.send(from, FormationMessage::Refused { id, reason: RejectReason::Over });
         }
     }
 
-    /// Accepts a proposal, or refuses it for ever.
+    /// Accepts a proposal, or refuses it permanently.
     fn consider(&mut self, now: Timestamp, from: MemberId, proposal: Proposal, progress: &ProposalProgress) {
         let id = proposal.id();
         let (founding, loose) = (&proposal.founding, allows!(self.settings.guards, AnyLife));
@@ -65,7 +66,7 @@ impl Formation {
             return;
         }
         let answered = self.answered.get(&id.proposer).copied();
-        // A proposer that can't be remembered can't be refused for ever either: its proposals wait for a ballot.
+        // A proposer that can't be remembered can't be refused permanently either: its proposals wait for a ballot.
         if answered.is_none() && self.answered.len() >= MAX_NODES {
             return;
         }
@@ -84,7 +85,7 @@ impl Formation {
         }
     }
 
-    /// Whether the proposal makes sense: its size, each node once, the proposer among them, and valid times.
+    /// Whether the proposal is valid: its size, each node once, the proposer among them, and valid times.
     fn well_formed(&self, proposal: &Proposal) -> bool {
         let members = &proposal.founding.members;
         let mut nodes: Vec<_> = members.iter().map(|founder| founder.id.node).collect();
@@ -98,7 +99,7 @@ impl Formation {
             && proposal.founding.succeeds.is_empty()
     }
 
-    /// Why a proposal that was not answered before is refused; `None`: it is accepted.
+    /// The reason against a proposal that was not answered before; `None`: it is accepted.
     fn objection(&self, proposal: &Proposal, progress: &ProposalProgress) -> Option<RejectReason> {
         let founding = &proposal.founding;
         let mine = &self.settings;
@@ -111,7 +112,7 @@ impl Formation {
         } else if (&founding.name, founding.settings) != (&mine.name, mine.chains) {
             Some(RejectReason::Settings)
         } else if founding.members.len() < usize::from(mine.expect) && !allows!(self.settings.guards, AcceptFewer) {
-            // Only this node's own number: one that another node stated may be out of date.
+            // Only this node's own number: another node's may be out of date.
             Some(RejectReason::Expects(mine.expect))
         } else if progress.vote.is_some_and(|vote| vote.verdict == ProposalVerdict::Abandon)
             || founding.members.iter().any(|founder| self.seen.is_replaced(founder.id))
@@ -129,7 +130,7 @@ impl Formation {
         self.seen.belongs(from, founding.cluster);
         if let FormationState::Accepted(attempt) = &self.state {
             let same = attempt.founding().cluster == founding.cluster;
-            // A founder that belongs elsewhere has no part in this proposal, and never will.
+            // A founder that belongs to another cluster never takes part in this proposal.
             if !same && !attempt.founding().names(from) {
                 return;
             }

@@ -1,16 +1,16 @@
-//! How long a node has looked for other nodes.
+//! The time that a node has spent searching for other nodes.
 
 use std::time::Duration;
 
 use crate::Timestamp;
 
-/// The most that counts of the time between two inputs.
+/// The maximum time that is counted between two inputs.
 const STEP: Duration = Duration::from_millis(100);
 
-/// After a longer pause of the process the search starts again.
+/// After a longer pause of the process the search restarts.
 const PAUSE: Duration = Duration::from_millis(1000);
 
-/// The time for which a node has looked for others. A paused process sees nothing, and its earlier observations are old.
+/// A paused process sees nothing, and its earlier observations are out of date, so time in a pause isn't counted.
 #[derive(Debug, Default)]
 pub(super) struct Search {
     counted: Option<Timestamp>,
@@ -18,7 +18,7 @@ pub(super) struct Search {
 }
 
 impl Search {
-    /// Counts the time since the last call. `true`: the process was paused, so the search starts again.
+    /// Counts the time since the last call. `true`: the process was paused, so the search restarts.
     pub(super) fn count(&mut self, now: Timestamp) -> bool {
         let passed = self.counted.map_or(Duration::ZERO, |counted| now - counted);
         self.counted = Some(now);
@@ -34,7 +34,6 @@ impl Search {
         self.spent >= wanted
     }
 
-    /// When to count next.
     pub(super) fn next_tick(&self) -> Timestamp {
         self.counted.map_or(Timestamp::ZERO, |counted| counted + STEP)
     }

@@ -1,5 +1,3 @@
-//! Settings of a formation.
-
 use std::time::Duration;
 
 use super::MAX_FOUNDERS;
@@ -9,43 +7,39 @@ use crate::{
     guards::Guards,
 };
 
-/// Settings of a formation. All founders must have been started with the same name and chain settings.
+/// Settings of a formation. All founders must have the same name and chain settings.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FormationSettings {
-    /// The cluster's name.
     pub name: String,
-    /// The fewest founders of a cluster that this node forms with others, from 1 to [`MAX_FOUNDERS`]. All free nodes that it sees
-    /// become founders. If they expect different numbers, the largest counts.
+    /// The minimum number of founders of a cluster that this node forms with others, from 1 to [`MAX_FOUNDERS`]. All
+    /// free nodes that it sees become founders. If they expect different numbers, the largest is used.
     pub expect: u16,
-    /// The chain settings that the cluster fixes for good.
     pub chains: ChainSettings,
-    /// The cluster's times if this node proposes it. They are not compared with those of the other founders.
+    /// The times of the cluster if this node proposes it. They are not compared with those of the other founders.
     pub timing: Timing,
-    /// What this node does after its cluster was given up; `None`: it has belonged to none.
+    /// The node's role after its former cluster was replaced; `None`: it had none.
     pub after: Option<After>,
-    /// The cluster exists: this node joins it, and doesn't take part in creating one. An operator's order ([`After::founds`]) has
-    /// priority over this setting.
+    /// The cluster exists: this node joins it, and doesn't take part in creating one. An operator's order
+    /// ([`After::founds`]) overrides this setting.
     pub existing: bool,
-    /// How long a node looks for others before it proposes; twice as long before it forms a cluster alone. Zero: it looks for none.
+    /// How long a node searches for others before it proposes; doubled before it forms a cluster alone. Zero: no
+    /// search.
     pub search: Duration,
-    /// How long it does so while a seed hasn't answered.
+    /// How long it searches while a seed hasn't answered.
     pub search_seeds: Duration,
     /// How long a node that has seen another one waits for more before it proposes.
     pub settle: Duration,
-    /// How much longer a node waits for each node before it in the order of ids.
+    /// The additional wait for each node with a lower id.
     pub stagger: Duration,
-    /// How often messages are repeated.
     pub repeat: Duration,
-    /// How long changes are gathered before they are sent.
+    /// How long changes are collected before they are sent.
     pub gather: Duration,
-    /// How long an accepted proposal may take before a ballot is held on it: a random time between this and twice this.
+    /// The time after which a ballot is held on an accepted proposal: a random time from this to twice this.
     pub patience: Duration,
-    /// The guards that stand.
     pub guards: Guards,
 }
 
 impl FormationSettings {
-    /// Settings for a cluster called `name` of `expect` founders.
     pub fn new(name: impl Into<String>, expect: u16, chains: ChainSettings) -> Self {
         Self {
             name: name.into(),
@@ -68,7 +62,7 @@ impl FormationSettings {
     /// Checks each setting against its limits.
     ///
     /// # Errors
-    /// The first setting that is out of them.
+    /// The first setting that is out of range.
     pub fn validate(&self) -> Result<(), InvalidFormation> {
         if self.expect == 0 || self.expect > MAX_FOUNDERS {
             return Err(InvalidFormation::Expect(self.expect));
@@ -84,33 +78,32 @@ impl FormationSettings {
     }
 }
 
-/// What a node does after an operator gave its cluster up (`ctl found`). It joins no cluster that was given up, even if a node
-/// that is still in one tells it to.
+/// A node's role after an operator replaced its cluster (`ctl found`). It never joins a replaced cluster, even if a
+/// node that is still in one invites it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct After {
-    /// The clusters that were given up, oldest first.
+    /// The replaced clusters, oldest first.
     pub lineage: Vec<ClusterId>,
-    /// True: the node founds the next cluster, by itself. False: it joins that one, and founds none.
+    /// True: the node creates the next cluster by itself. False: it joins that one, and creates none.
     pub founds: bool,
 }
 
-/// A setting of a formation makes no sense.
+/// A setting of a formation is out of range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidFormation {
-    /// [`FormationSettings::expect`].
+    /// [`FormationSettings::expect`] is out of range.
     #[error("{0} founders were expected: from 1 to {MAX_FOUNDERS} are possible")]
     Expect(u16),
-    /// A time that must not be zero: [`FormationSettings::repeat`], [`FormationSettings::patience`], [`FormationSettings::stagger`].
+    /// [`FormationSettings::repeat`], [`FormationSettings::patience`] or [`FormationSettings::stagger`] is zero.
     #[error("repeat, patience and stagger must not be zero")]
     ZeroTime,
     /// The cluster would succeed more than [`MAX_LINEAGE`] clusters.
     #[error("{0} clusters that it succeeds: up to {MAX_LINEAGE} are possible")]
     Lineage(usize),
-    /// A setting of the chains.
     #[error(transparent)]
     Chains(#[from] InvalidChainSettings),
-    /// A time of the cluster.
+    /// A time of the cluster is out of range.
     #[error("{field}: {0}", field = .0.field())]
     Timing(#[from] InvalidTiming),
 }

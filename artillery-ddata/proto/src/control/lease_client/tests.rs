@@ -1,4 +1,4 @@
-//! The nodes that a node asks for its lease, and its use of the answers.
+//! The choice of the nodes to ask for a lease, and the use of their answers.
 
 use super::*;
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
     fixtures::{founder, id},
 };
 
-/// Node 3 of three, told that node 1 leads.
+/// Node 3 of three, which knows node 1 as the leader.
 fn holder() -> LeaseClient {
     let members = (1..4).map(founder).collect();
     let founding = Bootstrap::new(ClusterId(5), "shop", members);
@@ -39,8 +39,12 @@ fn a_slow_leader_is_still_asked() {
     assert_eq!(others, [1, 2, 3].map(id).into(), "other nodes are asked too");
     let lease = Duration::from_secs(20);
     let learned = holder.answered(holder.next_tick(), id(1), answer(numbers[&id(1)], Some(id(1)), Some(lease)));
-    assert_eq!(learned.lease, Some(first + lease), "a late answer still counts, from when it was asked for");
-    assert_eq!(asked(&mut holder).1.into_keys().collect::<Vec<_>>(), [id(1)], "it answers: no other node is asked");
+    assert_eq!(learned.lease, Some(first + lease), "a late answer is still valid, from the time of its renewal");
+    assert_eq!(
+        asked(&mut holder).1.into_keys().collect::<Vec<_>>(),
+        [id(1)],
+        "the leader answers: no other node is asked"
+    );
 }
 
 #[test]
@@ -85,14 +89,14 @@ fn a_node_serves_until_a_leader_agrees_and_again_when_it_is_told_to() {
     assert_eq!((agreed.resigns, agreed.lease), (true, None));
     holder.resign(holder.next_tick());
     let (_, before) = asked(&mut holder);
-    assert_eq!(say(&mut holder, None, lease).lease, None, "for what it has resigned from");
+    assert_eq!(say(&mut holder, None, lease).lease, None, "a resigned node accepts no lease");
     let back = say(&mut holder, Some(asks.resigned().back(LeaveStage::Asks)), None);
     assert!(back.serves_again);
     assert_eq!(holder.leaves(), Leave { number: 1, stage: LeaveStage::Asks, returns: false });
     let late = holder.answered(holder.next_tick(), id(1), answer(before[&id(1)], Some(id(1)), lease));
-    assert_eq!(late, RenewalOutcome::default(), "an answer to what it said before it took that back (trap 62)");
+    assert_eq!(late, RenewalOutcome::default(), "an answer to a renewal from before the withdrawal (trap 62)");
     assert!(say(&mut holder, None, lease).lease.is_some());
-    assert!(!say(&mut holder, Some(asks.resigned()), lease).resigns, "an agreement to what it took back");
+    assert!(!say(&mut holder, Some(asks.resigned()), lease).resigns, "an agreement to a withdrawn request");
     holder.stay(holder.next_tick());
     assert_eq!(holder.leaves(), Leave { number: 2, stage: LeaveStage::Stays, returns: false });
     assert!(

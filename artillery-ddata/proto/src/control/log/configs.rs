@@ -1,4 +1,4 @@
-//! The configurations that the entries of the log make.
+//! The configurations that result from the entries of the log.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,11 @@ use crate::{
     control::{Bootstrap, History, MAX_LINEAGE, NodeInfo, Timing, branch::Branch, first_configs},
 };
 
-/// How far beyond the old group's numbers a recovered history begins: further than that group will ever get.
+/// The distance from the old group's epochs and indices to those of a recovered history: more than that group will ever
+/// use.
 const RECOVERY_INDEX_GAP: u64 = 1 << 20;
 
-/// The present configuration of each chain and the nodes of the cluster, as the entries up to some index make them.
+/// The current configuration of each chain and the nodes of the cluster, after the log entries up to some index.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Configs {
     history: History,
@@ -29,14 +30,14 @@ pub struct Configs {
 /// The last loss of a chain that an operator has accepted in this history.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct AcceptedLoss {
-    /// The entry that says so.
+    /// The log entry of the acceptance.
     pub at: LogIndex,
-    /// The epoch that it made. What was known of earlier ones may be lost.
+    /// The epoch that the entry began. Data of earlier epochs may be lost.
     pub epoch: Epoch,
 }
 
 impl Configs {
-    /// The state after the founding: its founders, and the first configuration of each chain, at index 1.
+    /// The state after the formation: its founders, and the first configuration of each chain, at index 1.
     pub fn of(founding: &Bootstrap) -> Self {
         let nodes = founding.members.iter().map(|founder| (founder.id.node, founder.clone()));
         let history = History::first(founding.cluster);
@@ -48,11 +49,12 @@ impl Configs {
         configs
     }
 
-    /// The state in which `by` alone goes on under a new history. It serves every chain, in an epoch and from a log index
-    /// beyond all that the old group may still decide (docs/DESIGN.md §5.12). `seen` is the highest epoch of any chain, and
-    /// `upto` the last entry, that any asked node knows.
+    /// The state in which `by` continues alone under a new history. It serves every chain, in an epoch and from a log
+    /// index beyond any that the old group may still decide (docs/DESIGN.md §5.12). `seen` is the highest epoch of any
+    /// chain, and `upto` the last entry, that any queried node knows.
     ///
-    /// All nodes stay known, so that they hear of it; `by` in its present life, which the log may not have admitted.
+    /// All nodes stay in the state, so that they learn of it; `by` in its current incarnation, which the log may not
+    /// have admitted.
     pub fn recovered(&self, history: History, by: NodeInfo, seen: Epoch, upto: LogIndex) -> Self {
         let id = by.id;
         let applied = LogIndex(upto.0.max(self.applied.0) + RECOVERY_INDEX_GAP);
@@ -61,7 +63,7 @@ impl Configs {
             epoch: Epoch(newest.0 + RECOVERY_INDEX_GAP),
             index: applied.0,
             members: vec![ChainMember { id, role: Role::Serving }],
-            // A seal of the lost group is no seal of this one.
+            // A seal of the lost group doesn't apply to this one.
             ..config.unsealed()
         };
         Self {
@@ -76,7 +78,7 @@ impl Configs {
         }
     }
 
-    /// The same state, which knows where its history left the one before. The newest branches are kept.
+    /// Adds the point at which this history branched off the previous one. Only the newest branches are kept.
     #[must_use]
     pub fn branched(mut self, branch: Branch) -> Self {
         self.branches.push(branch);
@@ -84,22 +86,20 @@ impl Configs {
         self
     }
 
-    /// Where this history, and those that it came from, left the ones before, the oldest first.
+    /// The points at which this history, and its ancestors, branched off, the oldest first.
     pub fn branches(&self) -> &[Branch] {
         &self.branches
     }
 
-    /// The history that the configurations belong to.
     pub fn history(&self) -> History {
         self.history
     }
 
-    /// The last accepted loss of `chain` in this history.
     pub fn loss(&self, chain: ChainId) -> Option<AcceptedLoss> {
         self.losses.get(&chain).copied()
     }
 
-    /// The entry of the last accepted loss of any chain in this history; 0: there was none.
+    /// The entry of the last accepted loss of any chain in this history; 0: none.
     pub fn last_loss(&self) -> LogIndex {
         self.losses.values().map(|loss| loss.at).max().unwrap_or_default()
     }
@@ -114,28 +114,26 @@ impl Configs {
         self.history.generation > 0 || !self.losses.is_empty()
     }
 
-    /// The id that sessions and watches belong to. Each recovery and each accepted loss makes another one, since positions of
-    /// before may be of updates that were lost.
+    /// The id that sessions and watches belong to. Each recovery and each accepted loss changes it, since earlier
+    /// positions may refer to lost updates.
     pub fn sessions_id(&self) -> ClusterId {
         self.history.sessions_id(self.last_loss())
     }
 
-    /// The times that all nodes of the cluster go by.
     pub fn timing(&self) -> Timing {
         self.timing
     }
 
-    /// The last entry applied.
+    /// The last applied entry.
     pub fn applied(&self) -> LogIndex {
         self.applied
     }
 
-    /// The present configuration of `chain`.
     pub fn get(&self, chain: ChainId) -> Option<&ChainConfig> {
         self.chains.get(&chain)
     }
 
-    /// All present configurations, by chain.
+    /// All current configurations, by chain.
     pub fn iter(&self) -> impl Iterator<Item = &ChainConfig> {
         self.chains.values()
     }
@@ -145,34 +143,32 @@ impl Configs {
         self.nodes.values()
     }
 
-    /// What is known of exactly this incarnation.
+    /// The entry of exactly this incarnation.
     pub fn node(&self, id: MemberId) -> Option<&NodeInfo> {
         self.nodes.get(&id.node).filter(|founder| founder.id == id)
     }
 
-    /// Whether any configuration names this incarnation.
     pub fn names(&self, id: MemberId) -> bool {
         self.chains.values().any(|config| config.role(id).is_some())
     }
 
-    /// Whether any configuration names an incarnation with the store of `id`.
     pub fn names_store(&self, id: MemberId) -> bool {
         self.chains.values().flat_map(|config| &config.members).any(|member| member.id.shares_store(id))
     }
 
-    /// The newest entry that made this incarnation a serving member of a chain, or removed it from one; `None`: it serves in no
-    /// chain.
+    /// The newest entry that made this incarnation a serving member of a chain, or removed it from one; `None`: it
+    /// serves in no chain.
     ///
-    /// A lease is the node's, for all its chains. A node that has not applied that entry may still act in its former role in
+    /// A lease covers all chains of a node. A node that has not applied that entry may still act in its former role in
     /// some chain, so it gets no lease (traps 28, 65).
     pub fn serves_since(&self, id: MemberId) -> Option<LogIndex> {
         self.since.get(&id).copied()
     }
 
-    /// Applies the next entry and returns the configurations that it made. A change that replaces another epoch than the present
-    /// one came too late and changes nothing. Entries that were applied before are ignored.
+    /// Applies the next entry and returns the resulting configurations. A change that replaces another epoch than the
+    /// current one is too late and changes nothing. Entries that were applied before are ignored.
     ///
-    /// The new epoch and index are set here, not by the proposal: so no epoch is ever given twice.
+    /// The new epoch and index are set here, not by the proposal: so no epoch is ever assigned twice.
     ///
     /// # Errors
     /// [`OutOfOrder`]: an earlier entry is missing. Nothing was changed.
@@ -231,12 +227,10 @@ impl Configs {
     }
 }
 
-/// An entry came before its predecessor.
+/// An entry arrived before its predecessor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("entry {found} of the configuration log came, {expected} is the next")]
+#[error("entry {found} of the configuration log arrived, but {expected} is the next")]
 pub struct OutOfOrder {
-    /// The next entry.
     pub expected: LogIndex,
-    /// The one that came.
     pub found: LogIndex,
 }

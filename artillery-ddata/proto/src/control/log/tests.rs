@@ -31,7 +31,7 @@ fn entry(index: u64, changes: &[(u64, ChainConfig)]) -> LogEntry {
 fn run<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
-        Poll::Pending => panic!("the log waits for an event that never comes"),
+        Poll::Pending => panic!("the log waits for an event that never happens"),
     }
 }
 
@@ -40,7 +40,7 @@ fn the_log_takes_the_first_of_two() {
     let mut configs = Configs::default();
     assert_eq!(configs.apply(&entry(1, &[(0, config(0, &[1, 2, 3]))])).unwrap()[0].epoch, Epoch(1));
     assert_eq!(configs.apply(&entry(2, &[(1, config(0, &[1, 2]))])).unwrap()[0].epoch, Epoch(2));
-    assert_eq!(configs.apply(&entry(3, &[(1, config(0, &[1, 3]))])), Ok(vec![]), "it names an epoch that is over");
+    assert_eq!(configs.apply(&entry(3, &[(1, config(0, &[1, 3]))])), Ok(vec![]), "it replaces an old epoch");
     let present = configs.get(ChainId(0)).unwrap();
     assert_eq!((present.epoch, present.index), (Epoch(2), 2));
     assert_eq!(present.serving().collect::<Vec<_>>(), [member(1), member(2)]);
@@ -82,7 +82,7 @@ fn repeated_entries_are_ignored_and_gaps_refused() {
     assert_eq!(configs.applied(), LogIndex(1));
 }
 
-/// The smallest log that takes changes. It shows that the suite for such logs can pass and fail.
+/// The smallest log that accepts changes. It shows that the suite for such logs can pass and fail.
 #[derive(Debug, Default)]
 struct InMemory {
     entries: Mutex<Vec<LogEntry>>,
@@ -193,7 +193,7 @@ fn nodes(index: u64, add: &[NodeInfo], remove: &[MemberId]) -> LogEntry {
 fn a_new_incarnation_replaces_the_old_one() {
     let mut configs = Configs::of(&founding(1));
     configs.apply(&nodes(2, &[node(2, 2), node(7, 1)], &[])).unwrap();
-    assert_eq!(configs.node(member(2)), None, "that incarnation is over");
+    assert_eq!(configs.node(member(2)), None, "that incarnation has ended");
     assert_eq!(configs.node(node(2, 2).id).unwrap().id.incarnation.starts, 2);
     assert_eq!(configs.nodes().count(), 4);
     configs.apply(&nodes(3, &[], &[node(7, 1).id, member(0), member(2)])).unwrap();
@@ -213,7 +213,7 @@ fn a_member_serves_since_the_entry_that_made_it_serve() {
     configs.apply(&entry(3, &[(2, back)])).unwrap();
     assert_eq!(configs.serves_since(member(2)), None, "a syncing member serves nothing");
     configs.apply(&entry(4, &[(3, config(0, &[1, 3, 2]))])).unwrap();
-    assert_eq!(configs.serves_since(member(2)), Some(LogIndex(4)), "not since its former time as a member");
+    assert_eq!(configs.serves_since(member(2)), Some(LogIndex(4)), "its earlier membership is irrelevant");
     assert_eq!(configs.serves_since(member(3)), Some(LogIndex(1)));
 }
 
@@ -250,7 +250,7 @@ fn an_accepted_loss_gives_sessions_another_id() {
     let late = ChainChange { replaces: Epoch(9), ..change.clone() };
     let mut other = configs.clone();
     assert_eq!(other.apply(&entry(ConfigChange::AcceptLoss(late))), Ok(vec![]));
-    assert_eq!((other.sessions_id(), other.loss(chain.chain)), (before, None), "it came too late");
+    assert_eq!((other.sessions_id(), other.loss(chain.chain)), (before, None), "it is too late");
     let entry = entry(ConfigChange::AcceptLoss(change));
     let made = configs.apply(&entry).unwrap();
     assert_eq!(made.iter().map(|config| config.epoch).collect::<Vec<_>>(), [Epoch(chain.epoch.0 + 1)]);
@@ -271,5 +271,5 @@ fn a_recovery_knows_the_branches_of_those_before_it() {
         configs = configs.recovered(next, founder(1), Epoch(2), LogIndex(2)).branched(branch);
     }
     let from: Vec<_> = configs.branches().iter().map(|branch| branch.from.generation).collect();
-    assert_eq!(from, (4..20).collect::<Vec<_>>(), "of the last ones");
+    assert_eq!(from, (4..20).collect::<Vec<_>>(), "only the newest branches are kept");
 }

@@ -6,7 +6,6 @@ const P3: u64 = 0x1656_67B1_9E37_79F9;
 const P4: u64 = 0x85EB_CA77_C2B2_AE63;
 const P5: u64 = 0x27D4_EB2F_1656_67C5;
 
-/// The hash of `bytes`.
 pub(super) fn xxh64(bytes: &[u8]) -> u64 {
     let stripes = bytes.chunks_exact(32);
     let tail = stripes.remainder();
@@ -52,7 +51,6 @@ fn avalanche(mut hash: u64) -> u64 {
     hash ^ hash >> 32
 }
 
-/// Eight bytes as a number, little endian.
 fn word64(bytes: &[u8]) -> u64 {
     bytes.first_chunk::<8>().map_or(0, |word| u64::from_le_bytes(*word))
 }

@@ -6,12 +6,11 @@ use crate::{
 
 const CLUSTER: ClusterId = ClusterId(7);
 
-/// The plan right after the order.
 fn plan(asked: ClusterId, standings: &[Standing]) -> Result<Plan, NotRecovered> {
     plan_after(asked, standings, Duration::ZERO)
 }
 
-/// A node that serves, if its configuration says so, and knows these voters.
+/// A node that serves, if its configuration names it, and knows these voters.
 fn standing(n: u8, voters: &[u8], config: ChainConfig, last: Version) -> Standing {
     let serves = (config.role(id(n)) == Some(Role::Serving)).then_some(config.epoch);
     let voters = vec![voters.iter().map(|&n| id(n)).collect()];
@@ -39,7 +38,7 @@ fn the_surviving_node_goes_on() {
     assert_eq!((kept.last, kept.gone_on_to), (Version::new(1, 4), None));
     let text = kept.to_string();
     assert!(
-        text.contains("up to version 1.4") && text.contains("the last 1 updates") && text.contains("1.5 s"),
+        text.contains("up to version 1.4") && text.contains("its last 1 updates") && text.contains("1.5 s"),
         "{text}"
     );
 }
@@ -54,7 +53,7 @@ fn while_a_majority_answers_nothing_is_lost() {
 
 #[test]
 fn two_that_could_not_elect_each_other_are_no_quorum() {
-    // Node 2 knows a newer set of voters. Node 1 was away then, doesn't know it, and gets no vote of node 2.
+    // Node 2 knows a newer set of voters. Node 1 missed that change, and gets no vote of node 2.
     let newer = LogEnd { term: Term(3), index: 9 };
     let sets = |sets: &[&[u8]]| sets.iter().map(|set| set.iter().map(|&n| id(n)).collect()).collect();
     let two = Standing { log: Some(newer), voters: sets(&[&[1, 2, 3], &[3, 4, 5]]), ..three(2) };
@@ -94,7 +93,7 @@ fn known_losses_are_reported() {
     let plan = plan(CLUSTER, &[left_behind, spare]).unwrap();
     assert_eq!((plan.by.id, plan.newest, plan.upto), (id(1), Epoch(3), LogIndex(3)));
     assert_eq!(plan.chains[0].gone_on_to, Some(Epoch(3)));
-    assert!(plan.chains[0].to_string().contains("MISSING: the chain went on to epoch 3"));
+    assert!(plan.chains[0].to_string().contains("MISSING: the chain continued to epoch 3"));
 }
 
 #[test]
@@ -142,7 +141,7 @@ fn another_cluster_and_two_recoveries_are_told_apart() {
     let (one, other) = (first.next(1), first.next(2));
     let of = |n, history| Standing { history, ..three(n) };
     assert_eq!(plan(CLUSTER, &[of(1, one), of(2, other)]), Err(NotRecovered::Parted { one, other }));
-    // Nodes of an older history don't count any more.
+    // Nodes of an older history are ignored.
     let newer = plan(CLUSTER, &[of(1, first), of(2, one), of(3, first)]).unwrap();
     assert_eq!((newer.history, newer.by.id), (one, id(2)));
 }
@@ -156,7 +155,7 @@ fn a_lease_asked_for_since_the_order_shows_that_a_majority_lives() {
     let refused = NotRecovered::InTouch { node: id(2), ago };
     assert!(refused.to_string().starts_with("nothing is lost"));
     assert_eq!(plan_after(CLUSTER, std::slice::from_ref(&touched), waited), Err(refused));
-    // A spare's answer counts as much as a member's.
+    // A spare's answer is as good as a member's.
     let five = |standing: Standing| Standing { voters: vec![[1, 2, 3, 4, 5].map(id).into()], ..standing };
     let both = [five(lost), five(Standing { me: three(3).me, ..touched.clone() })];
     assert_eq!(plan_after(CLUSTER, &both, waited), Err(NotRecovered::InTouch { node: id(3), ago }));
@@ -172,7 +171,7 @@ fn a_lease_asked_for_since_the_order_shows_that_a_majority_lives() {
         Err(refused),
         "a spare is answered, though it has no lease"
     );
-    assert!(plan(CLUSTER, &[touched]).is_ok(), "when the order is given it may be from just before the loss");
+    assert!(plan(CLUSTER, &[touched]).is_ok(), "at the time of the order it may be from just before the loss");
 }
 
 #[test]
@@ -185,10 +184,10 @@ fn an_answer_from_early_in_a_survey_counts_by_when_it_was_given() {
     assert_eq!(after(touched(900)), Err(NotRecovered::InTouch { node: id(2), ago }), "since the order");
     assert!(after(touched(1_100)).is_ok(), "before it");
     let aged = Standing { heard: None, member_heard: Some(ago), ..three(2) }.aged(ago);
-    assert_eq!((aged.heard, aged.member_heard), (None, Some(ago)), "of a member it may have heard since");
+    assert_eq!((aged.heard, aged.member_heard), (None, Some(ago)), "it may have received a member's message since");
 }
 
-/// The next life of a node that has a disk: it serves nothing.
+/// The next incarnation of a node that has a disk: it serves nothing.
 fn again(n: u8, config: ChainConfig, last: Version) -> Standing {
     let mut standing = standing(n, &[1, 2, 3], config, last);
     standing.me.id.incarnation.starts += 1;
@@ -209,7 +208,7 @@ fn a_store_that_served_counts_in_its_next_life() {
 #[test]
 fn of_stores_that_are_back_the_one_of_the_newest_epoch_goes_on() {
     let five = |standing: Standing| Standing { voters: vec![[1, 2, 3, 4, 5].map(id).into()], ..standing };
-    // Node 3 was removed in epoch 3: it holds more than node 2, of which epoch 3 never heard.
+    // Node 3 was removed in epoch 3: it holds more than node 2, but those updates never reached epoch 3.
     let old = five(again(3, config(2, &[1, 2, 3]), Version::new(2, 90)));
     let newest = five(again(2, config(3, &[1, 2]), Version::new(3, 70)));
     assert_eq!(plan(CLUSTER, &[old.clone(), newest]).unwrap().by, again(2, config(3, &[1, 2]), Version::new(3, 70)).me);
@@ -217,7 +216,7 @@ fn of_stores_that_are_back_the_one_of_the_newest_epoch_goes_on() {
     let knows = five(again(3, config(3, &[1, 2]), Version::new(2, 90)));
     let plan = plan(CLUSTER, &[knows]).unwrap();
     assert_eq!((plan.chains[0].epoch, plan.chains[0].gone_on_to), (Epoch(2), Some(Epoch(3))));
-    assert!(plan.chains[0].to_string().contains("MISSING: the chain went on to epoch 3"));
+    assert!(plan.chains[0].to_string().contains("MISSING: the chain continued to epoch 3"));
 }
 
 #[test]

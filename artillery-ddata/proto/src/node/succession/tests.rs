@@ -1,4 +1,5 @@
-//! Nodes that give way to a successor of their cluster, nodes that go on, and nodes that report that the members are gone.
+//! Nodes that give way to a successor of their cluster, nodes that continue, and nodes that report that the members are
+//! gone.
 
 mod gave_way;
 mod slow;
@@ -26,7 +27,6 @@ const BY: ClusterId = ClusterId(6);
 struct Rig {
     node: NodeMachine,
     now: Timestamp,
-    /// The nodes that answer.
     answer: BTreeSet<MemberId>,
     asked: BTreeSet<MemberId>,
     /// Renewals that get no answer, and when each ends.
@@ -50,7 +50,7 @@ impl Rig {
         Self { node, now, answer, asked: BTreeSet::new(), unanswered: Vec::new(), said: Vec::new() }
     }
 
-    /// Lets so much time pass; a renewal without an answer ends after a lease.
+    /// Lets `time` pass; a renewal without an answer ends after a lease.
     fn pass(&mut self, time: Duration) {
         let end = self.now + time;
         loop {
@@ -84,13 +84,13 @@ impl Rig {
         self.node.handle(self.now, NodeInput::Succeeded { by: BY });
     }
 
-    /// The node hears of its successor, and so many leases pass.
+    /// The node learns of its successor, and `leases` pass.
     fn succeeded_for(&mut self, leases: u32) {
         self.succeeded();
         self.pass(LEASE * leases);
     }
 
-    /// The log tells its present configurations, its leader and its voters.
+    /// The log reports its current configurations, its leader and its voters.
     fn log(&mut self, leader: Option<MemberId>, voters: impl IntoIterator<Item = u8>) {
         let (configs, voters) = (self.node.configs().clone(), voters.into_iter().map(id).collect());
         self.node.handle(self.now, NodeInput::Log { leads: None, leader, configs, voters });
@@ -109,7 +109,7 @@ impl Rig {
         self.count(|said| *said == NodeOutput::Event(event))
     }
 
-    /// How often the chain was told to give way, and how often the node refused to.
+    /// How often the chain was ordered to give way, and how often the node refused the successor.
     fn yields_and_refusals(&self) -> (usize, usize) {
         (self.yields(), self.events(NodeEvent::Refuses { by: BY }))
     }
@@ -133,7 +133,7 @@ fn a_spare_reports_that_no_member_answers_and_takes_it_back() {
     assert_eq!(rig.node.state().unready, Some(Unready::Orphaned));
     assert!(rig.asked.is_superset(&[1, 2, 3].map(id).into()));
     rig.pass(LEASE * 10);
-    assert_eq!(rig.events(NodeEvent::Orphaned), 1, "it is said once");
+    assert_eq!(rig.events(NodeEvent::Orphaned), 1, "it is reported once");
     rig.answer.insert(id(2));
     rig.pass(LEASE * 2);
     assert!(!rig.node.state().orphaned);
@@ -146,7 +146,7 @@ fn one_answering_member_is_enough() {
     assert_eq!(rig.events(NodeEvent::Orphaned), 0);
     let mut member = Rig::new(3, [], &[]);
     member.pass(LEASE * 30);
-    assert_eq!(member.events(NodeEvent::Orphaned), 0, "this incarnation has served itself");
+    assert_eq!(member.events(NodeEvent::Orphaned), 0, "this incarnation has served");
     assert!(member.node.state().served && !rig.node.state().served);
 }
 
@@ -164,20 +164,24 @@ fn a_member_that_is_alone_gives_way_and_goes_on_when_it_hears_another() {
     assert_eq!(
         rig.count(|said| matches!(said, NodeOutput::Answer { .. } | NodeOutput::Succeeded { .. })),
         0,
-        "it lets no node in"
+        "it admits no node"
     );
     assert_eq!(rig.orders(&ChainOrder::Proceed), 0);
     rig.renewal_of(1);
     rig.pass(LEASE * 3);
-    assert_eq!(rig.count(|said| matches!(said, NodeOutput::Answer { .. })), 1, "its own may find that it is there");
-    assert_eq!(rig.orders(&ChainOrder::Proceed), 0, "that may have been long on its way");
+    assert_eq!(
+        rig.count(|said| matches!(said, NodeOutput::Answer { .. })),
+        1,
+        "nodes of its own cluster may learn that it is alive"
+    );
+    assert_eq!(rig.orders(&ChainOrder::Proceed), 0, "that message may be old");
     rig.answer.insert(id(1));
     rig.pass(LEASE * 2);
     assert_eq!(rig.orders(&ChainOrder::Proceed), 1);
     assert_eq!(rig.node.state().successor, Some(Successor { by: BY, yields: false }));
     rig.answer.clear();
     rig.succeeded_for(30);
-    assert_eq!(rig.yields(), 1, "it is known that the other was founded though this one lived");
+    assert_eq!(rig.yields(), 1, "the other cluster was created while this one was alive");
 }
 
 #[test]
@@ -191,7 +195,7 @@ fn a_member_that_hears_one_that_serves_or_keeps_the_log_goes_on() {
     rig.succeeded();
     rig.renewal_of(9);
     rig.pass(LEASE * 5);
-    assert_eq!(rig.yields(), 1, "node 9 has no part in the cluster's going on");
+    assert_eq!(rig.yields(), 1, "node 9 has no role in the cluster");
 }
 
 #[test]
@@ -224,7 +228,7 @@ fn a_node_without_a_part_ends_unless_it_hears_its_own() {
     }
 }
 
-/// The voter may be cut off only for a while, and would be missing for good.
+/// The voter may be cut off only temporarily, and would then be missing permanently.
 #[test]
 fn a_voter_stays_until_an_operator_says_otherwise() {
     let mut rig = Rig::new(4, [1, 4, 5], &[]);
@@ -237,7 +241,7 @@ mod without {
     use super::*;
     use crate::guards::{Guards, Mutant};
 
-    /// The member would acknowledge writes beside the other cluster, which the operator takes for the only one.
+    /// The member would acknowledge writes next to the other cluster, which the operator believes to be the only one.
     #[test]
     fn a_lone_member_that_never_gives_way_serves_beside_the_successor() {
         let mut rig = Rig::new(3, [1, 2, 3], &[]);
@@ -265,7 +269,7 @@ fn a_node_whose_history_has_parted_serves_nothing_until_an_operator_has_it_go_on
         rig.pass(LEASE * 5);
     }
     let parted = ChainOrder::Yield { refusal: Refusal::Parted { by: NEWER } };
-    assert_eq!((rig.orders(&parted), rig.orders(&ChainOrder::Proceed)), (1, 0), "though its fellows answer");
+    assert_eq!((rig.orders(&parted), rig.orders(&ChainOrder::Proceed)), (1, 0), "even if the other members answer");
     assert!(rig.node.state().gives_way().is_some());
     assert_eq!(rig.node.state().unready, Some(Unready::Parted { by: NEWER }));
     let configs =

@@ -1,9 +1,7 @@
-//! A node with a disk.
-
 use super::*;
 use crate::control::{HeardStores, StorePosition, StoreStart, StoreStarts, message::StoreHolding};
 
-/// Node 3 in the second life of its store, which has served chain 0 in the first one.
+/// Node 3 in the second incarnation of its store, which served chain 0 in the first one.
 fn durable(mutant: Option<Mutant>) -> Rig {
     let mut rig = Rig::new();
     let mut me = founder(3);
@@ -17,7 +15,7 @@ fn durable(mutant: Option<Mutant>) -> Rig {
     rig
 }
 
-/// Whether the chains are told of newer configurations before the disk has them.
+/// Whether the chains get newer configurations before the disk has them.
 fn acts_at_once(rig: &mut Rig) -> bool {
     rig.hear(rig.configs.clone());
     rig.acts_by(rig.configs.applied());
@@ -54,14 +52,14 @@ fn a_node_tells_what_its_store_holds_where_an_earlier_life_of_it_serves() {
     assert_eq!(renewal.position, Some(Box::new(at(1, 2, 3))));
 }
 
-/// The position of a store in its start `number`, which found so much and has written nothing.
+/// The position of a store in its start `number`, which found these counts and has written nothing.
 fn at(number: u64, control: u64, groups: u64) -> StorePosition {
     let mut starts = StoreStarts::default();
     starts.begin(StoreStart { number, id: number, control, groups });
     StorePosition { control, groups, starts }
 }
 
-/// Whether a renewal of an older copy of a store is heard.
+/// Whether a renewal of an older copy of a store is accepted.
 fn hears_a_copy(mutant: Option<Mutant>) -> bool {
     let mut rig = durable(mutant);
     let renew = |rig: &mut Rig, starts: u64, position: StorePosition| {
@@ -77,7 +75,7 @@ fn hears_a_copy(mutant: Option<Mutant>) -> bool {
     !then.iter().any(|output| matches!(output, NodeOutput::RolledBack { number: 2, .. }))
 }
 
-/// Whether a lease counts that an older copy of a store grants.
+/// Whether a lease that an older copy of a store grants is used.
 fn takes_a_lease_of_a_copy(mutant: Option<Mutant>) -> bool {
     let mut rig = durable(mutant);
     rig.hear(rig.configs.clone());

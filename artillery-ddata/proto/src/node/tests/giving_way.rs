@@ -1,5 +1,3 @@
-//! The cluster of a node has given way to another one.
-
 use super::*;
 use crate::{Sequence, control::HeardStores};
 

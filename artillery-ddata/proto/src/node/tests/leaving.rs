@@ -2,7 +2,6 @@
 
 use super::*;
 
-/// Configurations of which none names node 3.
 pub(super) fn without_node_3(rig: &Rig) -> Arc<Configs> {
     rig.without(&[(0, 3), (1, 3)])
 }
@@ -12,7 +11,6 @@ fn hear(rig: &mut Rig, farewell: Farewell) {
     rig.answer(|renewed| renewed.farewell = Some(farewell));
 }
 
-/// Node 3 is told by an operator to go on alone.
 fn go_on_alone(rig: &mut Rig) {
     let next = rig.configs.history().next(7);
     rig.configs = Arc::new(rig.configs.recovered(next, founder(3), Epoch(9), rig.configs.applied()));
@@ -20,18 +18,17 @@ fn go_on_alone(rig: &mut Rig) {
     rig.outputs();
 }
 
-/// Node 3 leads the log, of which these are the voters.
+/// Node 3 leads the log with these voters.
 pub(super) fn lead(rig: &mut Rig, term: u64, voters: &[u8]) {
     let (voters, configs) = (voters.iter().copied().map(id).collect(), rig.configs.clone());
     rig.handle(NodeInput::Log { leads: Some(Term(term)), leader: Some(id(3)), configs, voters });
 }
 
-/// Whether the node ends within so many leases.
 fn ends_within(rig: &mut Rig, leases: u32) -> bool {
     (0..leases).flat_map(|_| passes(rig, 1)).any(|output| output == NodeOutput::Left)
 }
 
-/// A node that is told to stop, while its chains serve.
+/// A node that was asked to stop, while its chains serve.
 fn stopping() -> Rig {
     let mut rig = Rig::acting();
     rig.stop();
@@ -42,7 +39,7 @@ fn agree(renewed: &mut Renewed, leave: Leave) {
     renewed.leave = Some(leave.resigned());
 }
 
-/// Node 3 leaves, the leader agrees, and the chains resign. Returns what the node asked for.
+/// Node 3 leaves, the leader agrees, and the chains resign. Returns the node's request.
 fn resigns(rig: &mut Rig) -> Leave {
     rig.stop();
     let asks = rig.renewals().pop().unwrap().leave;
@@ -107,7 +104,7 @@ fn spare() -> Rig {
 fn a_spare_ends_when_the_leader_knows_that_it_leaves() {
     let mut rig = spare();
     rig.stop();
-    assert!(!rig.ends(), "a last copy would wait for it");
+    assert!(!rig.ends(), "the last copy would wait for it");
     rig.answer(|renewed| renewed.released = true);
     assert!(rig.ends());
 }
@@ -119,7 +116,7 @@ fn a_spare_that_hears_no_leader_ends_after_a_while() {
     assert!(ends_within(&mut rig, 4));
 }
 
-/// Node 3 is to stop, and the leader answers with this farewell.
+/// Node 3 should stop, and the leader answers with this farewell.
 fn stops(farewell: Option<Farewell>) -> (Rig, Vec<NodeOutput>) {
     let mut rig = stopping();
     rig.answer(|renewed| renewed.farewell = farewell);
@@ -146,20 +143,20 @@ fn a_stopping_node_waits_while_it_hands_over() {
     for _ in 0..10 {
         assert!(!passes(&mut rig, 2).contains(&NodeOutput::Left));
         hear(&mut rig, Farewell::HandsOver);
-        assert!(!rig.outputs().contains(&NodeOutput::Event(NodeEvent::HandsOver)), "it says so once");
+        assert!(!rig.outputs().contains(&NodeOutput::Event(NodeEvent::HandsOver)), "it is reported once");
     }
     passes(&mut rig, 3);
-    assert_eq!(passes(&mut rig, 1), [], "no other node answers: they may be gone, and what it holds would be");
+    assert_eq!(passes(&mut rig, 1), [], "no other node answers: this may be the last copy");
 }
 
 #[test]
 fn a_stopping_node_ends_when_another_member_answers() {
     let (mut rig, _) = stops(Some(Farewell::GoesOn));
-    assert_eq!(passes(&mut rig, 3), [], "that is long ago: the others may be gone");
+    assert_eq!(passes(&mut rig, 3), [], "the farewell is old: the others may be dead");
     is_there(&mut rig, 2);
     assert_eq!(passes(&mut rig, 1), [NodeOutput::Event(NodeEvent::GivesUp), NodeOutput::Left]);
     let (mut rig, _) = stops(Some(Farewell::GoesOn));
-    assert!(!passes(&mut rig, 60).contains(&NodeOutput::Left), "it was paused for a minute: the others may be gone");
+    assert!(!passes(&mut rig, 60).contains(&NodeOutput::Left), "it was paused for a minute: the others may be dead");
 }
 
 /// Two of three are killed, and the log has no quorum: no configuration shows that the third one is the last.
@@ -180,7 +177,7 @@ fn a_farewell_taken_back_ends_no_node() {
         let (mut rig, _) = stops(Some(Farewell::GoesOn));
         passes(&mut rig, 2);
         hear(&mut rig, Farewell::GoesOn);
-        // The leader, which serves nothing, has noticed that the other member is gone, and ends itself.
+        // The leader, which serves nothing, has noticed that the other member is dead, and ends.
         rig.node.hear_farewell(rig.now, newer);
         rig.node.company = Company::default();
         rig.outputs();
@@ -196,12 +193,12 @@ fn a_leader_that_takes_its_end_back_waits() {
     rig.outputs();
     rig.node.hear_farewell(rig.now, Some(Farewell::Ends));
     rig.node.hear_farewell(rig.now, Some(Farewell::HandsOver));
-    assert!(!ends_within(&mut rig, 6), "another node was about to take over");
+    assert!(!ends_within(&mut rig, 6), "another node was about to take its place");
     rig.node.hear_farewell(rig.now, Some(Farewell::Ends));
-    assert!(passes(&mut rig, 1).contains(&NodeOutput::Left), "that one leaves too");
+    assert!(passes(&mut rig, 1).contains(&NodeOutput::Left), "that node leaves too");
 }
 
-/// The node is paused for half a lease longer than it wanted to wait.
+/// The node is paused for half a lease longer than its waiting time.
 #[test]
 fn messages_after_a_pause_do_not_end_a_node() {
     let paused = |input: fn(u64) -> NodeInput| {
@@ -230,7 +227,7 @@ fn messages_after_a_pause_do_not_end_a_node() {
 #[test]
 fn a_stopping_node_ends_when_no_node_takes_over() {
     let (mut rig, outputs) = stops(Some(Farewell::Ends));
-    assert!(!outputs.contains(&NodeOutput::Left), "it keeps the log: others are to hear it too");
+    assert!(!outputs.contains(&NodeOutput::Left), "it keeps the log: others must learn it too");
     assert_eq!(passes(&mut rig, 1), [NodeOutput::Event(NodeEvent::EndsChain), NodeOutput::Left]);
 }
 
@@ -251,7 +248,7 @@ fn a_release_from_before_a_node_became_a_voter_is_void() {
     let gone = without_node_3(&rig);
     rig.handle(log(gone.clone(), 3));
     rig.handle(log(gone, 3));
-    assert!(!rig.ends(), "it alone keeps the log");
+    assert!(!rig.ends(), "it is the only voter");
 }
 
 #[test]
@@ -281,7 +278,7 @@ fn a_voter_waits_for_a_chain_late_to_resign() {
         });
         !passes(&mut rig, 1).contains(&NodeOutput::Left)
     });
-    assert_eq!(left_after.count(), 5, "the leader has agreed, and goes on to remove it");
+    assert_eq!(left_after.count(), 5, "the leader has agreed, and will remove it");
 }
 
 #[test]
@@ -291,7 +288,7 @@ fn a_node_that_ends_with_its_chains_stays_for_a_new_leader_too() {
     lead(&mut rig, 2, &[3]);
     rig.now = rig.now + LEASE * 3 / 4;
     rig.handle(NodeInput::Tick);
-    assert!(!rig.ends(), "the others are to hear it from this one");
+    assert!(!rig.ends(), "the others must learn it from this one");
     assert!(passes(&mut rig, 1).contains(&NodeOutput::Left));
 }
 
@@ -309,7 +306,7 @@ fn a_stopping_node_that_goes_on_alone_waits_for_others() {
     let mut rig = stopping();
     go_on_alone(&mut rig);
     hear(&mut rig, Farewell::Ends);
-    assert!(!rig.ends(), "an operator wants what it holds");
+    assert!(!rig.ends(), "an operator wants its data");
     assert!(!passes(&mut rig, 3).contains(&NodeOutput::Left));
 }
 
@@ -335,7 +332,7 @@ fn a_last_member_waits_though_no_leader_answers() {
     assert!(passes(&mut rig, 1).contains(&NodeOutput::Left));
 }
 
-/// Chain 0 is served by nodes 1 and 3, chain 1 by nodes 2 and 3. Node 2 is gone, and node 1 answers.
+/// Chain 0 is served by nodes 1 and 3, chain 1 by nodes 2 and 3. Node 2 is dead, and node 1 answers.
 #[test]
 fn a_member_of_another_chain_takes_nothing_over() {
     let mut rig = Rig::acting();
@@ -357,5 +354,5 @@ fn a_late_farewell_does_not_undo_a_newer_one() {
         let renewed = Renewed { lease: Some(LEASE), farewell: Some(farewell), ..bare };
         rig.handle(NodeInput::Renewed { from: id(1), renewed: Some(renewed) });
     }
-    assert!(!passes(&mut rig, 1).contains(&NodeOutput::Left), "another node takes over");
+    assert!(!passes(&mut rig, 1).contains(&NodeOutput::Left), "another node takes its place");
 }

@@ -1,12 +1,10 @@
-//! A node that is still loading its directory.
-
 use super::*;
 use crate::{
     api::Refusal,
     control::{HeardStores, message::StoreHolding},
 };
 
-/// Node 3 in the second life of its store. Its directory is not loaded yet.
+/// Node 3 in the second incarnation of its store. Its directory is not loaded yet.
 fn loading() -> Rig {
     let mut rig = Rig::new();
     let mut me = founder(3);
@@ -25,13 +23,13 @@ fn holding() -> StoreHolding {
 #[test]
 fn a_node_that_loads_renews_and_its_chains_wait() {
     let mut rig = loading();
-    let renewal = rig.renewals().pop().expect("others have to know that it lives");
+    let renewal = rig.renewals().pop().expect("others must learn that it is alive");
     assert!(renewal.loads && renewal.holds.is_empty() && renewal.reports.is_empty());
     rig.answer(|_| ());
     assert_eq!(rig.node.state().unready, Some(Unready::Loads));
     assert!(rig.orders().is_empty());
     rig.handle(NodeInput::Loaded { holds: vec![holding()] });
-    assert_eq!(rig.orders().len(), 2, "each chain is told of the configurations");
+    assert_eq!(rig.orders().len(), 2, "each chain gets the configurations");
     rig.acts_by(rig.configs.applied());
     rig.now = rig.now + LEASE;
     let renewal = rig.renewals().pop().unwrap();
@@ -57,7 +55,7 @@ fn a_node_that_loads_may_leave_for_a_while() {
     assert!(rig.ends());
 }
 
-/// A node whose directory isn't loaded can't know that it holds nothing of its cluster.
+/// A node whose directory isn't loaded can't know that it holds no data of its cluster.
 #[test]
 fn a_node_that_loads_keeps_what_it_has_when_its_cluster_was_given_up() {
     let mut rig = loading();

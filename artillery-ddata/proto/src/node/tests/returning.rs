@@ -1,4 +1,4 @@
-//! A node with a disk that is told to stop for a while ends in time, and keeps its vote.
+//! A node with a disk that is stopped temporarily ends in time, and keeps its vote.
 
 use super::{
     leaving::{is_there, lead, passes, without_node_3},
@@ -6,7 +6,7 @@ use super::{
 };
 use crate::control::HeardStores;
 
-/// Node 3, which has a disk, is told to stop for a while.
+/// Node 3, which has a disk, is asked to stop temporarily.
 fn withdraws() -> Rig {
     let mut rig = Rig::new();
     let settings = CoordinatorSettings::default();
@@ -14,7 +14,7 @@ fn withdraws() -> Rig {
         NodeMachine::durable(founder(3), rig.configs.clone(), settings, Some(Vec::new()), HeardStores::default());
     rig.hear(rig.configs.clone());
     rig.acts_by(rig.configs.applied());
-    // All others are told how far the store has come, for a start.
+    // First all other nodes are informed of the store's position.
     rig.handle(NodeInput::Tick);
     rig.renewals();
     rig.outputs();
@@ -41,10 +41,10 @@ fn a_voter_that_returns_ends_once_no_chain_names_it() {
     resigns(&mut rig);
     let gone = without_node_3(&rig);
     rig.hear(gone.clone());
-    assert!(!rig.ends(), "its disk has to know it first");
+    assert!(!rig.ends(), "its disk must have the configuration first");
     rig.handle(NodeInput::Kept);
     rig.acts_by(gone.applied());
-    assert!(rig.ends(), "though it is a voter");
+    assert!(rig.ends(), "it ends even as a voter");
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn a_leader_that_returns_does_not_end_before_it_is_released() {
 
 #[test]
 fn a_node_that_returns_ends_after_three_leases_in_any_case() {
-    // No leader answers; or one hands over on and on.
+    // No leader answers, or a leader keeps reporting a handover.
     for farewell in [None, Some(Farewell::HandsOver)] {
         let mut rig = withdraws();
         let mut passed = 0;
@@ -93,7 +93,7 @@ fn a_node_that_has_resigned_and_is_not_removed_ends_too() {
 fn the_last_member_says_that_its_disk_keeps_the_chain() {
     let mut rig = withdraws();
     rig.answer(|renewed| renewed.farewell = Some(Farewell::Ends));
-    assert!(!rig.ends(), "it keeps the log: others are to hear it too");
+    assert!(!rig.ends(), "it keeps the log: others must learn it too");
     rig.now = rig.now + LEASE;
     rig.handle(NodeInput::Tick);
     ends_with(&mut rig, NodeEvent::ClosesChain);

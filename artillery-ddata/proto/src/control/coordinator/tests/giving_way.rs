@@ -8,7 +8,7 @@ use crate::{
 
 const OTHER: ClusterId = ClusterId(9);
 
-/// All nodes report `held` in the present epoch, and know the other cluster.
+/// All nodes report `held` in the current epoch, and know the other cluster.
 fn meet(world: &mut World, held: u64) {
     world.handle(CoordinatorInput::Outranked { by: Some(OTHER) });
     report_all(world, held);
@@ -88,7 +88,7 @@ fn data_that_a_sealed_member_reports_takes_the_seal_off() {
     assert_eq!(world.why, [Why::Sealed, Why::Unsealed]);
 }
 
-/// Whether a cluster is over after a report from before the seal.
+/// Whether the cluster has given way after a report from before the seal.
 fn is_over_by_an_old_report(mutant: Option<Mutant>) -> bool {
     let mut world = met(mutant);
     let before = gray::report(&world, 0);
@@ -120,7 +120,8 @@ fn the_mutant_gives_way_with_data() {
     assert!(world.configs.is_over());
 }
 
-/// How long a sealed chain accepts no writes after the other cluster is no longer met, or a member doesn't report.
+/// How long a sealed chain accepts no writes after the other cluster is no longer met, or while a member doesn't
+/// report.
 fn sealed_for(mutant: Option<Mutant>, goes: bool) -> Option<u64> {
     let mut world = met(mutant);
     meet(&mut world, 0);

@@ -1,11 +1,10 @@
-//! Members that live and yet hold their chain up.
+//! Living members that stall their chain.
 
 use super::*;
 use crate::{Sequence, control::message::PathDelay};
 
 const CHAIN: ChainId = ChainId(0);
 
-/// The serving nodes in chain order.
 fn places(world: &World) -> Vec<u8> {
     world.serving().into_iter().map(number).collect()
 }
@@ -27,7 +26,8 @@ pub(super) fn report(world: &World, held: u64) -> Report {
     }
 }
 
-/// Lets time pass while all nodes renew with `report`, which is told how long it has lasted. Returns when the epoch changed.
+/// Lets time pass while all nodes renew with `report`, which is passed the elapsed time. Returns when the epoch
+/// changed.
 fn pass(world: &mut World, millis: u64, report: impl Fn(&World, u8, Duration) -> Option<Report>) -> Option<u64> {
     let before = world.config().epoch;
     for passed in (0..millis).step_by(50) {
@@ -52,7 +52,7 @@ fn calm(world: &mut World) {
     assert_eq!(moved, None);
 }
 
-/// A chain of so many nodes that has been calm for a while, and its members.
+/// A chain of `nodes` nodes after a calm period, and its members.
 fn calm_chain(nodes: u8) -> (World, Vec<u8>) {
     let mut world = World::new(nodes, nodes.into());
     calm(&mut world);
@@ -82,7 +82,7 @@ fn an_unreached_member_is_moved_out_and_returns_behind_another() {
     assert_eq!(self::places(&world), [places[0], places[2]]);
     assert!(world.why.contains(&Why::Unreached), "{:?}", world.why);
     pass(&mut world, 500, |world, _, _| Some(report(world, 9)));
-    assert_eq!(world.config().syncing(), Some(id(places[1])), "behind another one, at once");
+    assert_eq!(world.config().syncing(), Some(id(places[1])), "it returns at once behind another tail");
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn a_member_that_does_not_open_is_moved_out() {
     assert!(!world.serving().contains(&id(last)));
 }
 
-/// Reports of paths that take so many milliseconds: head to middle, middle to tail, tail to head.
+/// Reports of paths with these delays in milliseconds: head to middle, middle to tail, tail to head.
 fn ways(places: &[u8], ways: [u64; 3]) -> impl Fn(&World, u8, Duration) -> Option<Report> {
     let [first, second, back] = ways;
     let way = |took| PathDelay { waits: None, took: Duration::from_millis(took), usual: Duration::from_millis(1) };
@@ -148,8 +148,8 @@ fn a_member_between_two_slow_paths_is_moved_out() {
         assert!(!world.serving().contains(&id(places[expected])), "{slow:?}: {:?}", self::places(&world));
         assert_eq!(world.serving().len(), 2);
         let soon = pass(&mut world, 9000, |world, n, _| world.serving().contains(&id(n)).then(|| report(world, 9)));
-        assert_eq!(soon, None, "it keeps away for a while");
-        assert!(pass(&mut world, 3000, |world, _, _| Some(report(world, 9))).is_some(), "and comes back");
+        assert_eq!(soon, None, "it stays in quarantine");
+        assert!(pass(&mut world, 3000, |world, _, _| Some(report(world, 9))).is_some(), "it returns");
     }
 }
 
@@ -163,7 +163,7 @@ fn quarantine_backoff_is_bounded() {
         let places = places(&world);
         pass(&mut world, 6000, ways(&places, [1, 100, 100])).expect("it is moved");
         assert!(!world.serving().contains(&id(slow)));
-        away.push(pass(&mut world, 120_000, |world, _, _| Some(report(world, 9))).expect("it comes back") / 1000);
+        away.push(pass(&mut world, 120_000, |world, _, _| Some(report(world, 9))).expect("it returns") / 1000);
         assert_eq!(world.config().syncing(), Some(id(slow)));
         let wish = Promotion { chain: CHAIN, epoch: world.config().epoch, member: id(slow) };
         world.wish(world.tail(), wish);
@@ -182,7 +182,7 @@ fn a_single_path_far_above_its_usual_time_is_slow_though_short() {
     }
 }
 
-/// Reports of a slow chain whose disks take so many milliseconds, by place.
+/// Reports of a slow chain whose disks have these delays in milliseconds, by place.
 fn disks(places: &[u8], millis: &[u64]) -> impl Fn(&World, u8, Duration) -> Option<Report> + use<> {
     let way = |took| PathDelay { waits: None, took: Duration::from_millis(took), usual: Duration::from_millis(1) };
     let (places, disks) = (places.to_vec(), millis.to_vec());
@@ -213,7 +213,7 @@ fn a_member_with_a_slow_disk_is_moved_out_itself() {
     }
     let (mut world, places) = calm_chain(2);
     pass(&mut world, 6000, disks(&places, &[1, 100])).expect("it is moved");
-    assert_eq!(self::places(&world), [places[0]], "of two members, too");
+    assert_eq!(self::places(&world), [places[0]], "a slow disk is found even with two members");
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn a_slow_disk_does_not_hide_a_slow_member() {
         Some(Report { disk: disks(world, n, lasts)?.disk, ..slow(world, n, lasts)? })
     };
     pass(&mut world, 6000, report).expect("it is moved");
-    assert!(!world.serving().contains(&id(places[1])), "the disk explains little of what a commit takes");
+    assert!(!world.serving().contains(&id(places[1])), "the disk explains little of a commit's delay");
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn a_slow_disk_that_is_not_found_costs_the_tail_its_place() {
     assert_eq!(self::places(&world), [places[0], places[1]]);
 }
 
-/// Reports of a chain that commits nothing while these disks take nothing.
+/// Reports of a chain that commits nothing while these disks complete no write.
 fn stuck(places: &[u8], disks: &[u8]) -> impl Fn(&World, u8, Duration) -> Option<Report> + use<> {
     let (places, disks) = (places.to_vec(), disks.to_vec());
     move |world, n, lasts| {
@@ -260,7 +260,7 @@ fn a_member_whose_disk_takes_nothing_is_moved_out() {
         let at = pass(&mut world, 6000, stuck(&places, &places[1..])).expect("it is moved");
         assert!((2000..=3700).contains(&at), "{at} ms");
     }
-    assert_eq!(self::places(&world), [places[0]], "one after the other, and not the one that works");
+    assert_eq!(self::places(&world), [places[0]], "one after the other, but not the one that works");
     let (mut world, places) = calm_chain(3);
     assert_eq!(pass(&mut world, 6000, stuck(&places, &places)), None, "no disk works");
 }
@@ -275,7 +275,7 @@ fn a_joiner_whose_disk_takes_nothing_is_dropped_once_the_tail_waits_for_it() {
     let told = stuck(&places, &[last]);
     let idle =
         |world: &World, n: u8, lasts: Duration| Some(Report { commit: PathDelay::default(), ..told(world, n, lasts)? });
-    assert_eq!(pass(&mut world, 6000, idle), None, "it holds nothing up");
+    assert_eq!(pass(&mut world, 6000, idle), None, "it stalls nothing");
     pass(&mut world, 6000, &told).expect("it is dropped");
     assert_eq!(world.config().syncing(), None);
 }
@@ -325,7 +325,7 @@ fn the_last_member_is_never_moved_out() {
     assert_eq!(self::places(&world), [places[0]]);
 }
 
-/// Node 2 of three is heard and hears nothing. Also returns when it was moved out.
+/// Node 2 of three sends renewals but receives no answer. Also returns when it was moved out.
 fn deaf_member(mutant: Option<Mutant>) -> (World, Option<u64>) {
     let mut world = World::new(3, 3).without(mutant);
     calm(&mut world);
@@ -358,12 +358,11 @@ fn a_deaf_member_is_moved_out() {
     let (mut world, at) = deaf_member(None);
     assert!(at.is_some_and(|at| at >= 1700), "{at:?}");
     assert!(world.why.contains(&Why::Deaf) && !world.why.contains(&Why::Joins));
-    assert_eq!(world.config().syncing(), None, "it hears nothing yet");
+    assert_eq!(world.config().syncing(), None, "it receives nothing yet");
     world.pass(500, &[0, 1, 2]);
     assert_eq!(world.config().syncing(), Some(id(2)), "it hears again");
 }
 
-/// The head reports that it has halted.
 fn halted(mutant: Option<Mutant>) -> (World, u8) {
     let mut world = World::new(3, 3).without(mutant);
     calm(&mut world);
@@ -410,10 +409,11 @@ fn a_joiner_that_halted_loses_its_place() {
         world.report(spare, halted);
         world.pass(100, &others);
     }
-    assert_eq!(world.config().syncing(), None, "it halted for good");
+    assert_eq!(world.config().syncing(), None, "it halted permanently");
 }
 
-/// Whether a joiner that its tail hasn't heard for so long keeps its place, with another spare or without one.
+/// Whether a joiner from which its tail has received nothing for `millis` keeps its place, with another spare or
+/// without one.
 fn keeps_place(mutant: Option<Mutant>, other: bool, millis: u64) -> bool {
     let mut world = World::running(if other { 5 } else { 4 }, 3).without(mutant);
     let gone = (1..world.nodes).find(|&n| world.serving().contains(&id(n))).unwrap();
@@ -427,8 +427,8 @@ fn keeps_place(mutant: Option<Mutant>, other: bool, millis: u64) -> bool {
 #[test]
 fn an_unheard_joiner_gives_its_place_to_a_spare() {
     assert!(!keeps_place(None, true, 2000));
-    assert!(keeps_place(None, true, 1990), "not for long");
-    assert!(keeps_place(None, false, 60_000), "no other node could have it");
+    assert!(keeps_place(None, true, 1990), "the time isn't over yet");
+    assert!(keeps_place(None, false, 60_000), "no other node could take its place");
 }
 
 #[test]

@@ -1,9 +1,9 @@
-//! Guards whose absence no seed shows: each is tested once with the guard and once without.
+//! Guards whose absence no seed detects: each is tested with and without the guard.
 
 use super::{gray::report, *};
 use crate::{Sequence, control::message::PathDelay};
 
-/// The leader's own lease is shorter than the one that the leader before it granted.
+/// The leader's own lease is shorter than the one that the previous leader granted.
 #[test]
 fn a_leader_started_with_a_shorter_lease_waits_for_the_end_of_the_clusters() {
     let own = Duration::from_millis(400);
@@ -37,7 +37,7 @@ fn a_member_that_may_act_as_its_former_self_gets_no_lease() {
     assert_eq!(lease(Some(Mutant::GrantToFormerSelf)), Some(Duration::from_secs(1)));
 }
 
-/// The leader leaves, and only old messages of the two other members come.
+/// The leader leaves, and only old messages of the two other members arrive.
 #[test]
 fn the_last_member_known_to_live_stays_when_the_others_are_heard_by_old_messages() {
     let left = |mutant| {
@@ -51,10 +51,10 @@ fn the_last_member_known_to_live_stays_when_the_others_are_heard_by_old_messages
         world.serving().contains(&id(0))
     };
     assert!(left(None));
-    assert!(!left(Some(Mutant::BelieveOldMessages)), "its chain is left to two that may be gone");
+    assert!(!left(Some(Mutant::BelieveOldMessages)), "its chain is left to two members that may be dead");
 }
 
-/// The joiner lives and renews, but the tail's pending updates don't reach it.
+/// The joiner is alive and renews, but the tail's pending updates don't reach it.
 #[test]
 fn a_joiner_that_holds_up_what_is_to_be_committed_is_moved_out() {
     let waits_for = |mutant, millis| {
@@ -67,14 +67,14 @@ fn a_joiner_that_holds_up_what_is_to_be_committed_is_moved_out() {
         world.pass(1000, &there);
         (joins, world.config().syncing() == Some(id(spare)), world.why.last().copied())
     };
-    assert_eq!(waits_for(None, 1990), (true, true, Some(Why::Joins)), "not for long");
+    assert_eq!(waits_for(None, 1990), (true, true, Some(Why::Joins)), "the time isn't over yet");
     let (joins, joins_again, why) = waits_for(None, 2000);
     assert_eq!((joins, why), (false, Some(Why::Unreached)));
-    assert!(!joins_again, "behind the same tail");
+    assert!(!joins_again, "it must not return behind the same tail");
     assert_eq!(waits_for(Some(Mutant::TolerateDeadJoiner), 2000), (true, true, Some(Why::Joins)));
 }
 
-/// The fate of a removal is unknown, and a later append of it is refused. The member must get no lease then.
+/// The outcome of a removal is unknown, and a later append of it is refused. The member must not get a lease then.
 #[test]
 fn a_proposal_that_may_be_in_the_log_stays_so_though_another_attempt_is_refused() {
     let leased = |mutant| {

@@ -2,12 +2,12 @@
 
 use super::*;
 
-/// Sets the present voters. Returns the ones that the leader wants next.
+/// Sets the current voters. Returns the ones that the leader wants next.
 pub(super) fn keep(world: &mut World, voters: &[u8]) -> Option<Vec<MemberId>> {
     world.voters = voters.iter().copied().map(id).collect();
     world.log();
     world.handle(CoordinatorInput::VotersSet);
-    assert_eq!(world.new_voters, None, "the log may not have told yet");
+    assert_eq!(world.new_voters, None, "the log may not show the outcome yet");
     world.now = world.now + CoordinatorSettings::default().tick;
     world.handle(CoordinatorInput::Tick);
     wanted(world)
@@ -34,10 +34,10 @@ pub(super) fn ids(nodes: &[u8]) -> Option<Vec<MemberId>> {
     Some(nodes.iter().copied().map(id).collect())
 }
 
-/// Time in which the living nodes show that they live, in milliseconds.
+/// Milliseconds in which the living nodes show an answer.
 pub(super) const PROOF: u64 = 600;
 
-/// Node `n` leaves while the nodes of `there` live.
+/// Node `n` leaves while the nodes of `there` are alive.
 fn go(world: &mut World, n: u8, there: &[u8]) {
     for _ in 0..2 {
         world.leave(n);
@@ -49,10 +49,10 @@ fn go(world: &mut World, n: u8, there: &[u8]) {
 fn a_leaving_node_is_released_when_others_keep_the_log() {
     let mut world = three();
     assert!(!world.leave(2).released);
-    assert_eq!(wanted(&mut world), None, "node 1 may yet show that it lives");
+    assert_eq!(wanted(&mut world), None, "node 1 may still show that it is alive");
     world.pass(PROOF, &[0, 1]);
-    assert_eq!(wanted(&mut world), ids(&[0]), "with two, the death of either would stop the log");
-    assert!(!world.leave(2).released, "that is under way");
+    assert_eq!(wanted(&mut world), ids(&[0]), "with two voters, the loss of either would stop the log");
+    assert!(!world.leave(2).released, "the change of voters is in flight");
     keep(&mut world, &[0]);
     assert!(world.leave(2).released);
 }
@@ -76,7 +76,7 @@ fn a_spare_that_lives_takes_the_place_of_a_voter_that_leaves() {
 #[test]
 fn a_killed_voter_is_not_kept_after_a_leave() {
     let mut world = three();
-    // Node 1 is killed; a moment later node 2 leaves.
+    // Node 1 is killed; shortly afterwards node 2 leaves.
     world.pass(300, &[0, 2]);
     world.leave(2);
     world.pass(PROOF, &[0, 2]);
@@ -88,7 +88,7 @@ fn believing_what_was_heard_keeps_a_killed_voter() {
     let mut world = keeping(5, 5, Some(Mutant::KeepUnproven));
     world.pass(300, &[0, 3, 4]);
     world.leave(4);
-    assert_eq!(wanted(&mut world), ids(&[0, 1, 2]), "of which two are dead: the change never commits");
+    assert_eq!(wanted(&mut world), ids(&[0, 1, 2]), "two of them are dead: the change never commits");
 }
 
 #[test]
@@ -97,7 +97,6 @@ fn a_voter_heard_but_not_shown_to_live_is_not_kept() {
     let old = world.renewal(1);
     world.leave(2);
     for _ in 0..20 {
-        // Only old messages of node 1 come.
         world.renew_with(1, old.clone());
         world.pass(100, &[0, 2]);
     }
@@ -107,7 +106,7 @@ fn a_voter_heard_but_not_shown_to_live_is_not_kept() {
 #[test]
 fn without_a_majority_that_lives_the_voters_are_not_changed() {
     let mut world = keeping(5, 5, None);
-    // Three of five are killed. No change of voters could commit, and one that has begun would block all others.
+    // Three of five are killed. No change of voters could commit, and a pending one would block all others.
     world.pass(200, &[0, 4]);
     world.leave(4);
     world.pass(5_000, &[0, 4]);
@@ -137,7 +136,7 @@ fn a_leader_that_leaves_stays_until_its_chains_go_on_without_it() {
         world.append(term, at, change);
     }
     assert!(!world.configs.names(id(0)));
-    assert_eq!(wanted(&mut world).map(|voters| voters.len()), Some(1), "either of the other two");
+    assert_eq!(wanted(&mut world).map(|voters| voters.len()), Some(1), "one of the other two");
 }
 
 #[test]
@@ -174,7 +173,7 @@ fn the_last_copy_does_not_resign() {
     let (mut world, dead, last) = pair(None);
     world.pass(300, &[0, last]);
     for _ in 0..20 {
-        assert_eq!(world.ask(last).leave, None, "node {dead} was heard of 0.3 s ago, and may be dead");
+        assert_eq!(world.ask(last).leave, None, "node {dead} renewed 0.3 s ago, and may be dead");
         world.pass(100, &[0, last]);
     }
     assert!(world.renew(last).is_some(), "it serves on");
@@ -194,7 +193,7 @@ fn proofs_from_before_a_pause_do_not_count() {
     world.ask(last);
     world.pass(PROOF, &[0, dead]);
     world.now = world.now + Duration::from_secs(5);
-    assert_eq!(world.ask(last).leave, None, "node {dead} may have died meanwhile");
+    assert_eq!(world.ask(last).leave, None, "node {dead} may have died in the pause");
 }
 
 #[test]
@@ -203,7 +202,7 @@ fn a_resignation_is_taken_back_when_the_other_member_dies() {
     let agreed = leave_and_lose(&mut world, dead, last);
     world.pass(700, &[0, last]);
     let answer = world.ask(last);
-    assert_eq!(answer.leave, Some(agreed.back(LeaveStage::Asks)), "node {dead} is gone: {last} is the last one");
+    assert_eq!(answer.leave, Some(agreed.back(LeaveStage::Asks)), "node {dead} is dead: {last} is the last one");
     world.leaves.insert(last, agreed.back(LeaveStage::Asks));
     world.renew(last);
     assert!(world.renew(last).is_some(), "it serves again");
@@ -212,11 +211,11 @@ fn a_resignation_is_taken_back_when_the_other_member_dies() {
     assert!(world.renew(last).is_some());
 }
 
-/// Node `last` is told to resign, and node `dead` dies before the leader hears of the resignation.
+/// Node `last` is asked to resign, and node `dead` dies before the leader learns of the resignation.
 fn leave_and_lose(world: &mut World, dead: u8, last: u8) -> Leave {
     world.ask(last);
     world.pass(PROOF, &[0, dead, last]);
-    let agreed = world.ask(last).leave.expect("the other node has shown that it lives");
+    let agreed = world.ask(last).leave.expect("the other node has shown an answer");
     world.pass(600, &[0]);
     world.leaves.insert(last, agreed);
     assert_eq!(world.renew(last), None);
@@ -228,11 +227,11 @@ fn a_resignation_that_stands_for_ever_stops_the_chain() {
     let (mut world, dead, last) = pair(Some(Mutant::KeepResigned));
     leave_and_lose(&mut world, dead, last);
     world.pass(10_000, &[0, last]);
-    assert_eq!((world.renew(last), world.ask(last).leave), (None, None), "no strong read, for good");
+    assert_eq!((world.renew(last), world.ask(last).leave), (None, None), "strong reads fail permanently");
 }
 
-/// Node 2 of three resigns. The message is lost, or no proposal goes through: node 2 takes the resignation back and has a
-/// lease again. Returns the old message, which the network has kept.
+/// Node 2 of three resigns. The message is lost, or no proposal succeeds: node 2 withdraws the resignation and has a
+/// lease again. Returns the old message, which the network still holds.
 fn taken_back(mutant: Option<Mutant>) -> (World, Renewal) {
     let mut world = keeping(3, 3, mutant);
     let agreed = world.ask(2).leave.unwrap();
@@ -247,8 +246,8 @@ fn taken_back(mutant: Option<Mutant>) -> (World, Renewal) {
 fn a_late_resignation_is_ignored() {
     let (mut world, late) = taken_back(None);
     world.renew_with(2, late);
-    assert_eq!(world.serving().len(), 3, "its lease runs");
-    // Node 2 dies: its lease is waited out.
+    assert_eq!(world.serving().len(), 3, "its lease is still running");
+    // Node 2 dies: the leader waits for the end of its lease.
     let at = world.pass(3_000, &[0, 1]).unwrap();
     assert!((1010..=1100).contains(&at), "{at} ms after its last renewal");
 }
@@ -273,10 +272,10 @@ fn under_another_leader(mutant: Option<Mutant>) -> (World, Renewal) {
 fn an_earlier_terms_resignation_counts_once_it_is_shown_to_stand() {
     let (mut world, late) = under_another_leader(None);
     world.renew_with(2, late.clone());
-    assert_eq!(world.serving().len(), 3, "it may have been taken back under the leader before");
+    assert_eq!(world.serving().len(), 3, "it may have been withdrawn under the previous leader");
     world.leaves.insert(2, late.leave);
     world.renew(2);
-    assert_eq!(world.serving().len(), 2, "it knows this leader's answer, and has resigned still");
+    assert_eq!(world.serving().len(), 2, "it has this leader's answer, and is still resigned");
 }
 
 #[test]
@@ -322,10 +321,10 @@ fn a_dead_node_does_not_become_a_voter_again_when_another_one_comes() {
     go(&mut world, 2, &[0, 1, 2]);
     assert_eq!(wanted(&mut world), ids(&[0]));
     keep(&mut world, &[0]);
-    // Node 1 is killed, and node 3 comes before node 1 counts as dead.
+    // Node 1 is killed, and node 3 starts before node 1 is treated as dead.
     world.pass(1_200, &[0]);
     world.pass(700, &[0, 3]);
-    assert_eq!(wanted(&mut world), None, "nodes 0 and 3 are no better than node 0");
+    assert_eq!(wanted(&mut world), None, "nodes 0 and 3 are as fragile as node 0 alone");
     world.pass(1_000, &[0, 3, 4]);
     assert_eq!(wanted(&mut world), None, "nodes 3 and 4 are young");
     world.pass(10_000, &[0, 3, 4]);

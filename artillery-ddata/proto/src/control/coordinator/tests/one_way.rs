@@ -1,4 +1,4 @@
-//! Leaders and members that can be reached in one direction only, and nodes that die young.
+//! Leaders and members that can be reached in one direction only, and nodes that die soon after their start.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn voting(mut world: World, voters: &[u8]) -> World {
     world
 }
 
-/// Nodes 1 and 2 answer the log and can't renew at the leader, which is a voter as they are.
+/// Nodes 1 and 2 answer the log but can't renew with the leader. All three are voters.
 fn unreachable(mutant: Option<Mutant>) -> World {
     let mut world = voting(World::running(3, 3).without(mutant), &[0, 1, 2]);
     world.answering = vec![1, 2];
@@ -21,13 +21,13 @@ fn a_leader_that_cannot_be_reached_removes_no_member_and_gives_up() {
     let mut world = unreachable(None);
     assert!(world.resigned);
     assert_eq!(world.serving().len(), 3);
-    assert_eq!(world.renew(0), None, "it leads no more");
+    assert_eq!(world.renew(0), None, "it no longer leads");
     world.pass(3000, &[0]);
-    assert!(world.resigned, "not before others have reached it");
+    assert!(world.resigned, "it must wait until others have reached it");
     world.renew(1);
     assert!(!world.resigned);
     world.log();
-    assert_eq!(world.renew(1), None, "a proposal of this term may still come into the log");
+    assert_eq!(world.renew(1), None, "a proposal of this term may still enter the log");
     world.elect(2);
     assert!(world.renew(1).is_some());
 }
@@ -36,7 +36,7 @@ fn a_leader_that_cannot_be_reached_removes_no_member_and_gives_up() {
 fn without_its_guards_a_leader_that_cannot_be_reached_ends_the_cluster() {
     assert_eq!(unreachable(Some(Mutant::TrustOneWay)).serving(), [id(0)]);
     let world = unreachable(Some(Mutant::LeadUnreached));
-    assert!(!world.resigned && world.serving().len() == 3, "no member gets a lease as long as it leads");
+    assert!(!world.resigned && world.serving().len() == 3, "no member gets a lease while it leads");
 }
 
 #[test]
@@ -49,11 +49,11 @@ fn a_leader_that_no_quorum_confirms_gives_nothing_up() {
     world.confirms = true;
     world.pass(100, &[0]);
     world.pass(300, &[0, 1, 2]);
-    assert!(!world.resigned, "they are back, and have had no time to renew");
+    assert!(!world.resigned, "they are back, but have had no time to renew");
     assert_eq!(world.warnings[..1], [LogWarning::Lost { missing: [id(1), id(2)].into() }]);
 }
 
-/// Only the way from node 2 to the leader is broken.
+/// Only the path from node 2 to the leader is broken.
 #[test]
 fn a_member_that_answers_and_does_not_renew_goes_later_than_a_silent_one() {
     let removed = |answering: &[u8]| {
@@ -66,7 +66,7 @@ fn a_member_that_answers_and_does_not_renew_goes_later_than_a_silent_one() {
         at.unwrap()
     };
     assert!((1010..=1100).contains(&removed(&[])));
-    assert!((2000..=2100).contains(&removed(&[2])), "it gets no lease, so it can't stay for ever");
+    assert!((2000..=2100).contains(&removed(&[2])), "it gets no lease, so it must be removed eventually");
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn a_single_voter_removes_a_member_that_only_answers_later() {
     assert!(!world.resigned);
 }
 
-/// How long the node with this number has been heard when it is to become a voter, in milliseconds.
+/// How many milliseconds the node has been renewing when it becomes a voter.
 fn votes_after(world: &mut World, n: u8, there: &[u8]) -> Option<u64> {
     (0..15_000).step_by(250).find(|_| {
         world.pass(250, there);
@@ -104,7 +104,7 @@ fn the_voters_are_not_more_while_one_is_dead() {
     let mut world = voting(World::running(5, 3), &[0, 1, 2]);
     world.pass(7000, &[0, 1, 2, 3, 4]);
     world.pass(4000, &[0, 1, 3, 4]);
-    assert_eq!(world.new_voters.take(), Some([id(0), id(1), id(3)].into()), "one takes the place of the dead one");
+    assert_eq!(world.new_voters.take(), Some([id(0), id(1), id(3)].into()), "one new voter replaces the dead one");
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn entry(world: &World, node: NodeInfo) -> LogEntry {
     LogEntry { index: world.configs.applied().next(), term: Term(1), change }
 }
 
-/// Node 1 has voted for long when another one, which led, leaves it as the only voter.
+/// Node 1 has voted for long when another node, the leader, leaves it as the only voter.
 #[test]
 fn a_node_that_has_voted_before_need_not_wait() {
     let mut world = voting(World::running(3, 3), &[0, 1, 2]);

@@ -1,9 +1,9 @@
-//! Which stores open a chain again of which no member lives on.
+//! The choice of stores that reopen a chain none of whose members survived.
 
 use super::*;
 use crate::{Sequence, Version, control::message::StoreHolding};
 
-/// The life in which the store of node `n` is back.
+/// The next incarnation of node `n`'s store.
 fn again(n: u8) -> NodeInfo {
     let mut founder = founder(n);
     founder.id.incarnation.starts = 2;
@@ -15,7 +15,7 @@ fn holding(sequence: u64) -> StoreHolding {
     StoreHolding { chain: ChainId(0), whole: true, last, watermark: Sequence(3), synced: true }
 }
 
-/// A chain of nodes 1, 2 and 3 that all have ended; node 0 leads, and holds nothing.
+/// A chain of nodes 1, 2 and 3, which have all ended; node 0 leads, and holds nothing.
 fn all_ended(mutant: Option<Mutant>) -> World {
     let mut world = World::new(4, 3).without(mutant);
     let members = [1, 2, 3].map(|n| ChainMember { id: id(n), role: Role::Serving }).into();
@@ -29,7 +29,7 @@ fn all_ended(mutant: Option<Mutant>) -> World {
     world
 }
 
-/// These stores are back, and renew for a while.
+/// These stores are back, and renew for `millis`.
 fn back(world: &mut World, stores: &[(u8, StoreHolding)], millis: u64) {
     for _ in 0..millis / 250 {
         world.pass(250, &[0]);
@@ -40,7 +40,7 @@ fn back(world: &mut World, stores: &[(u8, StoreHolding)], millis: u64) {
     }
 }
 
-/// The nodes that have opened the chain again.
+/// The returned nodes that serve the reopened chain.
 fn reopened(world: &World) -> Vec<u8> {
     world.serving().into_iter().filter(|member| member.incarnation.starts == 2).map(number).collect()
 }
@@ -67,7 +67,7 @@ fn stores_that_are_back_open_the_chain_the_longest_first() {
 fn one_store_is_enough_once_the_others_have_had_their_time() {
     let mut world = all_ended(None);
     back(&mut world, &[(3, holding(7))], 1500);
-    assert_eq!(reopened(&world), [0u8; 0], "the others may come");
+    assert_eq!(reopened(&world), [0u8; 0], "the others may still return");
     back(&mut world, &[(3, holding(7))], 2000);
     assert_eq!(reopened(&world), [3]);
 }
@@ -80,10 +80,10 @@ fn the_wait_for_other_stores_begins_when_one_is_loaded() {
         let renewal = Renewal { me: again(3), loads: true, answered: 0, ..world.renewal(3) };
         world.handle(CoordinatorInput::Renewal { from: again(3).id, renewal });
     }
-    assert!(world.configs.node(again(3).id).is_some(), "it counts as alive");
+    assert!(world.configs.node(again(3).id).is_some(), "it is treated as alive");
     assert_eq!(world.config().syncing(), None, "it can't join yet");
     back(&mut world, &[(3, holding(7))], 1500);
-    assert_eq!(reopened(&world), [0u8; 0], "the others may come");
+    assert_eq!(reopened(&world), [0u8; 0], "the others may still return");
     back(&mut world, &[(3, holding(7))], 1000);
     assert_eq!(reopened(&world), [3]);
 }
@@ -96,7 +96,7 @@ fn no_store_opens_a_chain_of_which_a_member_lives() {
         world.pass(10, &[1]);
     }
     assert!(world.serving().contains(&id(1)));
-    assert_eq!(reopened(&world), [0u8; 0], "they join behind it");
+    assert_eq!(reopened(&world), [0u8; 0], "the returned nodes join behind it");
 }
 
 fn torn() -> StoreHolding {
@@ -107,7 +107,7 @@ fn weak(sequence: u64) -> StoreHolding {
     StoreHolding { synced: false, ..holding(sequence) }
 }
 
-/// A store that ends before what another one knows to be committed.
+/// A store that ends below a watermark that another one knows.
 fn behind() -> StoreHolding {
     StoreHolding { watermark: Sequence(1), ..holding(2) }
 }
@@ -118,7 +118,7 @@ fn stores_that_may_lack_something_wait() {
     assert_eq!(after(None, &[(1, weak(9))]), []);
     assert_eq!(after(None, &[(1, torn()), (2, holding(9))]), [2]);
     assert_eq!(after(None, &[(1, behind()), (2, holding(9))]), [2]);
-    assert_eq!(after(None, &[(1, weak(20)), (2, holding(9))]), [2], "one that was synced has everything");
+    assert_eq!(after(None, &[(1, weak(20)), (2, holding(9))]), [2], "a store that synced each batch has everything");
     assert_eq!(after(None, &[(1, weak(5)), (2, weak(9)), (3, weak(7))]), [2], "the longest of all, alone");
     assert_eq!(after(None, &[(1, weak(5)), (2, weak(9)), (3, torn())]), []);
 }
@@ -138,7 +138,8 @@ fn a_store_that_ends_too_soon_and_may_open_a_chain_does() {
     assert!(after(Some(Mutant::ReopenBelow), &[(1, behind()), (2, holding(9))]).contains(&1));
 }
 
-/// An operator accepts the loss, and these stores are back for so long. What the leader answers, and the nodes that serve then.
+/// An operator accepts the loss, and these stores are back for `millis`. Returns the leader's answer, and the nodes
+/// that serve then.
 fn accept(
     world: &mut World,
     stores: &[(u8, StoreHolding)],
@@ -149,7 +150,7 @@ fn accept(
     (world.reopened.pop().map(|(_, result)| result), world.serving().into_iter().map(number).collect())
 }
 
-/// What an order brings when only these stores are back.
+/// The outcome of an order when only these stores are back.
 fn accepted(mutant: Option<Mutant>, stores: &[(u8, StoreHolding)]) -> (Result<Reopened, NotReopened>, Vec<u8>) {
     let (result, serving) = accept(&mut all_ended(mutant), stores, 8000);
     (result.expect("an answer"), serving)
@@ -178,7 +179,7 @@ fn of_stores_that_may_lack_something_the_longest_whole_one_opens_on_an_order() {
     let reopened = result.unwrap();
     assert_eq!((reopened.last, reopened.known, serving), (weak(4).last, Sequence(3), vec![2]));
     let (result, serving) = accepted(None, &[(1, torn())]);
-    assert_eq!((result.unwrap().last, serving), (Version::NONE, vec![0]), "nothing is made of a torn one");
+    assert_eq!((result.unwrap().last, serving), (Version::NONE, vec![0]), "a torn store isn't used");
 }
 
 #[test]
@@ -226,7 +227,7 @@ fn an_order_is_refused_while_nothing_is_lost() {
 #[test]
 fn an_order_waits_until_all_nodes_have_told_what_they_hold() {
     let mut world = all_ended(None);
-    // A store that may lack nothing comes while the order is carried out.
+    // A store that may be complete returns while the order is in progress.
     assert_eq!(accept(&mut world, &[], 2000), (None, vec![1, 2, 3]));
     world.handle(CoordinatorInput::AcceptLoss { token: 8, chain: ChainId(0) });
     assert_eq!(world.reopened.pop(), Some((8, Err(NotReopened::Busy))));
@@ -243,7 +244,7 @@ fn members_that_were_heard_a_moment_ago_are_not_lost() {
     }
     back(&mut world, &[], 750);
     let (result, serving) = accept(&mut world, &[], 1500);
-    assert_eq!((result, serving), (None, vec![1, 2, 3]), "they may only be cut off");
+    assert_eq!((result, serving), (None, vec![1, 2, 3]), "the members may only be cut off");
     back(&mut world, &[], 1500);
     assert!(matches!(world.reopened.pop(), Some((7, Ok(_)))));
 }
@@ -258,7 +259,7 @@ fn an_order_ends_with_its_term() {
     assert_eq!(world.reopened.pop(), Some((8, Err(NotReopened::NotLeading { leader: None }))));
 }
 
-/// What an order brings when the only store that is back may lack nothing, and its node has stopped serving the chain.
+/// The outcome of an order when the only returned store may be complete, but its node has stopped serving the chain.
 fn halted(mutant: Option<Mutant>) -> Result<Reopened, NotReopened> {
     let mut world = all_ended(mutant);
     world.handle(CoordinatorInput::AcceptLoss { token: 7, chain: ChainId(0) });
@@ -300,5 +301,5 @@ fn after_an_accepted_loss_what_was_known_before_does_not_count() {
         let renewal = Renewal { me: third.clone(), holds: vec![held], answered: 0, ..world.renewal(1) };
         world.handle(CoordinatorInput::Renewal { from: third.id, renewal });
     }
-    assert_eq!(world.serving(), [third.id], "it may lack nothing of what was committed since");
+    assert_eq!(world.serving(), [third.id], "it may have every update that was committed since");
 }

@@ -22,7 +22,7 @@ fn the_head_closes_first() {
         let expected = if n == head { vec![Close { chain: ChainId(0), epoch }] } else { vec![] };
         assert_eq!(answer.close, expected, "{n}");
     }
-    assert_eq!(world.config().epoch, epoch, "not before all is committed");
+    assert_eq!(world.config().epoch, epoch, "it must wait until every update is committed");
     world.report(head, report(&world, true));
     assert_eq!(world.serving(), order);
     world.handle(CoordinatorInput::Tick);
@@ -30,14 +30,15 @@ fn the_head_closes_first() {
     assert!(world.why.contains(&Why::Reordered));
 }
 
-/// A head that closed for an earlier reorder has gone on since. Whether a new reorder is proposed by its old report.
+/// A head that closed for an earlier reorder has continued since. Returns whether its old report makes the leader
+/// propose a new reorder.
 fn proposes_by_an_old_report(mutant: Option<Mutant>) -> bool {
     let mut world = World::running(3, 3).without(mutant);
     let (order, before) = (turned(&world), world.serving());
     let head = world.head();
     world.report(head, report(&world, true));
     world.handle(CoordinatorInput::Reorder { token: 7, chain: ChainId(0), order });
-    // The head sent this report before the answer with the new reorder came.
+    // The head sent this report before it received the answer with the new reorder.
     let late = Renewal { reports: vec![report(&world, true)], answered: 0, ..world.renewal(head) };
     world.renew_with(head, late);
     world.serving() != before
@@ -92,7 +93,7 @@ fn an_order_names_each_serving_member_once() {
     assert_eq!(ask(vec![second, first], chain), Some(Err(ReorderError::NotAll { serving: 3, named: 2 })));
     assert_eq!(ask(vec![third, second, third], chain), Some(Err(ReorderError::NotAll { serving: 3, named: 3 })));
     assert_eq!(ask(order.clone(), ChainId(9)), Some(Err(ReorderError::NoChain { chain: ChainId(9) })));
-    assert_eq!(ask(order.clone(), chain), Some(Ok(Epoch(1))), "so they stand already");
+    assert_eq!(ask(order.clone(), chain), Some(Ok(Epoch(1))), "they already have this order");
     world.elect(0);
     world.handle(CoordinatorInput::Reorder { token: 2, chain, order });
     assert_eq!(world.reordered, [(2, Err(ReorderError::NotLeading { leader: None }))]);

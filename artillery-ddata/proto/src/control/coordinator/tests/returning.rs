@@ -1,4 +1,4 @@
-//! A node with a disk leaves its chains for a while: it keeps its vote, and its place if all others leave too.
+//! A node with a disk leaves its chains temporarily: it keeps its vote, and its place if all others leave too.
 
 use super::{
     leaving::{PROOF, ids, keep, keeping, three, wanted},
@@ -7,7 +7,7 @@ use super::{
 
 const RETURNS: Leave = Leave { number: 0, stage: LeaveStage::Asks, returns: true };
 
-/// Node `n` asks to leave for a while, and does what the leader wants. Returns the last answer to it.
+/// Node `n` asks to leave temporarily, and executes the leader's next step. Returns the last answer to it.
 fn withdraw(world: &mut World, n: u8) -> Renewed {
     world.leaves.entry(n).or_insert(RETURNS);
     world.leave(n)
@@ -17,7 +17,7 @@ fn renew(world: &mut World, n: u8) {
     world.renew(n);
 }
 
-/// All of these nodes have asked to leave for a while before the leader answers.
+/// All of these nodes ask to leave temporarily before the leader answers.
 fn ask_at_once(world: &mut World, nodes: &[u8]) {
     world.leaves.extend(nodes.iter().map(|&n| (n, RETURNS)));
     world.confirms = false;
@@ -30,10 +30,10 @@ fn ask_at_once(world: &mut World, nodes: &[u8]) {
 fn a_node_that_returns_is_removed_at_once_and_keeps_its_vote() {
     let mut world = three();
     assert_eq!(withdraw(&mut world, 2).lease, None);
-    assert_eq!(world.serving().len(), 2, "its lease is not waited for");
+    assert_eq!(world.serving().len(), 2, "nothing waits for its lease");
     world.pass(5_000, &[0, 1]);
     assert_eq!(wanted(&mut world), None);
-    assert_eq!(world.said(1).settled, Ok(()), "it is gone, and missed by no chain");
+    assert_eq!(world.said(1).settled, Ok(()), "it is gone, and no chain needs it");
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn a_voter_keeps_its_vote_when_its_next_life_is_met() {
     world.log();
     world.pass(5_000, &[0, 1, 2, 3]);
     assert_eq!(wanted(&mut world), None, "it hasn't renewed yet");
-    // It renews, and dies: now it has no excuse.
+    // It renews, and dies: now it is treated as dead.
     let me = NodeInfo { id: next, ..founder(4) };
     let renewal = Renewal { me, leave: Leave::default(), ..world.renewal(4) };
     world.handle(CoordinatorInput::Renewal { from: next, renewal });
@@ -100,7 +100,7 @@ fn a_leader_that_returns_ends_once_the_members_act_without_it() {
     late.into_iter().zip([1, 2]).for_each(|(late, n)| {
         world.renew_with(n, late);
     });
-    assert!(!world.said(0).released, "nodes 1 and 2 may not know it yet");
+    assert!(!world.said(0).released, "nodes 1 and 2 may not know the configuration yet");
     [1, 2].into_iter().for_each(|n| renew(&mut world, n));
     assert!(world.said(0).released);
     assert_eq!(wanted(&mut world), None);
@@ -112,13 +112,13 @@ fn nothing_is_settled_while_the_leader_is_about_to_end() {
     withdraw(&mut world, 0);
     world.pass(PROOF, &[0, 1, 2]);
     withdraw(&mut world, 0);
-    // It has no chain any more for which it would renew.
+    // No chain is left for which it would renew.
     world.pass(5_000, &[1, 2]);
     assert!(!world.configs.names(id(0)));
     assert_eq!(world.said(1).settled, Err(Unsettled::Leaves { member: id(0) }));
 }
 
-/// Before the rule, the last of them alone could open the chain again after a stop of all nodes.
+/// Otherwise only the last of them could open the chain again after a stop of all nodes.
 #[test]
 fn members_that_all_return_keep_their_places() {
     let mut world = three();
@@ -148,7 +148,7 @@ fn the_one_that_stays_longest_serves_last() {
 fn the_last_member_waits_for_others_only_if_it_leaves_for_good() {
     for (leave, farewell) in [(RETURNS, Farewell::Ends), (Leave { returns: false, ..RETURNS }, Farewell::HandsOver)] {
         let mut world = three();
-        // The others are no voters any more: a leader that a quorum confirms hears most of them.
+        // The others are no longer voters: a leader with a confirmed quorum receives renewals from most voters.
         keep(&mut world, &[0]);
         world.pass(5_000, &[0]);
         world.leaves.insert(0, leave);
@@ -187,5 +187,5 @@ fn the_next_life_takes_the_place_of_a_node_that_returned() {
         let renewal = Renewal { me: me.clone(), leave: Leave::default(), ..world.renewal(2) };
         world.handle(CoordinatorInput::Renewal { from: me.id, renewal });
     }
-    assert_eq!(world.config().syncing(), Some(me.id), "it isn't kept waiting for the life before");
+    assert_eq!(world.config().syncing(), Some(me.id), "it doesn't wait for the previous incarnation to be forgotten");
 }

@@ -1,4 +1,4 @@
-//! When a leader says that any one node may be stopped.
+//! When a leader reports that any one node may be stopped.
 
 use super::*;
 
@@ -12,7 +12,6 @@ fn is_told(world: &mut World, n: u8) -> bool {
     world.said(n).settled.is_ok()
 }
 
-/// Three members that are also the voters.
 fn three() -> World {
     let mut world = World::new(3, 3);
     keep(&mut world, &[0, 1, 2]);
@@ -33,9 +32,9 @@ fn a_silent_member_unsettles_until_it_is_replaced() {
     assert!(!is_told(&mut world, 1), "node 2 is gone");
     world.pass(2_000, &[0, 1]);
     assert_eq!(world.serving().len(), 2);
-    assert!(is_told(&mut world, 1), "no other node is there, and two of three voters live");
+    assert!(is_told(&mut world, 1), "there is no other node, and two of three voters are alive");
     world.pass(600, &[0]);
-    assert!(!is_told(&mut world, 0), "node 1 is gone, and with it the quorum");
+    assert!(!is_told(&mut world, 0), "with node 1 the quorum is lost");
 }
 
 /// A node learns that it leads before its own chains act by the log, and renews only then.
@@ -57,8 +56,8 @@ fn a_leader_that_has_not_renewed_yet_is_a_node_that_may_serve() {
 fn a_new_node_unsettles_until_it_is_known() {
     let mut world = three();
     world.put_off = Some(vec![]);
-    assert!(!is_told(&mut world, 3), "it isn't known yet");
-    assert!(!is_told(&mut world, 1), "that is being decided");
+    assert!(!is_told(&mut world, 3), "the node isn't known yet");
+    assert!(!is_told(&mut world, 1), "its addition is being decided");
     for (term, at, change) in world.put_off.take().unwrap() {
         world.append(term, at, change);
     }
@@ -71,7 +70,7 @@ fn a_node_that_may_yet_show_that_it_hears_unsettles() {
     let mut world = three();
     world.pass(2_600, &[0, 1]);
     assert_eq!(world.serving().len(), 2);
-    // Another leader has heard no node yet.
+    // Another leader has received no renewals yet.
     world.term = 2;
     keep(&mut world, &[0, 1, 2]);
     for n in [0, 0, 1, 1] {
@@ -93,12 +92,12 @@ fn a_new_incarnation_of_a_member_unsettles() {
         let renewal = Renewal { me: other.clone(), ..world.renewal(2) };
         world.handle(CoordinatorInput::Renewal { from: other.id, renewal }).last().unwrap().settled.is_ok()
     };
-    assert!(!told(&mut world), "its former incarnation was heard a moment ago");
+    assert!(!told(&mut world), "its former incarnation renewed recently");
     world.pass(700, &[0, 1]);
     assert!(!told(&mut world), "its former incarnation still has a place");
 }
 
-/// Whether a new leader says at once that all is settled, though it has never heard one member.
+/// Whether a new leader reports at once that the cluster is settled, although one member has never renewed in its term.
 fn said_at_once(mutant: Option<Mutant>) -> bool {
     let mut world = three().without(mutant);
     world.term = 2;
@@ -132,7 +131,7 @@ fn a_chain_is_short_while_a_living_node_may_join() {
     world.coordinator.outside.insert(id(3).node, away);
     world.pass(2_000, &[0, 1, 3]);
     let short = Err(Unsettled::Short { chain: ChainId(0), member: id(3) });
-    assert_eq!(world.said(1).settled, short, "node 2 is gone, and node 3 is kept away");
+    assert_eq!(world.said(1).settled, short, "node 2 is gone, and node 3 is in quarantine");
     world.pass(2_000, &[0, 1]);
     keep(&mut world, &[0]);
     assert_eq!(world.said(1).settled, Ok(()), "node 3 is gone too");
@@ -152,7 +151,7 @@ fn a_joiner_unsettles() {
     assert_eq!(world.said(1).settled, Err(Unsettled::Joins { chain: ChainId(0), member: id(3) }));
 }
 
-/// One member and a spare; the member is to stop.
+/// One member and a spare; the member should stop.
 fn last_leaves(mutant: Option<Mutant>) -> World {
     let mut world = World::new(1, 1).without(mutant);
     world.pass(3_000, &[0, 1]);
@@ -167,7 +166,7 @@ fn a_last_member_that_leaves_hands_its_chain_over() {
     let mut world = last_leaves(None);
     assert_eq!(world.config().syncing(), Some(id(1)));
     assert_eq!(world.said(0).farewell, Some(Farewell::HandsOver));
-    assert_eq!(world.said(0).leave, None, "it goes on serving");
+    assert_eq!(world.said(0).leave, None, "it keeps serving");
     let wish = Promotion { chain: ChainId(0), epoch: world.config().epoch, member: id(1) };
     world.wish(0, wish);
     world.pass(500, &[0, 1]);
@@ -212,7 +211,7 @@ fn a_new_leader_ends_no_chain() {
     world.term = 2;
     keep(&mut world, &[0]);
     leaves(&mut world, 0);
-    assert_eq!(world.said(0).farewell, Some(Farewell::HandsOver), "it may not have heard of a spare");
+    assert_eq!(world.said(0).farewell, Some(Farewell::HandsOver), "the leader may not know a spare yet");
 }
 
 #[test]
@@ -251,7 +250,7 @@ fn the_only_voter_is_not_released_while_a_member_may_come_back() {
     assert_eq!((told.released, told.farewell), (false, Some(Farewell::HandsOver)));
 }
 
-/// A chain of one that the leader, node 0, doesn't serve; node 0 is the only voter. All nodes leave.
+/// A chain of one member that isn't the leader, node 0; node 0 is the only voter. All nodes leave.
 fn all_leave() -> (World, u8) {
     let mut worlds = (2..8).map(|founders| World::new(founders, 1));
     let mut world = worlds.find(|world| world.serving() != [id(0)]).expect("such a chain");
@@ -269,7 +268,7 @@ fn all_leave() -> (World, u8) {
 #[test]
 fn the_log_is_kept_for_a_member_that_leaves_too() {
     let (mut world, last) = all_leave();
-    assert!(!world.said(0).released, "the last member has yet to hear that it may end");
+    assert!(!world.said(0).released, "the last member has yet to learn that it may end");
     assert_eq!(world.said(last).farewell, Some(Farewell::Ends));
     world.pass(1_000, &[0]);
     assert!(world.said(0).released);
@@ -278,7 +277,7 @@ fn the_log_is_kept_for_a_member_that_leaves_too() {
 #[test]
 fn a_member_told_to_end_does_not_become_a_voter() {
     let (mut world, last) = all_leave();
-    // The member has shown that it lives, and another change of voters fails.
+    // The member has shown that it is alive, and another change of voters fails.
     let leading = world.coordinator.leading.as_mut().unwrap();
     leading.sets_voters = true;
     leading.nodes.get_mut(&id(last)).unwrap().proven = world.now;
@@ -286,7 +285,7 @@ fn a_member_told_to_end_does_not_become_a_voter() {
     assert_eq!(world.said(last).farewell, Some(Farewell::Ends));
     world.handle(CoordinatorInput::VotersSet);
     world.pass(4_000, &[0]);
-    assert_eq!(world.new_voters, None, "it is gone, and the change would never be confirmed");
+    assert_eq!(world.new_voters, None, "the member is gone, and the change would never be confirmed");
 }
 
 #[test]
@@ -295,7 +294,7 @@ fn a_drained_member_told_to_end_may_become_a_voter() {
     assert_eq!(world.said(last).farewell, Some(Farewell::Ends));
     world.new_voters = None;
     world.pass(600, &[0, last]);
-    assert_eq!(world.new_voters, Some([id(last)].into()), "it was drained only");
+    assert_eq!(world.new_voters, Some([id(last)].into()), "it was only drained");
 }
 
 #[test]
@@ -332,10 +331,10 @@ fn a_leader_that_ends_with_its_chain_keeps_the_log() {
     world.handle(CoordinatorInput::VotersSet);
     world.now = world.now + CoordinatorSettings::default().tick;
     world.handle(CoordinatorInput::Tick);
-    assert_eq!(world.new_voters, None, "the others have yet to hear that they may end");
+    assert_eq!(world.new_voters, None, "the others have yet to learn that they may end");
 }
 
-/// The leader alone serves the chain, and is drained. The two other voters are told to stop, and end after a while.
+/// The leader alone serves the chain, and is drained. The two other voters are asked to stop, and end later.
 #[test]
 fn a_drained_leader_becomes_the_only_voter() {
     let mut world = World::new(1, 1);
@@ -347,7 +346,7 @@ fn a_drained_leader_becomes_the_only_voter() {
         world.now = world.now + Duration::from_millis(10);
         leaves(&mut world, n);
     }
-    assert_eq!(world.said(0).farewell, Some(Farewell::Ends), "it doesn't go by that");
+    assert_eq!(world.said(0).farewell, Some(Farewell::Ends), "a drained node ignores the farewell");
     world.new_voters = None;
     world.pass(2_800, &[0, 1, 2]);
     assert_eq!(world.new_voters, Some([id(0)].into()));
@@ -370,7 +369,7 @@ fn a_new_leader_says_of_no_chain_that_it_goes_on() {
     world.term = 2;
     keep(&mut world, &[0]);
     leaves(&mut world, leaver);
-    assert_eq!(world.said(leaver).farewell, None, "no other member was heard in this term");
+    assert_eq!(world.said(leaver).farewell, None, "no other member has renewed in this term");
     world.pass(500, &all);
     assert_eq!(world.said(leaver).farewell, Some(Farewell::GoesOn));
 }
@@ -383,5 +382,5 @@ fn a_chain_goes_on_by_a_member_that_has_answered_since() {
     world.pass(200, &rest);
     leaves(&mut world, leaver);
     let told = world.said(leaver);
-    assert_eq!((told.leave, told.farewell), (None, None), "the other one was killed a moment before");
+    assert_eq!((told.leave, told.farewell), (None, None), "the other one was killed shortly before");
 }

@@ -12,7 +12,6 @@ fn polls(founders: u16) -> Vec<Poll> {
     (0..founders).map(|me| Poll::new(me, founders, Guards::ALL)).collect()
 }
 
-/// Founder `from` tells founder `to` its progress.
 fn tell(polls: &mut [Poll], from: u16, to: u16) -> bool {
     let progress = polls[usize::from(from)].progress().clone();
     polls[usize::from(to)].receive(from, &progress)
@@ -49,7 +48,7 @@ fn both_of_two_are_needed_either_way() {
     assert_eq!(
         polls[0].progress().vote.map(|vote| vote.verdict),
         Some(ProposalVerdict::Form),
-        "all founders have accepted meanwhile"
+        "all founders have accepted by now"
     );
     assert_eq!(polls[0].verdict(), None);
     tell(&mut polls, 0, 1);
@@ -74,7 +73,7 @@ fn a_promise_prevents_a_late_vote() {
     polls[0].challenge();
     tell(&mut polls, 0, 1);
     tell(&mut polls, 2, 1);
-    assert_eq!(polls[1].progress().vote, None, "it knows that all accepted, but has promised a ballot to another");
+    assert_eq!(polls[1].progress().vote, None, "it knows that all accepted, but has promised another founder's ballot");
 }
 
 #[test]
@@ -107,15 +106,15 @@ fn a_lower_ballot_is_not_joined() {
 fn nonsense_is_ignored() {
     let mut poll = Poll::new(0, 3, Guards::ALL);
     let told = ProposalProgress { accepted: [1, 7, u16::MAX].into(), ..ProposalProgress::default() };
-    assert!(!poll.receive(3, &told), "no founder has that position");
-    assert!(!poll.receive(0, &told), "that is this node itself");
+    assert!(!poll.receive(3, &told), "the position is out of range");
+    assert!(!poll.receive(0, &told), "the sender is this founder itself");
     assert!(poll.receive(1, &told));
     assert_eq!(poll.progress().accepted, [0, 1].into());
     assert!(!poll.receive(1, &told), "nothing new");
 }
 
-/// Founders talk at random, through a network that keeps, repeats, reorders and loses messages. The founders accept one by
-/// one. Fails if two verdicts are found, or one to form before all have accepted.
+/// Founders exchange messages at random, through a network that delays, repeats, reorders and loses them. The founders
+/// accept one by one. Fails if two verdicts are found, or *form* before all have accepted.
 fn soup(seed: u64, guards: Guards) -> Result<BTreeMap<usize, ProposalVerdict>, &'static str> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut below = |bound: usize| (rng.next_u64() % bound as u64) as usize;
@@ -137,7 +136,7 @@ fn soup(seed: u64, guards: Guards) -> Result<BTreeMap<usize, ProposalVerdict>, &
             chance if chance < 40 => sent.push((at as u16, poll.progress().clone())),
             _ if sent.is_empty() => {}
             _ => {
-                // Mostly a recent message.
+                // Usually a recent message.
                 let age = if below(4) == 0 { below(sent.len()) } else { below(sent.len().min(6)) };
                 let (from, progress) = sent[sent.len() - 1 - age].clone();
                 poll.receive(from, &progress);
@@ -146,7 +145,7 @@ fn soup(seed: u64, guards: Guards) -> Result<BTreeMap<usize, ProposalVerdict>, &
         verdicts.extend(poll.verdict().map(|verdict| (at, verdict)));
         let formed = verdicts.values().any(|&verdict| verdict == ProposalVerdict::Form);
         if formed && !polls.iter().all(Option::is_some) {
-            return Err("formed, and not all had accepted");
+            return Err("formed although not all had accepted");
         }
         if formed && verdicts.values().any(|&verdict| verdict == ProposalVerdict::Abandon) {
             return Err("two verdicts");

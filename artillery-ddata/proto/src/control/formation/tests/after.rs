@@ -1,4 +1,4 @@
-//! Nodes whose cluster was given up: one founds the next alone, the others join that, and none goes back.
+//! Nodes whose cluster was replaced: one creates the next alone, the others join it, and none returns.
 
 use super::{
     super::*,
@@ -22,7 +22,7 @@ fn still_in(over: u128) -> FormationMessage {
 #[test]
 fn one_founds_alone_beside_nodes_of_the_old_cluster() {
     let mut node = after(1, true);
-    assert_eq!(input(&mut node, NOW, seen(2, Some(5))), [], "it looks around first");
+    assert_eq!(input(&mut node, NOW, seen(2, Some(5))), [], "it searches first");
     let at = node.next_tick().unwrap();
     assert_eq!(input(&mut node, at, FormationInput::Tick), [FormationOutput::Formed(node.founding().unwrap().clone())]);
     let founding = node.founding().unwrap();
@@ -31,7 +31,7 @@ fn one_founds_alone_beside_nodes_of_the_old_cluster() {
     assert_eq!(founding.lineage(), [ClusterId(4), OVER, founding.cluster]);
 }
 
-/// A supervisor starts the node again with the same flag.
+/// A supervisor restarts the node with the same flag.
 #[test]
 fn a_restarted_founder_joins_the_cluster_that_it_founded() {
     let mut node = after(1, true);
@@ -49,7 +49,7 @@ fn the_other_nodes_join_and_do_not_go_back() {
         }
         assert_eq!(node.next_tick(), None, "three free nodes are enough for others");
         input(&mut node, NOW, seen(7, Some(over)));
-        assert_eq!(tell(&mut node, incarnation(8, 1), still_in(over)), [], "cluster {over} is over");
+        assert_eq!(tell(&mut node, incarnation(8, 1), still_in(over)), [], "cluster {over} was replaced");
         assert!(node.founding().is_none());
         input(&mut node, NOW, seen(6, Some(9)));
         assert!(node.next_tick().is_some(), "it asks a member of another one");
@@ -66,7 +66,7 @@ fn none_of_them_accepts_another_proposal() {
         proposal.founding.members[0].id = incarnation(1, 2);
         let message = FormationMessage::Propose { proposal: Box::new(proposal), progress: accepted(&[1]) };
         let said = tell(&mut node, incarnation(2, 1), message);
-        // The founder has founded by then, and answers with its cluster.
+        // The creator already has its cluster by then, and answers with it.
         assert!(founds || refused(&said) == Some((incarnation(2, 1), RejectReason::Elsewhere)), "{said:?}");
         assert!(node.founding().is_none_or(|founding| founding.members.len() == 1));
     }

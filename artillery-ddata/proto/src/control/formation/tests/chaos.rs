@@ -1,14 +1,14 @@
-//! Safety under all faults at once, liveness after them, and what happens when a rule is taken out.
+//! Safety under all faults at once, liveness after them, and the effect of disabling each rule.
 
 use std::{collections::BTreeSet, time::Duration};
 
 use super::network::{Network, Trouble};
 use crate::guards::Mutant;
 
-/// The longest time from healing until a cluster stands.
+/// The longest time from healing until a cluster is formed.
 const BOUND: Duration = Duration::from_secs(60);
 
-/// Faults of a kind that depends on the seed. In a hasty run cuts and restarts fall into the middle of a formation.
+/// The kind of faults depends on the seed. In a hasty run cuts and restarts interrupt a formation.
 fn trouble(seed: u64, hasty: bool) -> Trouble {
     let pick = |from: &[u64], divisor: u64| Some(from[(seed / divisor) as usize % from.len()]).filter(|&pick| pick > 0);
     let (cuts, restarts) = if hasty { ([0, 30, 100], [0, 0, 60, 200]) } else { ([0, 400, 1500], [0, 0, 700, 3000]) };
@@ -21,7 +21,7 @@ fn trouble(seed: u64, hasty: bool) -> Trouble {
     }
 }
 
-/// One run: faults, healing, and all checks. Returns how long after healing it took, in milliseconds, or the violation.
+/// One run: faults, healing, and all checks. Returns how many milliseconds it took after healing, or the violation.
 fn run(seed: u64, nodes: impl Fn(u16) -> usize, mutant: Option<Mutant>) -> Result<(Network, u128), String> {
     let (expect, hasty) = (1 + (seed % 5) as u16, [false, true, true][(seed / 5) as usize % 3]);
     let spread = if hasty { 30 } else { [0, 300, 4000][seed as usize % 3] };
@@ -62,13 +62,12 @@ fn fewer_than_twice_as_many_never_form_two() {
         let (network, took) = sound(seed, few(seed));
         worst = worst.max(took);
         let able = network.foundings().iter().filter(|founding| !network.lost(founding)).count();
-        // Incarnations count: a restarted memory node is another one.
+        // Incarnations matter: a restarted memory node is another one.
         assert!(able <= 1 || network.restarts > 0, "seed {seed}: {able} clusters");
     }
     eprintln!("the slowest took {worst} ms after healing");
 }
 
-/// Every partition of so many nodes into groups.
 fn partitions(nodes: usize) -> Vec<Vec<Vec<usize>>> {
     let mut all = vec![vec![]];
     for node in 0..nodes {
@@ -103,7 +102,7 @@ fn five_nodes_that_expect_three_form_one_however_they_are_cut_up() {
     }
 }
 
-/// Halves that can't see each other at first, each large enough to found a cluster, in trouble.
+/// Halves that can't see each other at first, each large enough to form a cluster, with faults.
 #[test]
 fn many_nodes_in_trouble_may_form_several_that_never_mix() {
     let mut several = 0;
@@ -172,7 +171,7 @@ fn the_same_seed_is_the_same_run() {
     }
 }
 
-/// Takes each rule out: the checks above must notice. (The tests of the ballots notice `FreshVerdict`.)
+/// Disables each rule: the checks above must detect it. (The tests of the ballots detect `FreshVerdict`.)
 #[test]
 fn every_rule_is_needed() {
     let mutants = [

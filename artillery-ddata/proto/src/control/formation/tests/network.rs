@@ -21,11 +21,11 @@ pub(super) const MILLI: u64 = 1_000_000;
 pub(super) struct Trouble {
     pub(super) loss: u64,
     pub(super) repeat: u64,
-    /// Longest delay of a message, in milliseconds.
+    /// The longest delay of a message, in milliseconds.
     pub(super) delay: u64,
-    /// Every so many milliseconds, on average, the network is partitioned anew.
+    /// The average interval of new partitions, in milliseconds.
     pub(super) cut_every: Option<u64>,
-    /// Every so many milliseconds, on average, a node restarts.
+    /// The average interval of restarts, in milliseconds.
     pub(super) restart_every: Option<u64>,
 }
 
@@ -36,7 +36,7 @@ impl Trouble {
 struct Node {
     id: MemberId,
     formation: Option<Formation>,
-    /// Incarnations of other nodes that this one was told are over.
+    /// Incarnations of other nodes whose end was reported to this one.
     told: BTreeSet<MemberId>,
     settled: Option<(Arc<Bootstrap>, bool)>,
     tick: Option<Timestamp>,
@@ -63,23 +63,19 @@ pub(super) struct Network {
     pub(super) now: Timestamp,
     rng: ChaCha8Rng,
     settings: FormationSettings,
-    /// How many founders each node expects.
     expects: Vec<u16>,
-    /// Nodes find each other by node 0, their seed, alone.
+    /// Nodes discover each other only through node 0, their seed.
     seeded: bool,
     nodes: Vec<Node>,
-    /// The past incarnations of each node.
     past: Vec<Vec<MemberId>>,
     events: BTreeMap<(Timestamp, u64), Event>,
     made: u64,
-    /// Pairs (from, to) of nodes between which nothing passes.
+    /// Pairs (from, to) of nodes without a connection.
     cuts: BTreeSet<(usize, usize)>,
     trouble: Trouble,
     /// Each founding and the nodes that formed it, in the order in which they were first formed.
     formed: Vec<(Arc<Bootstrap>, BTreeSet<MemberId>)>,
-    /// Proposals that an incarnation had accepted and has given up.
     given_up: BTreeSet<ClusterId>,
-    /// The first broken promise.
     pub(super) violation: Option<String>,
     pub(super) trace: u64,
     pub(super) restarts: u32,
@@ -131,12 +127,12 @@ impl Network {
         network
     }
 
-    /// From now on nodes find each other by node 0 alone.
+    /// From now on nodes discover each other only through node 0.
     pub(super) fn find_by_seed(&mut self) {
         self.seeded = true;
     }
 
-    /// Each node expects a number of its own, up to the one that all expect otherwise.
+    /// Each node expects a random number, up to the common one.
     pub(super) fn mix_expectations(&mut self) {
         let most = u64::from(self.settings.expect);
         self.expects = (0..self.nodes.len()).map(|_| 1 + self.below(most) as u16).collect();
@@ -164,7 +160,6 @@ impl Network {
         MemberId { node: NodeId::from_name(&format!("n{at}")), incarnation: Incarnation { store, starts: 1 } }
     }
 
-    /// Sets the faults from now on.
     pub(super) fn trouble(&mut self, trouble: Trouble) {
         let begins = |old: Option<u64>, new: Option<u64>| new.filter(|_| old.is_none());
         if let Some(every) = begins(self.trouble.cut_every, trouble.cut_every) {
@@ -181,7 +176,7 @@ impl Network {
         }
     }
 
-    /// Nothing passes between the groups.
+    /// Cuts all links between the groups.
     pub(super) fn partition(&mut self, groups: &[&[usize]]) {
         let group = |at: usize| groups.iter().position(|group| group.contains(&at));
         let pairs = (0..self.nodes.len()).flat_map(|a| (0..self.nodes.len()).map(move |b| (a, b)));
@@ -203,7 +198,7 @@ impl Network {
         self.after(0, Event::Start(at));
     }
 
-    /// The index of the node whose present incarnation is `id`.
+    /// The index of the node whose current incarnation is `id`.
     fn alive(&self, id: MemberId) -> Option<usize> {
         self.nodes.iter().position(|node| node.id == id && node.formation.is_some())
     }
@@ -232,7 +227,7 @@ impl Network {
     fn happen(&mut self, event: Event) {
         match event {
             Event::Deliver { to, from, message } => {
-                // A careless driver: a message to an earlier incarnation reaches the present one.
+                // A careless driver: a message to an earlier incarnation reaches the current one.
                 let Some(at) = self.nodes.iter().position(|node| node.id.node == to.node) else { return };
                 let cut = self.nodes.iter().position(|node| node.id.node == from.node).map(|from| (from, at));
                 if self.nodes[at].formation.is_some() && cut.is_none_or(|cut| !self.cuts.contains(&cut)) {
@@ -309,7 +304,7 @@ impl Network {
         self.schedule(at);
     }
 
-    /// The seed's answer comes before the membership shows the nodes that it knows.
+    /// The seed answers before the membership shows the nodes that it knows.
     fn contact(&mut self, id: MemberId) {
         let Some(at) = self.alive(id) else { return };
         if self.nodes[0].formation.is_none() {
@@ -321,7 +316,7 @@ impl Network {
         self.after(wait, Event::Discover(id));
     }
 
-    /// Gossip reaches a node: it names the reachable nodes, and sometimes takes back the others.
+    /// Gossip reaches a node: it reports the reachable nodes, and sometimes retracts the others.
     fn discover(&mut self, at: usize) {
         self.nodes[at].visible = true;
         for other in (0..self.nodes.len()).filter(|&other| other != at) {
@@ -347,7 +342,7 @@ impl Network {
 
     fn input(&mut self, at: usize, input: FormationInput) {
         let now = self.now;
-        let formation = self.nodes[at].formation.as_mut().expect("only living nodes are told");
+        let formation = self.nodes[at].formation.as_mut().expect("only living nodes get inputs");
         let before = accepted(formation);
         formation.handle(now, input);
         let after = formation.founding().map(|founding| founding.cluster).or(accepted(formation));
@@ -369,7 +364,7 @@ impl Network {
     fn check_nothing_formed_is_given_up(&mut self) {
         let given_up = |founding: &Bootstrap| self.given_up.contains(&founding.cluster) && !self.lost(founding);
         if let Some((founding, _)) = self.formed.iter().find(|(founding, _)| given_up(founding)) {
-            self.violate(format!("{:?} was formed and given up", founding.cluster));
+            self.violate(format!("{:?} was formed and abandoned", founding.cluster));
         }
     }
 
@@ -388,7 +383,7 @@ impl Network {
         let copies = 1 + u64::from(self.chance(self.trouble.repeat));
         for _ in 0..copies {
             if !self.chance(self.trouble.loss) {
-                // One message in ten is far behind the others.
+                // One message in ten has twenty times the delay.
                 let delay = if self.chance(100) { 20 * self.trouble.delay } else { self.trouble.delay };
                 let wait = self.up_to(delay) + 1000;
                 self.after(wait, Event::Deliver { to, from, message: message.clone() });
@@ -396,7 +391,7 @@ impl Network {
         }
     }
 
-    /// Checks every promise about safety when a node settles on a cluster.
+    /// Checks every safety property when a node settles on a cluster.
     fn settled(&mut self, at: usize, founding: Arc<Bootstrap>, formed: bool) {
         let id = self.nodes[at].id;
         if let Some((first, _)) = &self.nodes[at].settled {
@@ -404,7 +399,7 @@ impl Network {
             return self.violate(format!("{id:?} belongs to {first:?} and to {:?}", founding.cluster));
         }
         if founding.names(id) != formed || (formed && founding.members.len() < usize::from(self.expects[at])) {
-            return self.violate(format!("{id:?} takes itself for what it isn't in {founding:?}"));
+            return self.violate(format!("{id:?} has the wrong role in {founding:?}"));
         }
         self.nodes[at].settled = Some((founding.clone(), formed));
         let known = self.formed.iter().position(|(known, _)| known.cluster == founding.cluster);

@@ -1,4 +1,4 @@
-//! One rule each.
+//! One rule per test.
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,7 +27,7 @@ pub(super) fn founding(cluster: u128, members: &[MemberId]) -> Bootstrap {
     Bootstrap::new(ClusterId(cluster), "shop", members)
 }
 
-/// A proposal of founder 2, to found with 1 and 3.
+/// A proposal of founder 2 that also names 1 and 3.
 pub(super) fn proposal(attempt: u64) -> Proposal {
     let founding = founding(100 + u128::from(attempt), &[incarnation(1, 1), incarnation(2, 1), incarnation(3, 1)]);
     Proposal { proposer: incarnation(2, 1), attempt, founding }
@@ -137,7 +137,7 @@ fn a_node_accepts_one_proposal_and_refuses_the_others_for_ever() {
     assert!(matches!(node.phase(), FormationPhase::Free { refused: Some((_, RejectReason::Busy)), .. }));
     for old in [rival, proposal(1)] {
         let outputs = tell(&mut node, incarnation(2, 1), propose(&old));
-        assert_eq!(refused(&outputs), Some((incarnation(2, 1), RejectReason::Over)), "refused once, refused for ever");
+        assert_eq!(refused(&outputs), Some((incarnation(2, 1), RejectReason::Over)), "a refusal is permanent");
     }
     tell(&mut node, incarnation(2, 1), propose(&proposal(2)));
     assert_eq!(node.phase(), FormationPhase::Accepted(proposal(2).id()));
@@ -208,7 +208,7 @@ fn other_times_are_accepted_and_the_proposers_count() {
     let settings = FormationSettings { timing, ..settings(1) };
     let mut alone = Formation::new(founder(incarnation(1, 1)), settings, 1).unwrap();
     input(&mut alone, NOW, FormationInput::Tick);
-    assert_eq!(alone.founding().map(|founding| founding.timing), Some(timing), "what it proposes itself");
+    assert_eq!(alone.founding().map(|founding| founding.timing), Some(timing), "the proposer's times are used");
 }
 
 #[test]
@@ -245,7 +245,7 @@ fn a_free_node_that_meets_a_member_asks_and_becomes_a_spare() {
     let outputs = input(&mut node, NOW, seen(4, Some(5)));
     assert_eq!(outputs, [FormationOutput::Send { to: incarnation(4, 1), message: FormationMessage::Ask }]);
     let again = node.next_tick().expect("it asks again");
-    assert_eq!(again, NOW + settings(3).repeat, "and proposes nothing meanwhile");
+    assert_eq!(again, NOW + settings(3).repeat, "it proposes nothing until then");
     assert_eq!(
         refused(&tell(&mut node, incarnation(2, 1), propose(&proposal(1)))),
         Some((incarnation(2, 1), RejectReason::Elsewhere))
@@ -308,7 +308,7 @@ fn silent_nodes_are_asked_last() {
     let at = node.next_tick().unwrap();
     input(&mut node, at, FormationInput::Tick);
     let FormationPhase::Accepted(id) = node.phase() else { panic!("it proposed") };
-    // Founder 3 accepts, and abandons in its own ballot; founder 2 is never heard.
+    // Founder 3 accepts, and abandons in its own ballot; founder 2 sends nothing.
     let ballot = Ballot { round: 1, owner: 2 };
     let vote = Some(Vote { ballot, verdict: ProposalVerdict::Abandon });
     let progress = ProposalProgress { accepted: [2].into(), promised: ballot, vote };

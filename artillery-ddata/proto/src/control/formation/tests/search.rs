@@ -1,4 +1,4 @@
-//! How long a node looks for others, and how many founders it waits for.
+//! How long a node searches for others, and how many founders it waits for.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use super::{
 };
 use crate::{control::ChainSettings, fixtures::incarnation};
 
-/// A node that looks for others.
 fn searching(expect: u16) -> Formation {
     let settings = FormationSettings::new("shop", expect, ChainSettings::default());
     Formation::new(founder(incarnation(1, 1)), settings, 1).unwrap()
 }
 
-/// Runs the ticks of a node until it has formed or proposed a cluster, for ten minutes at most. Returns how long it took.
+/// Runs the ticks of a node until it has formed or proposed a cluster, for at most ten minutes. Returns how long it
+/// took.
 fn until_proposal(node: &mut Formation) -> Option<Duration> {
     while let (FormationPhase::Free { .. }, Some(at)) = (node.phase(), node.next_tick()) {
         let now = at.max(NOW);
@@ -104,7 +104,7 @@ fn a_pause_is_no_search() {
         input(&mut node, now, FormationInput::Tick);
     }
     input(&mut node, now + Duration::from_secs(3600), FormationInput::Tick);
-    assert!(node.founding().is_none(), "the search starts again");
+    assert!(node.founding().is_none(), "the search restarts");
 }
 
 #[test]

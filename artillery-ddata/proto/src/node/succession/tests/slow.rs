@@ -1,4 +1,4 @@
-//! Successions in a network where answers take a while, are late, or never come.
+//! Successions in a network where answers are slow, late, or lost.
 
 use super::*;
 use crate::{
@@ -9,10 +9,8 @@ use crate::{
     },
 };
 
-/// A network with a round trip that takes a while.
 struct Slow {
     rig: Rig,
-    /// The time of a round trip.
     takes: Duration,
     leader: Option<MemberId>,
     under_way: Vec<(Timestamp, MemberId, Option<u64>)>,
@@ -52,7 +50,7 @@ impl Slow {
         }
     }
 
-    /// The longest time without a message to node `to`, within so many leases.
+    /// The longest time without a message to node `to`, within `leases`.
     fn longest_silence(&mut self, to: MemberId, leases: u32) -> Duration {
         let (mut longest, mut last) = (Duration::ZERO, self.rig.now);
         let end = self.rig.now + LEASE * leases;
@@ -90,7 +88,7 @@ fn a_confirmed_leader_is_one_of_its_own() {
     assert_eq!(slow.rig.count(is_over), 0);
 }
 
-/// The answers have come, but the calls time out before they are read.
+/// The answers have arrived, but the calls time out before they are read.
 #[test]
 fn a_short_pause_makes_no_node_give_way() {
     let mut slow = Slow::new(Rig::new(4, [1, 5], &[1, 2, 3, 5]), 5);
@@ -112,7 +110,7 @@ fn a_paused_node_takes_no_member_for_gone() {
     assert_eq!(slow.rig.events(NodeEvent::Orphaned), 0);
 }
 
-/// A node asks silent nodes beside its renewals, never in their place.
+/// A node asks silent nodes in addition to its renewals, never instead of them.
 #[test]
 fn the_leader_hears_a_node_beside_many_silent_ones() {
     for (me, told) in [(4, false), (4, true), (3, true)] {
@@ -125,11 +123,11 @@ fn the_leader_hears_a_node_beside_many_silent_ones() {
             slow.rig.succeeded();
         }
         let silence = slow.longest_silence(id(30), 30);
-        assert!(silence < LEASE / 2, "node {me}, told of a successor: {told}: {silence:?}");
+        assert!(silence < LEASE / 2, "node {me}, with a successor: {told}: {silence:?}");
     }
 }
 
-/// A cluster of two: the other member starts again, joins, and answers.
+/// A cluster of two: the other member restarts, joins, and answers.
 #[test]
 fn a_last_copy_with_a_joiner_goes_on() {
     let mut rig = Rig::new(3, [3], &[9]);
@@ -168,7 +166,7 @@ fn two_successors_that_are_met_in_turn_are_decided_on() {
     assert_eq!(rig.count(is_over), 1);
 }
 
-/// The answer lay in the socket while the node was paused for a minute.
+/// The answer stayed in the socket while the node was paused for a minute.
 #[test]
 fn an_old_answer_of_the_leader_makes_no_node_ready() {
     let mut rig = Rig::new(4, [5], &[]);
