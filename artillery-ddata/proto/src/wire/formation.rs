@@ -1,4 +1,4 @@
-//! Messages of formation as frames: a header, no body.
+//! The frames of messages of formation: a header without a body.
 
 use artillery_core::{
     Frame,
@@ -9,7 +9,7 @@ use bytes::Bytes;
 use super::control::{ControlDecodeError, no_body};
 use crate::control::formation::FormationMessage;
 
-/// The header of the frame that carries `message`.
+/// Encodes the header of the frame that carries `message`.
 ///
 /// # Errors
 /// [`CodecError`].
@@ -19,7 +19,7 @@ pub fn encode(message: &FormationMessage) -> Result<Bytes, CodecError> {
     Ok(header.into())
 }
 
-/// The message that a frame carries.
+/// Decodes the message in a frame.
 ///
 /// # Errors
 /// [`ControlDecodeError`].
