@@ -174,7 +174,10 @@ fn say(explored: &Explored, mutant: Option<Guard>) -> ExitCode {
         }
     };
     if mutant.is_none() && explored.failure.is_none() {
-        println!("{}", if explored.complete { "everything was explored" } else { "not everything was explored in that time" });
+        println!(
+            "{}",
+            if explored.complete { "everything was explored" } else { "not everything was explored in that time" }
+        );
     }
     if right && (mutant.is_some() || explored.complete) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
