@@ -11,6 +11,7 @@ use crate::{
 /// The number of worlds that were compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Compared {
+    /// The number of different states.
     pub states: usize,
     /// Worlds with the fingerprint of a known one.
     pub again: usize,

@@ -17,6 +17,7 @@ use super::{
 };
 use crate::bounds::Bounds;
 
+/// Whether a node works, and which connections it has.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Health {
     /// The node works and reaches all others.
