@@ -42,7 +42,7 @@ const FILLERS: usize = 50;
 pub struct Load {
     names: Vec<Bytes>,
     last: Vec<AtomicU64>,
-    /// The number of operations so far, from which the next writes and reads continue.
+    /// The number of operations, from which the next writes and reads continue.
     done: AtomicU64,
 }
 

@@ -79,9 +79,6 @@ impl Loopback {
 }
 
 /// Starts `members` nodes and waits until they are ready.
-///
-/// # Errors
-/// A node doesn't start, or can't become ready.
 pub async fn start_nodes(
     name: &str,
     members: u32,

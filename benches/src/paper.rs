@@ -2,7 +2,7 @@
 //!
 //! Each node and each client has a network namespace ([`net`]), whose link to a common switch carries a fixed number of
 //! megabits per second in each direction. Nodes are processes ([`chain`]); clients are threads of this process
-//! ([`crowd`]). As in the paper, links limit what a chain can serve, as long as there is processor time left.
+//! ([`crowd`]). As in the paper, links limit the throughput of a chain, as long as there is processor time left.
 
 pub mod chain;
 pub mod crowd;

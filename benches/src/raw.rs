@@ -132,9 +132,6 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Pipe<R, W> {
 
     /// Makes `operations` requests, at most `in_flight` at a time. All requests that may be in flight are sent in one
     /// write.
-    ///
-    /// # Errors
-    /// An error of the transport, or a wrong answer.
     pub async fn run(&mut self, operations: u64, in_flight: u64) -> io::Result<()> {
         let end = self.sent + operations;
         while self.answered < end {

@@ -153,7 +153,7 @@ impl Pair {
         all
     }
 
-    /// Drops all frames in flight, and those that the members would send next.
+    /// Drops all frames in flight, and all frames that the members would send next.
     pub fn lose(&mut self) {
         (0..2).for_each(|n| self.say(n, &mut Steps::default()));
         self.frames.iter_mut().for_each(VecDeque::clear);

@@ -40,7 +40,7 @@ fn shows_no_half(cut: &Cut, batches: &BTreeMap<Version, Vec<u32>>) -> Result<(),
     let found: BTreeMap<u32, Option<Version>> = cut.seen.iter().copied().collect();
     for version in cut.seen.iter().filter_map(|(_, version)| *version) {
         for other in batches.get(&version).into_iter().flatten() {
-            // A later write or deletion may have come in between, but an older state is impossible.
+            // A later write or deletion may have followed, but an older state is impossible.
             if let Some(Some(older)) = found.get(other).filter(|older| older.is_some_and(|older| older < version)) {
                 let what = format!("the batch at {version} wrote key {other}, shown at {older} in {cut:?}");
                 return Err(Broken::new(Rule::HalfBatch, what));

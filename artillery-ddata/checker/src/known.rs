@@ -1,4 +1,4 @@
-//! What a history reveals about the states of each key.
+//! The states of each key that a history reveals.
 
 use std::collections::BTreeMap;
 

@@ -137,8 +137,8 @@ fn counts_ascend(appends: &BTreeMap<Value, &SeriesOperation>) -> Result<(), Brok
     Ok(())
 }
 
-/// If an append was called after an item had been appended or seen, that item comes before the append's own. The
-/// versions of acknowledged items ascend.
+/// An item that had been appended or seen when another item's append was called precedes that other item. The versions
+/// of acknowledged items ascend.
 fn items_keep_time(
     longest: &Found<'_>,
     found: &[Found<'_>],

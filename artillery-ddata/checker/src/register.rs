@@ -7,7 +7,7 @@
 //!   deletion that returned a value expected, and saw, the version of that value;
 //! - *sights* of a write: the reads and conflicts that found its value;
 //! - *absences*: the reads and conflicts that found the key absent;
-//! - *deletes* of unknown outcome, each of which may have been applied, in an unknown version;
+//! - *deletes* of unknown outcome: each may have been applied, in an unknown version;
 //! - *latent* puts and compare-and-swaps: their outcome is unknown, and no operation saw the value.
 //!
 //! Refused operations and reads without an answer are left out: they have no effect and reveal nothing.

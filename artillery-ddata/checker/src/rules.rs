@@ -101,7 +101,7 @@ fn versions_ascend(register: &Register<'_>, frontier: &Frontier) -> Result<(), V
     Ok(())
 }
 
-/// The version expected by a successful compare-and-swap must directly precede its own.
+/// The version expected by a successful compare-and-swap must directly precede its own among the key's versions.
 fn swaps_exclude_others(register: &Register<'_>) -> Result<(), Violation> {
     let mut swapped: BTreeMap<Version, usize> = BTreeMap::new();
     for (index, write) in register.writes.iter().enumerate() {
@@ -139,7 +139,7 @@ fn creations_match(register: &Register<'_>, versions: &Versions) -> Result<(), V
     Ok(())
 }
 
-/// An expected version that no answer reported can only come from a write of unknown outcome.
+/// If no answer reported an expected version, a write of unknown outcome must have created it.
 fn orphans_have_a_maker(register: &Register<'_>, versions: &Versions) -> Result<(), Violation> {
     for write in &register.writes {
         let Some(expected) = write.expected.filter(|expected| !expected.is_none()) else { continue };

@@ -91,7 +91,7 @@ pub fn shortest(history: &History, violation: &Violation) -> History {
     }
 }
 
-/// Tries to drop each chunk of `size` operations, as far as they may be dropped.
+/// Tries to drop the droppable operations of each chunk of `size`.
 fn drop_chunks(
     operations: &[Operation],
     size: usize,

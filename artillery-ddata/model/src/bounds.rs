@@ -27,7 +27,7 @@ pub struct Bounds {
     pub reorders: u32,
     /// The most entries that the configuration log accepts.
     pub changes: u32,
-    /// The most elections, after each of which the coordinator begins another term.
+    /// The most elections; each begins another term of the coordinator.
     pub elections: u32,
     /// The most frames in flight on each ordered link.
     pub in_flight: usize,

@@ -79,7 +79,7 @@ pub enum Action {
     CutOff(u8),
     /// The coordinator begins another term.
     Elect,
-    /// No other node can dial this node any longer. The number after the last node stands for the leader.
+    /// No other node can dial this node any longer. The number after the last node denotes the leader.
     Undialable(u8),
     /// An operator requests one of the other orders of the members.
     Reorder(u8),

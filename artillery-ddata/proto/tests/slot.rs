@@ -52,7 +52,7 @@ mod memory {
                 thread::spawn(move || {
                     let (before, after) = (read(&slot), read(&slot));
                     assert!(after.is_none() || before <= after, "time went backwards: {before:?}, {after:?}");
-                    assert!(before.is_some() || after.is_none(), "the key came back");
+                    assert!(before.is_some() || after.is_none(), "the key reappeared");
                 })
             });
             for sequence in 2..=3 {

@@ -72,9 +72,6 @@ impl Started {
 }
 
 /// The complete run.
-///
-/// # Errors
-/// Any record that differs from what was written, and any error of a node or of the system.
 pub fn run(plan: &Plan) -> Result<(), Failed> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let mut site = Site::new(&plan.node, &plan.folder, Keeps::Batch, &[])?;
@@ -182,7 +179,7 @@ async fn an_end(site: &Site) -> Failed {
     }
     let logs = site.logs();
     let last = logs.iter().filter_map(|log| log.last()).map(|(_, line)| line.as_str()).collect::<Vec<_>>();
-    format!("a node has ended; the nodes said last: {last:#?}").into()
+    format!("a node has exited; the last log lines: {last:#?}").into()
 }
 
 fn after_a_kill(
@@ -211,7 +208,7 @@ fn after_a_kill(
     Ok(())
 }
 
-/// Checks that all nodes hold all records, and that a sample of them holds what was written.
+/// Checks that all nodes hold all records, and that a sample of them has the written values.
 fn check(expected: u64, runtime: &Runtime, site: &Site) -> Result<(), Failed> {
     runtime.block_on(async {
         for page in site.pages() {
@@ -245,7 +242,7 @@ fn under_writers(plan: &Plan, runtime: &Runtime, site: &mut Site) -> Result<(), 
     let reads = read_all(site.contact(), ledger.clone());
     let started = runtime.block_on(start(site, reads))?;
     println!(
-        "\nkilled under {WRITERS} writers with {IN_FLIGHT} writes in flight each, after {} acknowledged writes, all of which are there",
+        "\nkilled under {WRITERS} writers with {IN_FLIGHT} writes in flight each, after {} acknowledged writes, all still present",
         ledger.acknowledged()
     );
     println!("| | | goal |\n|---|--:|--:|");

@@ -166,9 +166,6 @@ impl Round {
 }
 
 /// The complete run.
-///
-/// # Errors
-/// Any failed write or wrong value, and any error of a node or of the system.
 pub fn run(plan: &Plan) -> Result<(), Failed> {
     let driver = Driver::start(0)?;
     let chains = ALL.iter().map(|&keeps| Ok((keeps, Chain::start(plan, &driver, keeps)?)));
@@ -236,7 +233,7 @@ fn beside_checkpoints(plan: &Plan, driver: &Driver, chain: &Chain) -> Result<(),
     let times: Vec<_> = chain.site.logs().iter().flat_map(|log| checkpoints(log)).collect();
     let (during, without): (Vec<_>, Vec<_>) = samples.iter().partition(|sample| is_beside(sample, &times));
     if during.is_empty() || without.is_empty() {
-        println!("\nno checkpoint came within {:?} of writes", plan.checkpoints);
+        println!("\nno checkpoint within {:?} of writes", plan.checkpoints);
         return Ok(());
     }
     println!("\n| {WRITERS} writers | writes | p50, ms | p99, ms | longest, ms |\n|---|--:|--:|--:|--:|");

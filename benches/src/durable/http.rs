@@ -66,10 +66,7 @@ impl Settled {
     }
 }
 
-/// What a node has settled since its start.
-///
-/// # Errors
-/// The node doesn't answer.
+/// The node's progress in settling records since its start.
 pub async fn settled(addr: SocketAddr) -> Result<Settled, Failed> {
     Ok(Settled::parse(&timeout(PATIENCE, page(addr, "/metrics")).await??))
 }

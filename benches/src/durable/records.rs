@@ -31,9 +31,6 @@ pub fn first_value(n: u64) -> Bytes {
 }
 
 /// Writes all records, through several clients with many writes in flight each.
-///
-/// # Errors
-/// The first write that failed.
 pub async fn fill(clients: &[Client], records: u64) -> Result<(), Failed> {
     let kvs: Vec<_> = clients.iter().map(Client::kv).collect();
     let callers = FILLERS * kvs.len();
@@ -48,9 +45,6 @@ pub async fn fill(clients: &[Client], records: u64) -> Result<(), Failed> {
 }
 
 /// Reads every `step`th record, which must have its first value.
-///
-/// # Errors
-/// A read failed, or returned a different value.
 pub async fn verify(client: &Client, records: u64, step: u64) -> Result<(), Failed> {
     let kv = client.kv();
     let read = move |n: usize| {
@@ -58,7 +52,7 @@ pub async fn verify(client: &Client, records: u64, step: u64) -> Result<(), Fail
         async move {
             let read = kv.get(&key(number)).await?;
             let is_there = read.value().is_some_and(|value| holds(value, number, VALUE_BYTES));
-            if is_there { Ok(()) } else { Err(format!("record {number} isn't what was written").into()) }
+            if is_there { Ok(()) } else { Err(format!("record {number} has a wrong value").into()) }
         }
     };
     spread(0..64, 64, (records / step.max(1)) as usize, read).await

@@ -117,17 +117,11 @@ impl Site {
     }
 
     /// Waits until all nodes are ready.
-    ///
-    /// # Errors
-    /// A node exits, or isn't ready in time.
     pub fn ready(&self) -> Result<(), Failed> {
         self.nodes.iter().try_for_each(|node| ReadyLine::parse(&node.said_within(PATIENCE)?).map(drop))
     }
 
     /// Kills all nodes.
-    ///
-    /// # Errors
-    /// A node has already exited.
     pub fn kill(&mut self) -> Result<(), Failed> {
         self.nodes.iter().try_for_each(|node| node.signal(Signal::KILL))?;
         self.nodes.clear();
@@ -168,14 +162,14 @@ impl Site {
         self.nodes.iter().map(Process::log).collect()
     }
 
-    /// What a client needs to reach the nodes.
+    /// The addresses and the secret with which a client reaches the nodes.
     pub fn contact(&self) -> Contact {
         let addrs = self.seats.iter().map(|seat| seat.addr).collect();
         Contact { name: self.name.clone(), secret: self.secret.clone(), addrs }
     }
 }
 
-/// What a client needs to reach the nodes.
+/// The addresses and the secret with which a client reaches the nodes.
 #[derive(Debug, Clone)]
 pub struct Contact {
     name: String,

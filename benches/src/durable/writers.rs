@@ -91,10 +91,7 @@ impl Writers {
         Self(tasks)
     }
 
-    /// Aborts all writers, including those that wait for an answer.
-    ///
-    /// # Errors
-    /// A write had failed before.
+    /// Aborts all writers, including writers that wait for an answer.
     pub async fn end(mut self) -> Result<(), Failed> {
         if let Some(ended) = self.0.try_join_next() {
             return ended?;
@@ -105,9 +102,6 @@ impl Writers {
 }
 
 /// Reads each key of the writers once, as soon as nodes answer.
-///
-/// # Errors
-/// A read failed, or an acknowledged write is missing.
 pub async fn read_all(contact: Contact, ledger: Arc<Ledger>) -> Result<(), Failed> {
     let mut tasks = JoinSet::new();
     let clients = contact.connect_all(CLIENTS).await;

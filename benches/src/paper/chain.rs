@@ -27,7 +27,6 @@ const CALM_LEASE_MS: u32 = 5000;
 
 /// The network, the program of a node, and a thread in each client's namespace.
 pub struct Lab {
-    /// Dropped last, after the threads in its namespaces.
     net: Net,
     node: PathBuf,
     drivers: Vec<Arc<Driver>>,
@@ -47,17 +46,11 @@ impl Lab {
     }
 
     /// Sets the rate of the links.
-    ///
-    /// # Errors
-    /// `tc` failed.
     pub fn shape(&self, mbit: u32) -> Result<(), Failed> {
         Ok(self.net.shape(mbit)?)
     }
 
     /// A runtime whose sockets are in a client's namespace.
-    ///
-    /// # Errors
-    /// There are fewer clients.
     pub fn driver(&self, client: usize) -> Result<&Arc<Driver>, Failed> {
         self.drivers.get(client).ok_or_else(|| format!("there are {} clients", self.drivers.len()).into())
     }
@@ -77,17 +70,11 @@ pub struct Chain {
 
 impl Chain {
     /// Starts a chain in the first namespaces of the lab; [`ready`](Self::ready) waits for it.
-    ///
-    /// # Errors
-    /// A process doesn't start.
     pub fn begin(lab: &Lab, system: System, members: usize) -> Result<Self, Failed> {
         Self::begin_with_lease(lab, system, members, CALM_LEASE_MS)
     }
 
     /// Like [`begin`](Self::begin), with the given lease duration.
-    ///
-    /// # Errors
-    /// A process doesn't start.
     pub fn begin_with_lease(lab: &Lab, system: System, members: usize, lease_ms: u32) -> Result<Self, Failed> {
         let port = lab.next_port.fetch_add(1, Relaxed);
         let addrs = (0..members).map(|node| SocketAddr::from((Place::Node(node).address(), port))).collect();
@@ -121,9 +108,6 @@ impl Chain {
     }
 
     /// Waits until every node serves strong reads.
-    ///
-    /// # Errors
-    /// A node exits, or isn't ready in time.
     pub fn ready(&mut self) -> Result<(), Failed> {
         let role = |node: &Process| Ok(ReadyLine::parse(&node.said()?)?.role);
         self.roles = self.nodes.iter().flatten().map(role).collect::<Result<_, Failed>>()?;
@@ -158,9 +142,6 @@ impl Chain {
     }
 
     /// Restarts a killed node, empty, and waits until it is ready.
-    ///
-    /// # Errors
-    /// The node doesn't start, or isn't ready in time.
     pub fn restart(&mut self, lab: &Lab, node: usize) -> Result<(), Failed> {
         let process = self.start_node(lab, node)?;
         let slot = self.nodes.get_mut(node).ok_or("there is no such node")?;

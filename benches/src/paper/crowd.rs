@@ -104,17 +104,11 @@ impl Crowd {
     }
 
     /// Runs the callers at their clients until the window ends.
-    ///
-    /// # Errors
-    /// The first operation that failed.
     pub fn run(&self, book: &Arc<Book>, window: Window, jobs: &[(usize, Caller)]) -> Result<Tally, Failed> {
         self.run_beside(book, window, jobs, (book, &[]))
     }
 
     /// Like [`run`](Self::run), concurrently with other callers that aren't counted.
-    ///
-    /// # Errors
-    /// The first operation that failed.
     pub fn run_beside(
         &self,
         book: &Arc<Book>,
@@ -153,17 +147,11 @@ impl Crowd {
     }
 
     /// Gives every key a value.
-    ///
-    /// # Errors
-    /// A write failed.
     pub fn fill(&self, book: &Arc<Book>) -> Result<(), Failed> {
         self.for_each_key(book, |line, at| async move { line.write(at).await.map(drop) })
     }
 
     /// Checks that every key holds its last written value.
-    ///
-    /// # Errors
-    /// A key has another value, or a read failed.
     pub fn verify(&self, book: &Arc<Book>) -> Result<(), Failed> {
         self.for_each_key(book, |line, at| async move { line.read(at).await })
     }

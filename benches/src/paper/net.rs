@@ -68,9 +68,6 @@ pub struct Net {
 
 impl Net {
     /// Creates the namespaces, after removing those of earlier runs that were killed.
-    ///
-    /// # Errors
-    /// `ip` or `tc` failed.
     pub fn make(nodes: usize, clients: usize, mbit: u32) -> io::Result<Self> {
         let left = MAKER.leftovers();
         if !left.is_empty() {
@@ -110,9 +107,6 @@ impl Net {
     }
 
     /// Sets the rate of each link, in megabits per second in each direction.
-    ///
-    /// # Errors
-    /// `tc` failed.
     pub fn shape(&self, mbit: u32) -> io::Result<()> {
         // HTB handles a train of segments as a whole; TBF would split it.
         let rate = format!("htb rate {mbit}mbit ceil {mbit}mbit burst 16k cburst 16k quantum 3000");

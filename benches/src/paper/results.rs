@@ -165,11 +165,11 @@ pub struct Failover {
     pub lease_ms: u32,
     /// Requested writes per second.
     pub writes_wanted: f64,
-    /// When the member is killed, in milliseconds.
+    /// When the member is killed, in milliseconds since the start of the window.
     pub killed_ms: u64,
-    /// When its process is restarted, in milliseconds.
+    /// When its process is restarted, in milliseconds since the start of the window.
     pub started_ms: u64,
-    /// When it serves strong reads again, in milliseconds.
+    /// When it serves strong reads again, in milliseconds since the start of the window.
     pub ready_ms: u64,
     /// The length of a bucket, in milliseconds.
     pub bucket_ms: u64,

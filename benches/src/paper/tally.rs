@@ -60,9 +60,6 @@ pub struct Tally {
 
 impl Tally {
     /// An empty tally.
-    ///
-    /// # Errors
-    /// None with these constants.
     pub fn new(window: Window) -> Result<Self, Failed> {
         let histogram = || Histogram::new_with_max(MAX_LATENCY, 2);
         let buckets = window.length().as_millis().div_ceil(BUCKET.as_millis()) as usize;
@@ -97,9 +94,6 @@ impl Tally {
     }
 
     /// Adds the tally of another client in the same window.
-    ///
-    /// # Errors
-    /// None, since all histograms have the same parameters.
     pub fn add(&mut self, other: &Self) -> Result<(), Failed> {
         for (own, others) in self.latencies.iter_mut().zip(&other.latencies) {
             own.add(others)?;

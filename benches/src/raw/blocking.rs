@@ -34,9 +34,6 @@ impl BlockingTcp {
     }
 
     /// Makes a request and waits for its response.
-    ///
-    /// # Errors
-    /// An error of the system, or a wrong answer.
     pub fn ask(&mut self) -> io::Result<()> {
         let number = self.sent;
         self.sent += 1;

@@ -14,7 +14,7 @@ pub struct Shape {
     pub delay: Duration,
     /// Randomly lost datagrams per million.
     pub loss_ppm: u32,
-    /// Longer datagrams are dropped, in bytes.
+    /// The longest datagram, in bytes. Longer ones are dropped.
     pub max_datagram: usize,
     /// Bytes per second. `None`: unlimited.
     pub rate: Option<u64>,
@@ -126,7 +126,7 @@ impl<T: PartialEq> Pipe<T> {
         Next::Due(train, to)
     }
 
-    /// What happened to the datagrams so far.
+    /// What happened to the datagrams.
     pub fn counts(&self) -> Counts {
         self.counts
     }

@@ -45,15 +45,9 @@ impl Orders {
 /// Callers of one system.
 pub trait Crew {
     /// Adds callers until there are `callers`.
-    ///
-    /// # Errors
-    /// A caller can't connect.
     fn grow(&mut self, callers: u32) -> Result<(), Failed>;
 
     /// Runs all callers for one sample.
-    ///
-    /// # Errors
-    /// The first call that failed.
     fn sample(&mut self, orders: Orders) -> Result<Tally, Failed>;
 }
 
@@ -66,9 +60,6 @@ fn wait<T>(found: &Receiver<Result<T, Failed>>, orders: Option<&Orders>) -> Resu
 }
 
 /// Waits for the result of another thread, which is busy until `until`.
-///
-/// # Errors
-/// The error of that thread, or that its result is overdue.
 pub fn wait_until<T>(found: &Receiver<Result<T, Failed>>, until: Timestamp) -> Result<T, Failed> {
     let busy = until.saturating_since(clock::now());
     found.recv_timeout(busy + PATIENCE).map_err(|error| match error {
@@ -79,7 +70,7 @@ pub fn wait_until<T>(found: &Receiver<Result<T, Failed>>, until: Timestamp) -> R
 
 type Make = Arc<dyn Fn() -> Result<Box<dyn Blocking>, Failed> + Send + Sync>;
 
-/// Threads, each of which makes one call at a time.
+/// Threads with one call at a time each.
 pub struct Threads {
     book: Arc<Book>,
     make: Make,
@@ -187,9 +178,6 @@ impl Driver {
 
     /// Like [`start`](Self::start), but its thread first calls `enter`, which may move it, for example to a network
     /// namespace.
-    ///
-    /// # Errors
-    /// An error of the system or of `enter`.
     pub fn start_where(
         workers: usize,
         enter: impl FnOnce() -> Result<(), Failed> + Send + 'static,
@@ -219,9 +207,6 @@ impl Driver {
     }
 
     /// Runs a future on the runtime, and waits for its result.
-    ///
-    /// # Errors
-    /// The error of the future, or that its result is overdue.
     pub fn run<T: Send + 'static>(
         &self,
         what: impl Future<Output = Result<T, Failed>> + Send + 'static,
@@ -250,9 +235,6 @@ impl Drop for Driver {
 }
 
 /// Processes the keys below `keys`: a task for each of `firsts` continues from there in steps of `step`.
-///
-/// # Errors
-/// The first error of a task.
 pub async fn spread<F: Future<Output = Result<(), Failed>> + Send>(
     firsts: Range<usize>,
     step: usize,
@@ -273,9 +255,6 @@ pub async fn spread<F: Future<Output = Result<(), Failed>> + Send>(
 }
 
 /// Waits for all tasks, or for the first one that fails.
-///
-/// # Errors
-/// The error of that task.
 pub async fn join(mut tasks: JoinSet<Result<(), Failed>>) -> Result<(), Failed> {
     while let Some(ended) = tasks.join_next().await {
         ended??;
@@ -286,7 +265,7 @@ pub async fn join(mut tasks: JoinSet<Result<(), Failed>>) -> Result<(), Failed> 
 /// Creates the line of a caller, in the runtime that will drive it.
 pub type MakeLine<L> = Box<dyn Fn() -> Pin<Box<dyn Future<Output = Result<L, Failed>> + Send>>>;
 
-/// Tasks, each of which makes one call at a time, distributed evenly over several runtimes.
+/// Tasks with one call at a time each, distributed evenly over several runtimes.
 pub struct Tasks<L> {
     book: Arc<Book>,
     parts: Vec<Part<L>>,

@@ -64,9 +64,6 @@ pub struct Echo {
 
 impl Echo {
     /// Starts `program echo`.
-    ///
-    /// # Errors
-    /// The process doesn't start, or prints nothing.
     pub fn start(program: &Path) -> Result<Self, Failed> {
         let process = Process::start(Command::new(program).arg("echo"))?;
         let addresses = serde_json::from_str(&process.said()?)?;

@@ -25,9 +25,6 @@ pub trait Line: Send + 'static {
 /// One call at a time, for a blocked thread. Its answer is checked.
 pub trait Blocking {
     /// Makes a call.
-    ///
-    /// # Errors
-    /// The call failed, or its answer is wrong.
     fn call(&mut self, ask: Ask) -> Result<(), Failed>;
 
     /// Waits for the next turn while maintaining connections.
@@ -51,9 +48,6 @@ impl KvLine {
     }
 
     /// Reads a key, and returns the node that served it.
-    ///
-    /// # Errors
-    /// The read failed, or returned a wrong value.
     pub async fn read(&self, at: usize) -> Result<NodeId, Failed> {
         let floor = self.book.floor(at);
         let read = self.kv.get(self.book.name(at)).await.map_err(|error| format!("a read failed: {error}"))?;
@@ -104,9 +98,6 @@ impl Line for QuicLine {
 }
 
 /// Connects a client to a cluster.
-///
-/// # Errors
-/// No node is reached.
 pub async fn connect(contact: &Contact) -> Result<Client, Failed> {
     let seeds = contact.addrs.iter().copied();
     Ok(Client::builder().cluster(&contact.name).secret(&contact.secret).seeds(seeds).connect().await?)
@@ -114,9 +105,6 @@ pub async fn connect(contact: &Contact) -> Result<Client, Failed> {
 
 /// Connects a client and makes it read. The node that answers a client's first call serves its reads from then on;
 /// after a write that would be the head for every client.
-///
-/// # Errors
-/// No node is reached, or the read failed.
 pub async fn reader(contact: &Contact, book: &Arc<Book>) -> Result<Client, Failed> {
     let client = connect(contact).await?;
     KvLine::new(client.kv(), book.clone(), contact.members()).read(0).await?;
@@ -124,9 +112,6 @@ pub async fn reader(contact: &Contact, book: &Arc<Book>) -> Result<Client, Faile
 }
 
 /// A separate blocking client for one thread.
-///
-/// # Errors
-/// No node is reached.
 pub fn blocking_client(contact: &Contact, book: &Arc<Book>) -> Result<Box<dyn Blocking>, Failed> {
     let runtime = Arc::new(Builder::new_current_thread().enable_all().build()?);
     let client = runtime.block_on(reader(contact, book))?;

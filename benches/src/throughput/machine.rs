@@ -44,9 +44,6 @@ pub fn own_cpu() -> f64 {
 }
 
 /// Processor time of a process, in seconds.
-///
-/// # Errors
-/// The process has exited.
 pub fn cpu_of(pid: u32) -> io::Result<f64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     busy(&stat).ok_or_else(|| io::Error::other(format!("/proc/{pid}/stat has an unknown format")))

@@ -145,17 +145,11 @@ impl Process {
     }
 
     /// The first line that the process prints.
-    ///
-    /// # Errors
-    /// There is no line, or none in time.
     pub fn said(&self) -> Result<String, Failed> {
         self.said_within(PATIENCE)
     }
 
     /// Like [`said`](Self::said), with the given timeout.
-    ///
-    /// # Errors
-    /// There is no line, or none in time.
     pub fn said_within(&self, patience: Duration) -> Result<String, Failed> {
         let said = self.said.recv_timeout(patience);
         let line = said.map_err(|_| format!("process {} isn't ready after {patience:?}", self.pid))??;
@@ -168,9 +162,6 @@ impl Process {
     }
 
     /// Sends a signal.
-    ///
-    /// # Errors
-    /// The process has exited.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
         let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
         Ok(kill_process(pid.ok_or_else(|| io::Error::other("no such process"))?, signal)?)
@@ -196,7 +187,7 @@ impl Process {
     }
 }
 
-/// Sends the first line to `says`, and returns when the process has closed its standard output.
+/// Sends the first line, and returns when the process has closed its standard output.
 fn listen(stdout: Option<ChildStdout>, says: &SyncSender<io::Result<String>>) {
     let Some(stdout) = stdout else { return };
     let (mut stdout, mut line) = (BufReader::new(stdout), String::new());
@@ -233,9 +224,6 @@ pub struct ReadyLine {
 
 impl ReadyLine {
     /// Parses the line.
-    ///
-    /// # Errors
-    /// The line has another format, or the node isn't ready.
     pub fn parse(line: &str) -> Result<Self, Failed> {
         let told = |why: &dyn std::fmt::Display| format!("not the line of a ready node: {line:?}: {why}");
         let parsed: Self = serde_json::from_str(line).map_err(|error| told(&error))?;
@@ -274,9 +262,6 @@ pub struct Cluster {
 impl Cluster {
     /// Starts `members` nodes, which find each other by mDNS, and waits until each of them is ready. `mode` is `cr` or
     /// `craq`.
-    ///
-    /// # Errors
-    /// A node doesn't start, or isn't ready in time.
     pub fn start(program: &Path, mode: &str, members: u32) -> Result<Self, Failed> {
         let (name, secret) = (format!("bench-{}", token()), token());
         let members = members.to_string();

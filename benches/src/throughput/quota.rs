@@ -33,9 +33,6 @@ static MADE: AtomicU32 = AtomicU32::new(0);
 
 impl Quotas {
     /// Finds the control groups, and checks that one can be created.
-    ///
-    /// # Errors
-    /// The reason why none can be created.
     pub fn find() -> Result<Self, String> {
         let mounts = fs::read_to_string("/proc/self/mounts").map_err(|error| format!("/proc/self/mounts: {error}"))?;
         let has_cpu = |folder: &Path| {

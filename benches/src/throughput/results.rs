@@ -70,7 +70,7 @@ pub struct Settings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Graph {
-    /// By threads, each of which makes one call at a time.
+    /// By number of threads with one call at a time each.
     Blocking,
     /// By concurrent callers on one handle.
     Concurrent,

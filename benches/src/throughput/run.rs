@@ -201,9 +201,6 @@ fn with_share(plan: &Plan, quotas: &Quotas, share: f64) -> Result<Vec<Point>, Fa
 }
 
 /// The program `node` next to this one.
-///
-/// # Errors
-/// The program is missing.
 pub fn node_beside(own: &Path) -> Result<PathBuf, Failed> {
     let node = own.with_file_name("node");
     if node.exists() {

@@ -36,9 +36,6 @@ const LONGEST: u64 = 60_000_000_000;
 
 impl Tally {
     /// An empty tally.
-    ///
-    /// # Errors
-    /// None with these constants.
     pub fn new() -> Result<Self, Failed> {
         Ok(Self { operations: 0, latencies: Histogram::new_with_max(LONGEST, 3)? })
     }
@@ -55,9 +52,6 @@ impl Tally {
     }
 
     /// Adds the tally of another caller.
-    ///
-    /// # Errors
-    /// None, since all histograms have the same parameters.
     pub fn add(&mut self, other: &Self) -> Result<(), Failed> {
         self.operations += other.operations;
         Ok(self.latencies.add(&other.latencies)?)

@@ -177,7 +177,7 @@ bad! {
     value_of_another_key: NeverWritten = [
         Operation { key: 8, ..put(1, 2, 1, UNKNOWN) }, read(3, 4, found(1, 1)),
     ];
-    /// Herlihy & Wing 1990: a response may not depend on an invocation that is still to come.
+    /// Herlihy & Wing 1990: a response may not depend on a future invocation.
     read_of_a_future_write: FromTheFuture = [read(1, 2, found(1, 1)), put(3, 4, 1, written(1))];
     /// As `read_of_a_future_write`, reported by a conflict.
     conflict_with_a_future_write: FromTheFuture = [

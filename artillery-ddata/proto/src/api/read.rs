@@ -23,7 +23,7 @@ pub enum ReadMode {
     Bounded {
         /// The most uncommitted versions of the key.
         versions: u32,
-        /// How long ago the member may have last heard from the tail.
+        /// The maximum age of the member's last proof that it isn't further behind: a version query or a lease renewal.
         age: Duration,
     },
 }

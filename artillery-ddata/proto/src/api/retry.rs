@@ -61,7 +61,7 @@ pub enum Ending {
     Unknown(Option<Refusal>),
 }
 
-/// The state of all attempts at one request, except those that certainly never left this process.
+/// The state of all attempts at one request, without attempts that certainly never left this process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RetryState {
     repeat: Repeat,

@@ -22,7 +22,7 @@ pub struct Routing {
     pub last_loss: LogIndex,
     /// The configuration of each chain, by chain id.
     pub chains: Vec<ChainConfig>,
-    /// The nodes and their addresses, as far as known.
+    /// The known nodes and their addresses.
     pub nodes: BTreeMap<NodeId, NodeAddress>,
 }
 

@@ -98,7 +98,7 @@ pub enum SessionEntry {
     },
 }
 
-/// A position in a snapshot: what has been sent before it.
+/// A position in a snapshot: the parts sent before it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Default, Debug, Serialize, Deserialize)]
 pub struct SnapshotCursor {
     /// The number of entries of the table of sessions.
@@ -144,7 +144,7 @@ pub struct SnapshotProgress {
     pub upto: Sequence,
     /// Requests all updates after `upto`, even if they were sent before.
     pub missed: bool,
-    /// The joiner accepts no more updates until it has applied some of those that it keeps.
+    /// The joiner accepts further updates only after it has applied some of the kept ones.
     pub hold: bool,
     /// The last part has been received. Only updates are missing, up to the highest watermark in a part.
     pub ended: bool,

@@ -1,4 +1,4 @@
-//! Sessions: lower bounds on later reads, by what was read or written before (docs/DESIGN.md §3).
+//! Sessions: earlier reads and writes are lower bounds on later reads (docs/DESIGN.md §3).
 
 use std::{
     collections::BTreeMap,

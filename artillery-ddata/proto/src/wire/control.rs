@@ -120,9 +120,6 @@ fn encode<T: Serialize>(said: &EncodedCall<'_, T>, body: Bytes) -> Result<Encode
 }
 
 /// Decodes the call in a frame.
-///
-/// # Errors
-/// [`ControlDecodeError`].
 pub fn decode_call(frame: &Frame) -> Result<ControlCall, ControlDecodeError> {
     let call = heard_call(frame)?;
     one_form(frame, &encode_call(&call)?)?;
@@ -148,9 +145,6 @@ fn heard_call(frame: &Frame) -> Result<ControlCall, ControlDecodeError> {
 }
 
 /// Decodes the answer in a frame.
-///
-/// # Errors
-/// [`ControlDecodeError`].
 pub fn decode_answer(frame: &Frame) -> Result<ControlAnswer, ControlDecodeError> {
     let answer = heard_answer(frame)?;
     one_form(frame, &encode_answer(&answer)?)?;

@@ -10,9 +10,6 @@ use super::control::{ControlDecodeError, no_body};
 use crate::control::formation::FormationMessage;
 
 /// Encodes the header of the frame that carries `message`.
-///
-/// # Errors
-/// [`CodecError`].
 pub fn encode(message: &FormationMessage) -> Result<Bytes, CodecError> {
     let mut header = Vec::new();
     codec::encode(message, &mut header)?;
@@ -20,9 +17,6 @@ pub fn encode(message: &FormationMessage) -> Result<Bytes, CodecError> {
 }
 
 /// Decodes the message in a frame.
-///
-/// # Errors
-/// [`ControlDecodeError`].
 pub fn decode(frame: &Frame) -> Result<FormationMessage, ControlDecodeError> {
     no_body(frame)?;
     Ok(codec::decode(&frame.header)?)

@@ -94,7 +94,7 @@ pub(crate) fn check(
         exceeded = now.into_iter().filter(|(what, _)| exceeded.contains_key(what)).collect();
     }
     if exceeded.is_empty() {
-        println!("{} operations cost no more than {} allows", budget.len(), file.display());
+        println!("{} operations are within the budget of {}", budget.len(), file.display());
         return Ok(());
     }
     exceeded.values().for_each(|said| eprintln!("{said}"));

@@ -1,4 +1,4 @@
-//! The plan of a run: what is measured, and for how long.
+//! The plan of a run: the measurements and their durations.
 
 use std::{path::PathBuf, time::Duration};
 

@@ -142,7 +142,7 @@ struct Live {
     asked: u64,
     /// Writes that wait for space in the window, as in a driver.
     lines: [VecDeque<WriteRequest<u64>>; 2],
-    /// The largest cost that any update so far can have, in bytes.
+    /// The largest possible cost of any earlier update, in bytes.
     largest: usize,
     seen: Seen,
     counts: Counts,
@@ -327,7 +327,7 @@ impl Live {
         assert_eq!(decode_response(&frame), Ok(response));
     }
 
-    /// Checks the bounds on what a replica holds for its callers.
+    /// Checks the bounds on the memory that a replica holds for its callers.
     fn check(&self) {
         let (status, settings) = (self.runner.replica().status(), &self.settings);
         let in_line: usize = self.lines.iter().map(VecDeque::len).sum();

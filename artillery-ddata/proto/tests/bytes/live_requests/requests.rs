@@ -18,7 +18,7 @@ use super::seen::Seen;
 /// The chain's history, as in the vectors of requests, `wire-1/request-*.hex`.
 pub(super) const HISTORY: ClusterId = ClusterId(1 << 100);
 
-/// A byte of 252 or more stands for this plus the byte, as a number of items: around the limit of 4,096.
+/// A byte of 252 or more encodes the number of items minus this: around the limit of 4,096.
 const ABOUT_THE_MOST: usize = 3844;
 
 pub(super) struct Reader<'a> {
