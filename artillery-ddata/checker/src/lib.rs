@@ -22,7 +22,6 @@
 //!
 //! [`check_more`] checks what registers don't show: that each write to a list or counter is applied once, that keys
 //! read together form a cut, and that sessions never go back.
-//! were read together form a cut, and that sessions never go back.
 
 mod counters;
 mod cuts;

@@ -6,23 +6,23 @@
 //!
 //! 1. *Writes of known version have one order*, that of their versions. So a count states which of them are placed.
 //! 2. *Sights and absences are placed as early as possible.* They change nothing, so in any linearization one that
-//!   could be placed here can be moved here without effect on the others. Of those that see the same state, the ones
-//!   that can be placed are the first by call, so a count states which absences are placed. All sights of a write must
-//!   be placed before the register changes again, or the state is dead.
+//!    could be placed here can be moved here without effect on the others. Of those that see the same state, the ones
+//!    that can be placed are the first by call, so a count states which absences are placed. All sights of a write must
+//!    be placed before the register changes again, or the state is dead.
 //! 3. *Latent puts and compare-and-swaps are left out.* Let `p` be applied in a linearization. No operation saw its
-//!   value, so no sight and no absence (of reads, conflicts, or a compare-and-swap that expected an absent key) is
-//!   between it and the next applied write `q`. Unless `q` is a compare-and-swap that expected `p`'s version, it
-//!   doesn't depend on what it overwrites: without `p` the order is still a linearization, with the same versions.
-//!   Conversely, an order without `p` is already a linearization, since `p` may never be applied. The exception needs a
-//!   write that expected a version that no answer reported, an *orphan*; see 5.
+//!    value, so no sight and no absence (of reads, conflicts, or a compare-and-swap that expected an absent key) is
+//!    between it and the next applied write `q`. Unless `q` is a compare-and-swap that expected `p`'s version, it
+//!    doesn't depend on what it overwrites: without `p` the order is still a linearization, with the same versions.
+//!    Conversely, an order without `p` is already a linearization, since `p` may never be applied. The exception needs
+//!    a write that expected a version that no answer reported, an *orphan*; see 5.
 //! 4. *Deletes of unknown outcome* can be the cause of absences, so they stay. They differ only in the time of their
-//!   call, so they are used in the order of their calls (in any linearization two can be swapped to that end), and a
-//!   count states which are used. A delete is tried only on a present key, and only if an absence can be placed
-//!   directly after it or the next write expects an absent key: otherwise it could be left out, by the argument of 3.
-//!   Its own version must fit between those of its neighbours: it gets the lowest one that no other key's write has.
+//!    call, so they are used in the order of their calls (in any linearization two can be swapped to that end), and a
+//!    count states which are used. A delete is tried only on a present key, and only if an absence can be placed
+//!    directly after it or the next write expects an absent key: otherwise it could be left out, by the argument of 3.
+//!    Its own version must fit between those of its neighbours: it gets the lowest one that no other key's write has.
 //! 5. *Before an orphan*, and only there, latent writes are tried, with the versions that are wanted: the one that the
-//!   orphan expected, and those that latent compare-and-swaps expect in turn. Puts are again used in the order of their
-//!   calls.
+//!    orphan expected, and those that latent compare-and-swaps expect in turn. Puts are again used in the order of
+//!    their calls.
 //!
 //! So without orphans a state is (writes, absences, deletes placed; absent or not). There are at most as many states as
 //! the product of these three numbers, in practice about one per write. With orphans a state also has a set of latent

@@ -59,7 +59,7 @@ pub enum Fullness {
 pub struct Updates {
     pub watermark: Sequence,
     /// The version before the first update; [`Version::NONE`]: the history begins here. If the receiver's history ends
-    /// in another version, it misses updates or has diverged (trap 54).
+    /// in another version, it is missing updates or has diverged (trap 54).
     pub after: Version,
     /// Consecutive by sequence, never empty.
     pub updates: Vec<Update>,
