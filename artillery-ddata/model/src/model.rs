@@ -94,12 +94,13 @@ impl Model for Bounds {
             }));
         }
         if self.undialable {
-            all.push(Property::always("an undialable leader removes no member", |_: &Self, state: &State| {
-                state.world.unreached_leader_removes_none()
-            }));
+            all.push(Property::always(
+                "a leader that no node can dial removes no member",
+                |_: &Self, state: &State| state.world.unreached_leader_removes_none(),
+            ));
         }
         if self.undialable && self.ticks > 9 {
-            all.push(Property::sometimes("an undialable leader resigns", |_: &Self, state: &State| {
+            all.push(Property::sometimes("a leader that no node can dial resigns", |_: &Self, state: &State| {
                 state.world.unreached_leader_gave_up()
             }));
         }

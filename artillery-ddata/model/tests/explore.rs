@@ -95,5 +95,5 @@ fn one_way_dialling_passes() {
 #[test]
 fn trust_in_one_direction_is_caught() {
     let explored = explore(undialable(0, 12, Guards::without(Mutant::TrustOneWay)), 1, false, ENDLESS);
-    assert_eq!(explored.missing, ["an undialable leader resigns"]);
+    assert_eq!(explored.missing, ["a leader that no node can dial resigns"]);
 }
