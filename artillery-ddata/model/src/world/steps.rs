@@ -33,7 +33,7 @@ const ROOM: usize = 1 << 20;
 const NEVER: Timestamp = Timestamp::from_nanos(1 << 50);
 
 impl World {
-    /// Performs a step, which must be one of the current [`actions`](Self::actions).
+    /// Performs one of the possible steps; see [`actions`](Self::actions).
     pub fn step(&mut self, action: Action) {
         match action {
             Action::Deliver { from, to } => self.deliver(from.into(), to.into()),
