@@ -16,30 +16,28 @@ pub(crate) fn member(n: u8) -> MemberId {
     MemberId { node: NodeId::from_bytes([n; 16]), incarnation: Incarnation { store: 1, starts: 1 } }
 }
 
-/// A configuration of chain 0.
 pub(crate) fn config(epoch: u64, members: impl Iterator<Item = ChainMember>) -> Arc<ChainConfig> {
     let (chain, epoch, index, members) = (ChainId(0), Epoch(epoch), epoch, members.collect());
     Arc::new(ChainConfig { chain, epoch, index, mode: Mode::Craq, min_members: 1, members })
 }
 
-/// The input of one turn of a member.
 pub(crate) type Received = Turn<ReadRequest<()>, WriteRequest<()>>;
 
-/// A chain whose members hand each other their frames directly. Shows the cost of the state machine alone.
+/// A chain whose members exchange their frames directly: the cost of the state machine alone.
 pub struct BareChain {
     members: BTreeMap<MemberId, ChainRunner<()>>,
     turn: Received,
-    /// The gate of each member, for local reads, head first.
+    /// The gate of each member, head first, for local reads.
     pub gates: Vec<Arc<Gate>>,
     /// The members' stores, head first.
     pub stores: Vec<Arc<MemoryStore>>,
     next: u64,
-    /// Writes committed so far.
+    /// The number of committed writes.
     pub commits: u64,
 }
 
 impl BareChain {
-    /// An open chain of `members` members.
+    /// An open chain.
     pub fn new(members: u8) -> Self {
         let config = config(1, (0..members).map(|n| ChainMember { id: member(n), role: Role::Serving }));
         let (members_of, turn) = (BTreeMap::new(), Turn::default());
@@ -61,7 +59,7 @@ impl BareChain {
         chain
     }
 
-    /// Hands a write to the head.
+    /// Sends a write to the head.
     pub fn put(&mut self, key: Bytes, value: Bytes) {
         self.next += 1;
         let (write, deadline) = (Write::Put { key, value }, Timestamp::MAX);
@@ -69,7 +67,6 @@ impl BareChain {
         self.take(member(0));
     }
 
-    /// A member processes what it has received.
     fn take(&mut self, member: MemberId) {
         let wall = self.next;
         if let Some(runner) = self.members.get_mut(&member) {
@@ -77,7 +74,7 @@ impl BareChain {
         }
     }
 
-    /// Moves frames until there are none.
+    /// Delivers frames until no member sends any.
     pub fn settle(&mut self) {
         loop {
             let mut frames = Vec::new();

@@ -1,4 +1,4 @@
-//! Nodes with directories: how fast they are back after all of them were killed, and what their syncs cost a write.
+//! Nodes with directories: how soon they are back after all of them were killed, and the cost of syncs for a write.
 
 pub mod bare;
 pub mod cold;

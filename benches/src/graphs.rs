@@ -1,4 +1,4 @@
-//! Pictures and tables of stored results, and whether the promises hold.
+//! Pictures and tables of stored results, and whether the promises are kept.
 
 mod canvas;
 pub mod draw;

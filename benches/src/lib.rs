@@ -1,4 +1,4 @@
-//! Shared parts of the benches: loads, chains, and the raw limits beside them.
+//! Shared parts of the benches: loads, chains, and the raw limits with which they are compared.
 
 mod bare;
 pub mod durable;

@@ -1,4 +1,4 @@
-//! Reads and writes with any number in flight, each of them checked.
+//! Checked reads and writes, with any number in flight.
 
 use std::sync::{
     Arc,
@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use crate::throughput::crew::spread;
 
-/// Bytes of a value, unless a bench says otherwise.
+/// The default length of a value, in bytes.
 pub const VALUE: usize = 1000;
 
 /// The key with this number.
@@ -33,7 +33,7 @@ pub fn holds(bytes: &[u8], n: u64, len: usize) -> bool {
 /// A stride that is wide in memory, and coprime with the usual numbers of keys.
 const STRIDE: usize = 7919;
 
-/// Number of writers that give keys their first values.
+/// The number of writers that fill the keys.
 const FILLERS: usize = 50;
 
 /// Keys, and the number of the last value of each.
@@ -42,12 +42,12 @@ const FILLERS: usize = 50;
 pub struct Load {
     names: Vec<Bytes>,
     last: Vec<AtomicU64>,
-    /// Operations so far. They number the values, and reads continue from there.
+    /// The number of operations, from which the next writes and reads continue.
     done: AtomicU64,
 }
 
 impl Load {
-    /// `keys` keys, none of which was written.
+    /// `keys` keys without values.
     pub fn new(keys: usize) -> Arc<Self> {
         let last = (0..keys).map(|_| AtomicU64::new(0)).collect();
         Arc::new(Self { names: (0..keys).map(key).collect(), last, done: AtomicU64::new(0) })
@@ -61,11 +61,12 @@ impl Load {
 
     /// Gives every key a value.
     pub async fn fill(self: &Arc<Self>, kv: &Kv, copies: u32) {
-        assert_eq!(self.names.len() % FILLERS, 0, "the keys can't be shared out among {FILLERS} writers");
+        assert_eq!(self.names.len() % FILLERS, 0, "the keys can't be divided evenly among {FILLERS} writers");
         self.write(kv, copies, self.names.len(), FILLERS).await;
     }
 
-    /// Writes `operations` values, `in_flight` at a time. Each key has one writer at a time, so its last value is known.
+    /// Writes `operations` values, `in_flight` at a time. Each key has one writer at a time, so its last value is
+    /// known.
     pub async fn write(self: &Arc<Self>, kv: &Kv, copies: u32, operations: usize, in_flight: usize) {
         let first = self.done.fetch_add(operations as u64, Relaxed);
         let one = move |load: Arc<Self>, kv: Kv, n: usize| async move {
@@ -89,7 +90,7 @@ impl Load {
         self.last[at].store(number, Relaxed);
     }
 
-    /// Reads `operations` keys, `in_flight` at a time. No caller may write meanwhile.
+    /// Reads `operations` keys, `in_flight` at a time. No caller may write concurrently.
     pub async fn read(self: &Arc<Self>, kv: &Kv, operations: usize, in_flight: usize) {
         let first = self.done.fetch_add(operations as u64, Relaxed) as usize;
         let one = move |load: Arc<Self>, kv: Kv, n: usize| async move { load.read_one(&kv, first + n).await };
@@ -100,7 +101,7 @@ impl Load {
     pub async fn read_one(&self, kv: &Kv, n: usize) {
         let (key, number) = self.nth(n);
         let read = kv.get(key).await.unwrap_or_else(|error| panic!("a read failed: {error}"));
-        assert!(read.value().is_some_and(|value| holds(value, number, VALUE)), "a read found something else");
+        assert!(read.value().is_some_and(|value| holds(value, number, VALUE)), "a read returned a wrong value");
     }
 
     /// Reads every key, which must hold its last value.
@@ -108,7 +109,7 @@ impl Load {
         self.read(kv, self.names.len(), 64).await;
     }
 
-    /// Spreads operations over `callers` callers, each of which has one operation under way.
+    /// Distributes operations over `callers` callers, each with one operation in flight.
     async fn spread<F>(
         self: &Arc<Self>,
         kv: &Kv,

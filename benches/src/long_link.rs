@@ -39,31 +39,31 @@ use crate::{
 /// Bytes of a value.
 pub const VALUE_BYTES: usize = 1000;
 
-/// After this time a call has failed.
+/// A call that takes longer has failed.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Concurrent reads that verify the writes.
 const VERIFIERS: usize = 256;
 
-/// The link of some points.
+/// The properties of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Link {
-    /// Milliseconds that a datagram is under way, each way.
+    /// The delay of each datagram in each direction, in milliseconds.
     pub delay_ms: u64,
-    /// Datagrams of a million that are lost, each way.
+    /// Lost datagrams per million, in each direction.
     pub loss_ppm: u32,
     /// The congestion control of both sides.
     pub congestion: Congestion,
 }
 
-/// How a point is measured.
+/// The parameters of a measurement.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The program `node`.
+    /// The path of the program `node`.
     pub node: PathBuf,
-    /// Time before a sample: the congestion window grows by round trips.
+    /// The time before a sample: the congestion window needs round trips to grow.
     pub warm_up: Duration,
-    /// Length of a sample.
+    /// The length of a sample.
     pub sample: Duration,
     /// Bytes that may be in flight on one stream, at both sides.
     pub window: u32,
@@ -72,47 +72,44 @@ pub struct Plan {
 /// Writes of one handle over one link.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// The link.
+    /// The link between client and node.
     #[serde(flatten)]
     pub link: Link,
-    /// Writes at the same time.
+    /// The number of concurrent writes.
     pub in_flight: usize,
-    /// Writes a second.
+    /// Writes per second.
     pub per_second: f64,
     /// Median latency, in milliseconds.
     pub p50_ms: f64,
     /// 99th percentile of latency, in milliseconds.
     pub p99_ms: f64,
-    /// Cores that client and relay kept busy.
+    /// Cores on which client and relay were busy.
     pub client_cores: f64,
-    /// Cores that the node kept busy.
+    /// Cores on which the node was busy.
     pub node_cores: f64,
-    /// Datagrams of both directions that the relay lost on purpose.
+    /// Datagrams of both directions that the relay dropped at random.
     pub lost: u64,
-    /// Datagrams of both directions for which the relay or the system had no room.
+    /// Datagrams of both directions for which the relay or the system had no capacity.
     pub dropped: u64,
 }
 
-/// One run.
+/// The results of one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Results {
     /// The machine and the time of the run.
     pub machine: Machine,
     /// Bytes of a value.
     pub value_bytes: usize,
-    /// Milliseconds before a sample.
+    /// Milliseconds before each sample.
     pub warm_up_ms: u64,
-    /// Milliseconds of a sample.
+    /// Milliseconds of each sample.
     pub sample_ms: u64,
     /// The measured points.
     pub points: Vec<Point>,
 }
 
 impl Results {
-    /// Writes a file, with a line for each point.
-    ///
-    /// # Errors
-    /// An error of the system.
+    /// Writes a file, with one line per point.
     pub fn store(&self, path: &Path) -> io::Result<()> {
         let text = format!(
             "{{\n\"machine\": {},\n\"value_bytes\": {},\n\"warm_up_ms\": {},\n\"sample_ms\": {},\n\"points\": {}\n}}\n",
@@ -125,7 +122,7 @@ impl Results {
         fs::write(path, text)
     }
 
-    /// As Markdown.
+    /// The points as a Markdown table.
     pub fn table(&self) -> String {
         let head = "| round trip, ms | lost, % | by | in flight | writes/s | p50 ms | p99 ms | cores: client and relay, node |\n";
         let rows = self.points.iter().map(|point| {
@@ -138,7 +135,6 @@ impl Results {
     }
 }
 
-/// The transport settings of the client.
 fn transport(link: Link, window: u32) -> TransportConfig {
     let mut transport = TransportConfig::default();
     transport.congestion = link.congestion;
@@ -147,14 +143,14 @@ fn transport(link: Link, window: u32) -> TransportConfig {
     transport
 }
 
-/// One node, which clients reach through a relay.
+/// One node that clients reach through a relay.
 struct Site {
     node: Process,
     relay: Relay,
     addr: SocketAddr,
     name: String,
     secret: String,
-    /// The relay's runtime.
+    /// Drives the relay.
     _driver: Driver,
 }
 
@@ -163,7 +159,7 @@ impl Site {
         let shape = Shape { delay: Duration::from_millis(link.delay_ms), loss_ppm: link.loss_ppm, ..Shape::default() };
         let driver = Driver::start(0)?;
         let bound = driver.run(async { Ok(Relay::bind((Ipv4Addr::LOCALHOST, 0).into())?) })?;
-        // Node and relay must know each other's address, so that of the node is chosen here.
+        // Node and relay must know each other's address, so the node's address is chosen here.
         let (addr, target) = (bound.addr, SocketAddr::from((own_loopback(), FIRST_PORT + number)));
         let relay = driver.run(async move { Ok(bound.start(target, &shape)) })?;
         let (name, secret) = (format!("long-link-{}", token()), token());
@@ -193,7 +189,7 @@ fn own_loopback() -> Ipv4Addr {
     Ipv4Addr::new(127, 100 + high % 100, middle, low.clamp(1, 254))
 }
 
-/// Measures one point, with a node, a relay and a client of its own.
+/// Measures one point, with a separate node, relay and client.
 ///
 /// # Errors
 /// Any failed operation or wrong value.
@@ -231,7 +227,7 @@ async fn sample(
     let (before, began) = (busy()?, clock::now());
     until(&mut callers, window.until).await?;
     let (after, seconds) = (busy()?, (clock::now() - began).as_secs_f64());
-    // Writes still under way may or may not take effect: the book accepts both.
+    // Writes that are still in flight may or may not take effect: the book accepts both.
     callers.shutdown().await;
     let tally = line.tally.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let latency = tally.latency(Kind::Write);
@@ -256,7 +252,7 @@ fn line(client: &Client, book: &Arc<Book>, window: Window) -> Result<Line, Faile
     Ok(Line { kv, book: book.clone(), copies: 1, window, tolerant: false, tally })
 }
 
-/// Lets callers go on until `then`. The first one that fails ends the sample.
+/// Lets the callers continue until `then`. The first failure ends the sample.
 async fn until(callers: &mut JoinSet<Result<(), Failed>>, then: artillery_core::Timestamp) -> Result<(), Failed> {
     let time_is_up = tokio::time::sleep(then.saturating_since(clock::now()));
     tokio::pin!(time_is_up);
@@ -268,7 +264,7 @@ async fn until(callers: &mut JoinSet<Result<(), Failed>>, then: artillery_core::
     }
 }
 
-/// Checks that every written key holds its last acknowledged value, or one that was under way at the end.
+/// Checks that every written key holds its last acknowledged value, or one that was in flight at the end.
 async fn verify(client: &Client, book: &Arc<Book>) -> Result<(), Failed> {
     let now = clock::now();
     let line = line(client, book, Window { from: now, until: now })?;

@@ -1,4 +1,4 @@
-//! Whole nodes on loopback in this process, and clients beside them.
+//! Complete nodes on loopback in this process, and their clients.
 
 use std::sync::Arc;
 
@@ -10,20 +10,20 @@ use crate::{load::Load, throughput::Failed};
 
 /// The secret of every cluster of the benches.
 pub const SECRET: &str = "a secret for benches alone";
-/// Backlog of a node, in bytes. So small that it is full when measuring begins: until then each update would touch memory for
-/// the first time, which takes a virtual machine longer than the write itself.
+/// Backlog of a node, in bytes. Small enough to be full when measuring begins: until then each update touches new
+/// memory, which takes longer on a virtual machine than the write itself.
 const BACKLOG: usize = 8 << 20;
 
-/// A chain of whole nodes, which share a runtime of two worker threads.
+/// A chain of complete nodes, which share a runtime of two worker threads.
 pub struct Loopback {
-    /// Its members, in order of start.
+    /// The nodes, in the order in which they were started.
     pub nodes: Vec<Node>,
     name: String,
     runtime: Runtime,
 }
 
 impl Loopback {
-    /// Starts `members` nodes and waits until they are a chain.
+    /// Starts `members` nodes and waits until they form a chain.
     pub fn start(members: u32) -> Self {
         let name = format!("bench-{}", token());
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
@@ -43,12 +43,12 @@ impl Loopback {
         (chain, load)
     }
 
-    /// The number of members of its chain.
+    /// The number of members.
     pub fn members(&self) -> u32 {
         self.nodes.len() as u32
     }
 
-    /// Runs a future on the runtime of the nodes, as a task.
+    /// Runs a future as a task on the runtime of the nodes.
     pub fn run<T: Send + 'static>(&self, what: impl Future<Output = T> + Send + 'static) -> T {
         let task = self.runtime.spawn(what);
         self.runtime.block_on(task).unwrap_or_else(|error| panic!("{error}"))
@@ -65,9 +65,10 @@ impl Loopback {
         });
     }
 
-    /// A client on a runtime of its own, which runs on the calling thread.
+    /// A client on its own runtime, which runs on the calling thread.
     ///
-    /// A client sends nothing while no thread drives it. So use it at once: nodes drop a client that is silent for seconds.
+    /// A client sends nothing while no thread drives it. Use it immediately: nodes drop a client that is silent for
+    /// seconds.
     pub fn client(&self) -> Remote {
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
         let seeds = self.nodes.iter().map(Node::addr);
@@ -77,10 +78,7 @@ impl Loopback {
     }
 }
 
-/// Starts `members` nodes and waits until they are a cluster.
-///
-/// # Errors
-/// A node doesn't start, or will never be ready.
+/// Starts `members` nodes and waits until they are ready.
 pub async fn start_nodes(
     name: &str,
     members: u32,
@@ -102,20 +100,20 @@ pub async fn start_nodes(
     Ok(nodes)
 }
 
-/// A client and its runtime.
+/// A client and the runtime that drives it.
 pub struct Remote {
-    /// The client.
+    /// The client, driven by [`run`](Self::run).
     pub client: Client,
     runtime: Runtime,
 }
 
 impl Remote {
-    /// Its data.
+    /// The client's handle to the data.
     pub fn kv(&self) -> Kv {
         self.client.kv()
     }
 
-    /// Drives the client until this is done.
+    /// Drives the client until the future is done.
     pub fn run<T>(&self, what: impl Future<Output = T>) -> T {
         self.runtime.block_on(what)
     }

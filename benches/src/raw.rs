@@ -1,6 +1,6 @@
 //! The limits of bare sockets: requests and responses of fixed sizes on one TCP connection or one QUIC stream.
 //!
-//! Each server runs on a thread and a runtime of its own, serves one connection, and ends with it.
+//! Each server has its own thread and runtime, serves one connection, and ends with it.
 
 mod blocking;
 pub(crate) mod quic;
@@ -20,7 +20,7 @@ use tokio::{
     runtime::Builder,
 };
 
-/// Bytes of a request and of its response. Both begin with a number of eight bytes.
+/// The sizes of a request and its response, in bytes. Both begin with a number of eight bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
     /// Bytes of a request.
@@ -30,20 +30,20 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The sizes of a read: a small request, a value in return.
+    /// The sizes of a read: a small request and a value.
     pub const READ: Self = Self { request: 64, response: 1000 };
-    /// The sizes of a write: a value, and a small acknowledgement.
+    /// The sizes of a write: a value and a small acknowledgement.
     pub const WRITE: Self = Self { request: 1000, response: 64 };
 }
 
-/// Bytes of a tag.
+/// Bytes of the number at the start.
 const TAG: usize = 8;
 /// Bytes that are read at once.
 const READ_SIZE: usize = 256 << 10;
-/// More than a client ever has under way in small requests, so that its writes don't wait for its reads.
+/// More than a client ever has in flight in small requests, so that its writes don't wait for its reads.
 const TCP_BUFFER: u32 = 1 << 20;
 
-/// Runs a server on a thread and runtime of its own.
+/// Runs a server on its own thread and runtime.
 fn on_own_thread<F: Future<Output = io::Result<()>>>(serve: impl FnOnce() -> F + Send + 'static) -> io::Result<()> {
     let run = move || {
         let served = Builder::new_current_thread().enable_all().build().and_then(|runtime| runtime.block_on(serve()));
@@ -94,14 +94,11 @@ pub struct Pipe<R, W> {
     answered: u64,
 }
 
-/// A pipe through TCP.
+/// A pipe over TCP.
 pub type Tcp = Pipe<OwnedReadHalf, OwnedWriteHalf>;
 
 impl Tcp {
     /// Starts a server, and connects to it.
-    ///
-    /// # Errors
-    /// An error of the system.
     pub async fn connect(shape: Shape) -> io::Result<Self> {
         let (found, addr) = std::sync::mpsc::sync_channel(1);
         on_own_thread(move || async move {
@@ -114,9 +111,6 @@ impl Tcp {
     }
 
     /// Connects to a running server.
-    ///
-    /// # Errors
-    /// An error of the system.
     pub async fn connect_to(addr: SocketAddr, shape: Shape) -> io::Result<Self> {
         let socket = TcpSocket::new_v4()?;
         socket.set_send_buffer_size(TCP_BUFFER)?;
@@ -136,10 +130,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Pipe<R, W> {
         Self { reader, writer, shape, requests: Vec::new(), received, sent: 0, answered: 0 }
     }
 
-    /// Makes `operations` requests, at most `in_flight` at a time. All requests that have room are sent in one write.
-    ///
-    /// # Errors
-    /// An error of the transport, or a wrong answer.
+    /// Makes `operations` requests, at most `in_flight` at a time. All requests that may be in flight are sent in one
+    /// write.
     pub async fn run(&mut self, operations: u64, in_flight: u64) -> io::Result<()> {
         let end = self.sent + operations;
         while self.answered < end {

@@ -1,8 +1,9 @@
-//! A relay of UDP datagrams that delays, loses and slows them: a long link on one machine.
+//! A relay of UDP datagrams that delays, drops and slows them: a long link on one machine.
 //!
-//! Clients send to the relay's address, and it passes their datagrams on to one target, from a separate socket for each
-//! client, and back. Each direction has a delay line ([`pipe`]) with a share of lost datagrams, a rate, and bounds on
-//! its content. Trains of datagrams that the system receives as one buffer (GRO) are sent on as one (GSO).
+//! Clients send to the relay's address. The relay forwards their datagrams to one target, from a separate socket for
+//! each client, and forwards the answers back. Each direction has a delay line ([`pipe`]) with a loss rate, a rate
+//! limit, and bounds on its content. Trains of datagrams that the system receives as one buffer (GRO) are forwarded as
+//! one (GSO).
 
 mod flows;
 pub mod pipe;
@@ -47,20 +48,19 @@ impl PartialEq for Destination {
     }
 }
 
-/// The fates of the datagrams of one direction.
+/// What happened to the datagrams of one direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Datagrams that were passed on.
+    /// Datagrams that were forwarded.
     pub passed: u64,
-    /// Datagrams that were lost on purpose.
+    /// Datagrams that were dropped at random.
     pub lost: u64,
-    /// Datagrams for which there was no room.
+    /// Datagrams that exceeded a length or a capacity.
     pub dropped: u64,
-    /// Datagrams that the system refused.
+    /// Datagrams that the system refused to send.
     pub refused: u64,
 }
 
-/// One direction of the relay.
 struct Way {
     pipe: Mutex<Pipe<Destination>>,
     has_more: Notify,
@@ -82,7 +82,7 @@ impl Way {
         self.has_more.notify_one();
     }
 
-    /// Sends all trains that become due, for ever.
+    /// Sends all trains as they become due. Never returns.
     async fn send_on(&self, front: &Socket) {
         loop {
             match self.with_pipe(|pipe| pipe.next(clock::now())) {
@@ -109,7 +109,7 @@ impl Way {
     }
 }
 
-/// A relay that is bound but does not relay yet: its target may need to know its address first.
+/// A relay that is bound but not started: its target may need to know its address first.
 #[derive(Debug)]
 pub struct Bound {
     front: Socket,
@@ -117,7 +117,7 @@ pub struct Bound {
     pub addr: SocketAddr,
 }
 
-/// A running relay. Dropping it ends the relay.
+/// A running relay. Dropping it stops the relay.
 pub struct Relay {
     there: Arc<Way>,
     back: Arc<Way>,
@@ -126,22 +126,19 @@ pub struct Relay {
 
 impl Relay {
     /// Binds an address.
-    ///
-    /// # Errors
-    /// An error of the system.
     pub fn bind(listen: SocketAddr) -> io::Result<Bound> {
         let front = Socket::bind(listen)?;
         Ok(Bound { addr: front.local_addr()?, front })
     }
 
-    /// The fates of datagrams, to the target and back.
+    /// What happened to the datagrams, to the target and back.
     pub fn counts(&self) -> [Counts; 2] {
         [self.there.counts(), self.back.counts()]
     }
 }
 
 impl Bound {
-    /// Starts to relay to this target, in tasks of the current runtime. Each direction has this shape.
+    /// Starts relaying to this target, in tasks of the current runtime. Each direction has this shape.
     pub fn start(self, target: SocketAddr, shape: &Shape) -> Relay {
         let (there, back) = (Arc::new(Way::new(shape, shape.seed)), Arc::new(Way::new(shape, !shape.seed)));
         let front = Arc::new(self.front);
@@ -155,7 +152,7 @@ impl Bound {
     }
 }
 
-/// Receives the datagrams of clients. A task for each client receives the answers of the target.
+/// Receives the datagrams of clients. One task per client receives the answers of the target.
 async fn take_in(front: Arc<Socket>, target: SocketAddr, there: Arc<Way>, back: Arc<Way>) {
     let (mut flows, mut buffers) = (Flows::new(target), socket::Buffers::new());
     loop {
@@ -163,7 +160,7 @@ async fn take_in(front: Arc<Socket>, target: SocketAddr, there: Arc<Way>, back: 
         let now = clock::now();
         let trains = received.filter_map(|(train, client)| {
             let flow = flows.of(client, |flow| answers(flow, client, back.clone()));
-            // If there is no socket for this client, its datagrams are lost.
+            // If no socket can be created for this client, its datagrams are lost.
             Some((train, Destination::Target(flow.ok()?)))
         });
         there.enter(now, trains);

@@ -21,17 +21,17 @@ pub const A: usize = 0;
 /// The other member.
 pub const B: usize = 1;
 
-/// Room for updates or a snapshot in one frame, in bytes, as in a node.
+/// The byte budget for updates or a snapshot in one frame, as in a node.
 const ROOM: usize = MAX_CHUNK;
 
-/// The times of some steps.
+/// The durations of several steps.
 #[derive(Clone, Copy, Default)]
 pub struct Steps {
-    /// Their number.
+    /// The number of steps.
     pub count: usize,
-    /// The longest of them.
+    /// The longest step.
     pub longest: Duration,
-    /// The sum of all.
+    /// The sum of all steps.
     pub sum: Duration,
 }
 
@@ -68,7 +68,7 @@ fn take(member: &mut ChainRunner<()>, turn: &mut Received) {
 /// Two members, and the frames between them.
 pub struct Pair {
     members: [ChainRunner<()>; 2],
-    /// The frames under way to each member.
+    /// The frames in flight to each member.
     frames: [VecDeque<ChainFrame>; 2],
     replies: Vec<Reply>,
 }
@@ -90,7 +90,7 @@ impl Pair {
         pair
     }
 
-    /// Enters another configuration, perhaps with a joiner. A member that is missing in it is out of the chain.
+    /// Enters another configuration, optionally with a joiner. A member that is missing in it leaves the chain.
     pub fn enter(&mut self, epoch: u64, serving: &[usize], joiner: Option<usize>) {
         let serving = serving.iter().map(|&n| ChainMember { id: id(n), role: Role::Serving });
         let joiner = joiner.map(|n| ChainMember { id: id(n), role: Role::Syncing });
@@ -105,14 +105,14 @@ impl Pair {
         }
     }
 
-    /// Hands a write to the head.
+    /// Sends a write to the head, which must be `n`.
     pub fn put(&mut self, n: usize, key: Bytes, value: &'static str) {
         let (write, deadline) = (Write::Put { key, value: value.into() }, Timestamp::MAX);
         let write = WriteRequest { request: None, history: None, write, deadline, caller: () };
         take(&mut self.members[n], &mut Received { writes: vec![write], ..Received::default() });
     }
 
-    /// Asks a member a query that it can answer alone.
+    /// Sends a member a query that it can answer without others.
     pub fn ask(&mut self, n: usize, query: Query) -> (Reply, Steps) {
         self.replies.clear();
         let (mode, deadline) = (ReadMode::Strong, Timestamp::MAX);
@@ -120,17 +120,17 @@ impl Pair {
         let (mut steps, mut turn) = (Steps::default(), Received { reads: vec![read], ..Received::default() });
         steps.measure(|| take(&mut self.members[n], &mut turn));
         self.take_outputs(n);
-        (self.replies.pop().unwrap_or_else(|| panic!("it asks others")), steps)
+        (self.replies.pop().unwrap_or_else(|| panic!("the member asks others")), steps)
     }
 
-    /// Does deferred work. The member sends its messages with the next turn.
+    /// Does deferred work. The member sends its messages in the next turn.
     pub fn settle(&mut self, n: usize) -> Steps {
         let mut steps = Steps::default();
         steps.measure(|| self.members[n].settle(|| Timestamp::ZERO));
         steps
     }
 
-    /// One round: the frames under way arrive, and the answers to them are then under way.
+    /// One round: the frames in flight arrive, and the answers to them are then in flight.
     pub fn turn(&mut self) -> [Steps; 2] {
         let mut all = [Steps::default(); 2];
         for (n, steps) in all.iter_mut().enumerate() {
@@ -153,7 +153,7 @@ impl Pair {
         all
     }
 
-    /// Loses all frames under way, and those that the members have to send.
+    /// Drops all frames in flight, and all frames that the members would send next.
     pub fn lose(&mut self) {
         (0..2).for_each(|n| self.say(n, &mut Steps::default()));
         self.frames.iter_mut().for_each(VecDeque::clear);
@@ -181,7 +181,7 @@ impl Pair {
         while let Some(frame) = steps.measure(|| member.poll_updates(Timestamp::ZERO, to, ROOM)) {
             frames.push_back(frame);
         }
-        // As many frames as a lane has room for.
+        // The number of frames that fit into a lane.
         for _ in 0..16 {
             let Some(frame) = steps.measure(|| member.poll_snapshot(Timestamp::ZERO, to, ROOM)) else { break };
             frames.push_back(frame);

@@ -1,7 +1,7 @@
-//! Operations per second and their latency, by number of callers: CR, CRAQ and bare sockets, in one run.
+//! Throughput and latency by number of callers: CR, CRAQ and bare sockets, in one run.
 //!
-//! Servers are processes of their own ([`processes`]); the callers are in this process ([`crew`]). All contestants of a
-//! graph are up at the same time and take turns at each number of callers, so that ratios compare the same minutes.
+//! Servers are separate processes ([`processes`]); the callers are in this process ([`crew`]). All contestants of a
+//! graph run at the same time and take turns at each number of callers, so that ratios compare the same minutes.
 
 pub mod book;
 pub mod crew;

@@ -1,14 +1,15 @@
-//! Counters: each increment counts once.
+//! Counters: each increment is applied exactly once.
 //!
-//! An acknowledged increment has a version. Of any other increment only the time of its call is known. So a number that was
-//! seen at a version must count all acknowledged increments up to it and some of the others, no fewer than before.
+//! An acknowledged increment has a version. Of any other increment only the time of its call is known. So a number seen
+//! at a version must include all acknowledged increments up to that version and some of the others, and no fewer of
+//! these than an earlier number.
 
 use artillery_proto::Version;
 
 use super::series::{Broken, Rule, earliest};
 use crate::history::{SeriesAnswer, SeriesCall, SeriesOperation};
 
-/// Checks one counter, its operations in the order of their calls.
+/// Checks one counter. Its operations are in the order of their calls.
 pub(super) fn check(operations: &[&SeriesOperation]) -> Result<(), Broken> {
     let mut acknowledged = Vec::new();
     let mut unknown = Vec::new();
@@ -30,30 +31,33 @@ pub(super) fn check(operations: &[&SeriesOperation]) -> Result<(), Broken> {
     acknowledged.sort_unstable();
     points.sort_by_key(|(version, number, _)| (*version, *number));
     let known = earliest(points.iter().map(|(.., operation)| operation.returned));
-    // At the last lower version: that version, and how many unacknowledged increments it had counted.
+    // At the last lower version: the number of unacknowledged increments that it included, and that version.
     let (mut below, mut others) = ((0, Version::NONE), 0);
     for (place, (version, number, operation)) in points.iter().enumerate() {
         if place > 0 && points[place - 1].0 < *version {
             below = (others, points[place - 1].0);
         }
         let certain = acknowledged.partition_point(|other| other <= version) as u64;
-        // A version that no acknowledged increment made was made by an unacknowledged one.
+        // If no acknowledged increment created this version, an unacknowledged one did.
         let made = acknowledged.binary_search(version).is_ok() || version.is_none();
         let least = if made { others } else { below.0 + 1 };
         let Some(more) = number.checked_sub(certain).filter(|more| *more >= least) else {
-            let what =
-                format!("{operation:?}, but {certain} increments were acknowledged and {least} more seen by then");
+            let what = format!(
+                "{operation:?}, but {certain} increments were acknowledged and at least {least} others were visible by then"
+            );
             return Err(Broken::new(Rule::Lost, what));
         };
         let between = certain - acknowledged.partition_point(|other| *other <= below.1) as u64;
         if more - below.0 > version.sequence.0 - below.1.sequence.0 - between {
-            let what = format!("{operation:?}, but there is no room for {more} increments more");
+            let what =
+                format!("{operation:?}, but {more} unacknowledged increments don't fit between the known versions");
             return Err(Broken::new(Rule::AppliedTwice, what));
         }
         let possible = unknown.partition_point(|called| *called <= known[place]) as u64;
         if more > possible {
-            let what =
-                format!("{operation:?}, but {certain} increments were acknowledged, {possible} more possible by then");
+            let what = format!(
+                "{operation:?}, but {certain} increments were acknowledged and {possible} others possible by then"
+            );
             return Err(Broken::new(Rule::AppliedTwice, what));
         }
         if place > 0 && points[place - 1].0 == *version && points[place - 1].1 != *number {

@@ -1,7 +1,7 @@
-//! Keys that were read together: at one point of the history all of them must have had the values that were read.
+//! Keys that were read together must have had the returned values at one point of the history.
 //!
-//! A version is a place in the history of the whole chain. A value that was found at version `v` was there from `v` until the
-//! next known write of its key. All keys of a cut together must leave at least one point possible.
+//! A version is a position in the history of the whole chain. A value with version `v` was present from `v` until the
+//! next known write of its key. At least one point must be possible for all keys of a cut.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,6 @@ use super::{
 };
 use crate::history::{Answer, Cut, History};
 
-/// Checks all cuts.
 pub(super) fn check(history: &History, known: &Known) -> Result<(), Broken> {
     let batches = batches(history);
     for cut in &history.cuts {
@@ -41,7 +40,7 @@ fn shows_no_half(cut: &Cut, batches: &BTreeMap<Version, Vec<u32>>) -> Result<(),
     let found: BTreeMap<u32, Option<Version>> = cut.seen.iter().copied().collect();
     for version in cut.seen.iter().filter_map(|(_, version)| *version) {
         for other in batches.get(&version).into_iter().flatten() {
-            // A later write or deletion may have come between; never an older state.
+            // A later write or deletion may have followed, but an older state is impossible.
             if let Some(Some(older)) = found.get(other).filter(|older| older.is_some_and(|older| older < version)) {
                 let what = format!("the batch at {version} wrote key {other}, shown at {older} in {cut:?}");
                 return Err(Broken::new(Rule::HalfBatch, what));
@@ -58,7 +57,7 @@ fn is_of_one_point(cut: &Cut, known: &Known) -> Result<(), Broken> {
         (version.is_none() && !known.may_be_deleted(*key, cut.returned)).then_some(*key)
     };
     let absent: Vec<u32> = cut.seen.iter().filter_map(absent).collect();
-    // Candidates: the lowest point, and the points above it at which an absent key was deleted.
+    // Candidates: the lowest point, and each later point at which an absent key was deleted.
     let mut points: Vec<Sequence> = absent.iter().flat_map(|key| known.deletions(*key)).collect();
     points.retain(|point| *point > lowest);
     points.push(lowest);

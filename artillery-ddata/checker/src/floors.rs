@@ -1,4 +1,4 @@
-//! Sessions: a read shows no less than its session had seen.
+//! Sessions: a read shows at least what its session had seen.
 
 use super::{
     known::Known,
@@ -6,7 +6,6 @@ use super::{
 };
 use crate::history::{History, Look};
 
-/// Checks all reads in sessions.
 pub(super) fn check(history: &History, known: &Known) -> Result<(), Broken> {
     history.looks.iter().try_for_each(|look| check_look(look, known))
 }
@@ -23,5 +22,5 @@ fn check_look(look: &Look, known: &Known) -> Result<(), Broken> {
     if fine {
         return Ok(());
     }
-    Err(Broken::new(Rule::WentBack, format!("version {newest} lies below the floor, {look:?}")))
+    Err(Broken::new(Rule::WentBack, format!("the session's floor includes version {newest}, but {look:?}")))
 }

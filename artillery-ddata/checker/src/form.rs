@@ -1,4 +1,4 @@
-//! Rules on the form of a history, checked before any key, and rules that span keys.
+//! The form of a history, which is checked before any key, and rules across keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,8 +8,8 @@ use super::register::NEVER;
 use super::violation::{Kind, Violation};
 use crate::history::{Answer, Call, Operation, Value};
 
-/// Checks the form, that each value is written once, and that a version is found under two keys only if they belong to one
-/// batch. Returns the versions.
+/// Checks the form, and that each value is written once and each version reported under one key, unless the operations
+/// belong to one batch. Returns the versions.
 pub(super) fn check(operations: &[Operation]) -> Result<Versions, Violation> {
     let mut writers: BTreeMap<Value, Operation> = BTreeMap::new();
     let mut batches: BTreeSet<(Value, u32)> = BTreeSet::new();
@@ -41,7 +41,6 @@ pub(super) fn check(operations: &[Operation]) -> Result<Versions, Violation> {
     Ok(versions)
 }
 
-/// The keys under which each version was reported.
 #[derive(Default)]
 pub(super) struct Versions(BTreeMap<Version, BTreeSet<u32>>);
 
@@ -50,13 +49,14 @@ impl Versions {
         self.0.entry(version).or_default().insert(key);
     }
 
-    /// Whether a version is known under other keys, and not under this one.
+    /// Whether a version was reported under other keys but not under this one.
     pub(super) fn is_foreign(&self, version: Version, key: u32) -> bool {
         self.0.get(&version).is_some_and(|keys| !keys.contains(&key))
     }
 }
 
-/// A batch takes effect as a whole. Where one of its values was seen, all of them had been written by then, in that version.
+/// Batches are atomic: once one of their values has been seen, all of them have been written, with that version. Fills
+/// in these answers.
 pub(super) fn complete(operations: &[Operation]) -> Vec<Operation> {
     let mut shown: BTreeMap<Value, (Version, u64)> = BTreeMap::new();
     for operation in operations {
@@ -82,7 +82,7 @@ pub(super) fn written(operation: &Operation) -> Option<Value> {
     }
 }
 
-/// The value, with its version, that an operation saw.
+/// The value that an operation saw, with its version.
 pub(super) fn seen(operation: &Operation) -> Option<(Version, Value)> {
     match operation.answer {
         Answer::Found(seen) | Answer::Conflict(seen) => seen,
@@ -91,7 +91,7 @@ pub(super) fn seen(operation: &Operation) -> Option<(Version, Value)> {
     }
 }
 
-/// The version that an answer reports: of the value that was written or seen.
+/// The version in an answer: of the value that was written or seen.
 pub(super) fn told(operation: &Operation) -> Option<Version> {
     match operation.answer {
         Answer::Written(version) | Answer::Took { version, .. } => Some(version),

@@ -1,4 +1,4 @@
-//! What clients saw: the checker's only input.
+//! What clients observed: the checker's only input.
 
 mod series;
 
@@ -7,11 +7,11 @@ pub use series::{SeriesAnswer, SeriesCall, SeriesOperation};
 use artillery_proto::{Sequence, Version};
 use serde::{Deserialize, Serialize};
 
-/// The identity of a written value. Each write of a history writes a value of its own, so a read identifies its write.
+/// The identity of a written value. Each write of a history writes a different value, so a read identifies its write.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Value(pub u64);
 
-/// What a client asked for.
+/// The request of a client.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Call {
     /// Write this value.
@@ -20,87 +20,90 @@ pub enum Call {
     Delete,
     /// Write the value if the key's version is `expected` ([`Version::NONE`]: if it is absent).
     CompareAndSwap {
-        /// The expected version, learnt from an earlier answer.
+        /// The expected version, known from an earlier answer.
         expected: Version,
         /// The new value.
         value: Value,
     },
-    /// Make the key absent, and return what it held.
+    /// Make the key absent, and return its value.
     GetDelete,
     /// Read, linearizably.
     Read,
 }
 
-/// What a client received as its answer.
+/// The answer that a client received.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Answer {
-    /// The write was applied and made this version.
+    /// The write was applied and created this version.
     Written(Version),
-    /// The compare-and-swap was not applied: the key held this value (`None`: it was absent).
+    /// The compare-and-swap wasn't applied: the key held this value (`None`: it was absent).
     Conflict(Option<(Version, Value)>),
-    /// The compare-and-swap was not applied: the key had this version, and its value is no longer known.
+    /// The compare-and-swap wasn't applied: the key had this version, whose value is no longer known.
     Failed(Version),
-    /// The read found this value (`None`: the key was absent). Also the answer of a [`Call::GetDelete`] of an absent key.
+    /// The read found this value (`None`: the key was absent). Also the answer to a [`Call::GetDelete`] of an absent
+    /// key.
     Found(Option<(Version, Value)>),
     /// The key was deleted, and its last value is returned.
     Took {
-        /// The version that the deletion made.
+        /// The version that the deletion created.
         version: Version,
-        /// The value that was deleted, and its version.
+        /// The deleted value and its version.
         found: (Version, Value),
     },
     /// Not applied, and never will be.
     Refused,
-    /// The outcome is unknown: the write may be applied already, later or never.
+    /// The outcome is unknown: the write may have been applied, may be applied later, or never.
     Unknown,
 }
 
 /// One operation on one key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Operation {
-    /// The client that asked.
+    /// The client that called.
     pub client: u32,
-    /// The key.
+    /// Identifies the key; its bytes don't matter.
     pub key: u32,
-    /// When the operation was called, on a clock common to all clients. No two times are equal.
+    /// When the operation was called, on a clock shared by all clients. All times are different.
     pub called: u64,
-    /// When the answer came; meaningless for [`Answer::Unknown`], which may take effect at any time after the call.
+    /// When the answer was received. Meaningless for [`Answer::Unknown`], where the write may take effect at any time
+    /// after the call.
     pub returned: u64,
-    /// The call.
+    /// The requested operation.
     pub call: Call,
-    /// The answer.
+    /// Its result.
     pub answer: Answer,
-    /// The batch that the operation is part of; 0: none. Parts of one batch write the same value, each to a key of its own.
+    /// The batch that the operation is part of; 0: none. All parts of a batch write the same value, each to a different
+    /// key.
     pub batch: u64,
 }
 
 /// Keys that were read together, at one point of the history.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Cut {
-    /// The client that asked.
+    /// The client that called.
     pub client: u32,
     /// When the read was called.
     pub called: u64,
-    /// When the answer came.
+    /// When the answer was received.
     pub returned: u64,
-    /// Keys, and the versions of their values (`None`: the key was absent).
+    /// Keys with the versions of their values (`None`: the key was absent).
     pub seen: Vec<(u32, Option<Version>)>,
 }
 
 /// A read in a session, in any mode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Look {
-    /// The client that asked.
+    /// The client that called.
     pub client: u32,
-    /// The key.
+    /// Identifies the key, as in [`Operation::key`].
     pub key: u32,
     /// When the read was called.
     pub called: u64,
-    /// When the answer came.
+    /// When the answer was received.
     pub returned: u64,
-    /// The sequence up to which the client had seen, or written, the history before it asked.
+    /// The sequence up to which the session had seen or written the history before the call.
     pub floor: Sequence,
-    /// The version of the value that was found (`None`: the key was absent).
+    /// The version of the returned value (`None`: the key was absent).
     pub found: Option<Version>,
 }
 
@@ -118,7 +121,7 @@ pub struct History {
 }
 
 impl History {
-    /// A history of registers alone.
+    /// A history with operations on registers only.
     pub fn of(operations: Vec<Operation>) -> Self {
         Self { operations, ..Self::default() }
     }

@@ -1,4 +1,4 @@
-//! What a history reveals about the states that each key went through.
+//! The states of each key that a history reveals.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,11 @@ use artillery_proto::{Sequence, Version};
 use super::form;
 use crate::history::{Answer, Call, History};
 
-/// The known writes of each key.
 pub(super) struct Known(BTreeMap<u32, Key>);
 
 #[derive(Default)]
 struct Key {
-    /// The known writes by sequence: version, and whether a value was there from then on.
+    /// The known writes by sequence: the version, and whether the key had a value afterwards.
     states: BTreeMap<Sequence, (Version, bool)>,
     /// When the first deletion of unknown version was called.
     deleted: Option<u64>,

@@ -1,26 +1,27 @@
-//! Whether what clients saw can have come from one versioned register per key.
+//! Decides whether the observations of clients are possible with one versioned register per key.
 //!
-//! A history is *linearizable* (Herlihy & Wing 1990) if each operation can be given one moment between its call and its
-//! answer so that, taken in the order of these moments, all answers are those of a register with one client at a time.
-//! The register of a key is absent or holds a value and its version:
+//! A history is *linearizable* (Herlihy & Wing 1990) if each operation can be assigned one instant between its call and
+//! its answer so that, in the order of these instants, all answers are those of a register used by one client at a
+//! time. The register of a key is absent or holds a value and its version:
 //!
-//! - a put, a delete and a compare-and-swap that succeed are *applied*: each makes a version greater than all that the key
-//!   had before, and no two writes of the history, of any keys, share a version (so a history is of **one** chain);
-//! - a read or a conflict reports a value with the version that its write made;
+//! - a put, a delete and a compare-and-swap that succeed are *applied*: each creates a version greater than all earlier
+//!   versions of the key, and no two writes of the history, of any keys, share a version (so a history is of **one**
+//!   chain);
+//! - a read or a conflict reports a value with the version that its write created;
 //! - a compare-and-swap succeeds if and only if the key holds a value of the expected version or, with
-//!   [`Version::NONE`](artillery_proto::Version::NONE), is absent; a deleted key is absent; a compare-and-swap that fails
-//!   reports what the key held and changes nothing;
-//! - a deletion that returns a value found it, with that version, right before it;
-//! - the parts of a batch, each on a key of its own, are applied together, in one version, or not at all;
-//! - a write that was refused is never applied; one whose outcome is unknown is applied at most once, at any time after its
-//!   call, or never.
+//!   [`Version::NONE`](artillery_proto::Version::NONE), is absent (a deleted key is absent); a compare-and-swap that
+//!   fails reports the state of the key and changes nothing;
+//! - a deletion that returns a value found it, with that version, directly before the deletion;
+//! - the parts of a batch, each on a different key, are applied together, in one version, or not at all;
+//! - a refused write is never applied; a write of unknown outcome is applied at most once, at any time after its call,
+//!   or never.
 //!
-//! Keys are checked one by one (linearizability is local). First come cheap necessary rules, which give a violation a
-//! precise name ([`Kind`]). Then comes the search of Wing & Gong (1993) with the memory of Lowe (2017), which is exact.
-//! A history that is not decided within the [`Budget`] is a violation too.
+//! Linearizability is local, so keys are checked one by one. Cheap necessary rules come first and give a violation a
+//! precise name ([`Kind`]). Then follows the search of Wing & Gong (1993) with the memory of Lowe (2017), which is
+//! exact. A history that isn't decided within the [`Budget`] is a violation too.
 //!
-//! [`check_more`] checks what registers don't show: that each write to a list or counter is applied once, that keys which
-//! were read together form a cut, and that sessions never go back.
+//! [`check_more`] checks what registers don't show: that each write to a list or counter is applied once, that keys
+//! read together form a cut, and that sessions never go back.
 
 mod counters;
 mod cuts;
@@ -46,10 +47,11 @@ pub use series::{Broken, Rule};
 pub use shrink::shortest;
 pub use violation::{Kind, Violation};
 
-/// How much work a check may do.
+/// The most work of a check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Budget {
-    /// States of the search, summed over the keys. A history without writes of unknown outcome needs about one per write.
+    /// States of the search, summed over the keys. A history without writes of unknown outcome needs about one per
+    /// write.
     pub states: u64,
 }
 
@@ -62,15 +64,15 @@ impl Default for Budget {
 /// The work of a check that found no violation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Checked {
-    /// Keys that occur in the history.
+    /// The number of keys in the history.
     pub keys: usize,
-    /// Operations of the history.
+    /// The number of operations in the history.
     pub operations: usize,
-    /// States that the search went through.
+    /// The number of states visited by the search.
     pub states: u64,
 }
 
-/// Checks each key of `history` against the register that this module describes.
+/// Checks each key of `history` against the register described for this crate.
 ///
 /// # Errors
 ///
@@ -91,7 +93,7 @@ pub fn check_more(history: &History) -> Result<(), Broken> {
     floors::check(history, &known)
 }
 
-/// [`check`] without the work for a short explanation.
+/// [`check`] without shortening the explanation.
 fn verdict(operations: &[Operation], budget: Budget) -> Result<Checked, Violation> {
     let operations = form::complete(operations);
     let versions = form::check(&operations)?;

@@ -1,4 +1,4 @@
-//! Lists: every item stands where its append put it, once.
+//! Lists: every item is at the position of its append, once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use artillery_proto::Version;
 use super::series::{Broken, Rule, earliest};
 use crate::history::{SeriesAnswer, SeriesCall, SeriesOperation, Value};
 
-/// A list as it was found.
+/// A list as returned by a read.
 struct Found<'a> {
     version: Version,
     items: &'a [Value],
@@ -15,11 +15,11 @@ struct Found<'a> {
     returned: u64,
 }
 
-/// Checks one list, its operations in the order of their calls.
+/// Checks one list. Its operations are in the order of their calls.
 pub(super) fn check(operations: &[&SeriesOperation]) -> Result<(), Broken> {
     let appends = appends(operations)?;
     let mut found: Vec<Found<'_>> = operations.iter().filter_map(|operation| found(operation)).collect();
-    // In this order each list must equal the one before it, or have grown from it.
+    // In this order each list must be equal to the one before it or extend it.
     found.sort_by_key(|found| (found.version, found.items.len()));
     for list in &found {
         items_were_asked(list, &appends)?;
@@ -85,7 +85,8 @@ fn items_were_asked(list: &Found<'_>, appends: &BTreeMap<Value, &SeriesOperation
     Ok(())
 }
 
-/// An acknowledged item is in all lists from its version on and in none before, at the place that its answer reported.
+/// An acknowledged item is in all lists from its version up and in none before, at the position that its answer
+/// reported.
 fn appends_stand_where_they_said(
     appends: &BTreeMap<Value, &SeriesOperation>,
     found: &[Found<'_>],
@@ -95,9 +96,9 @@ fn appends_stand_where_they_said(
         let from = found.partition_point(|list| list.version < version);
         let place = |list: &Found<'_>| list.items.iter().position(|other| other == item);
         if let Some(early) = found[..from].last().filter(|list| place(list).is_some()) {
-            return Err(Broken::new(Rule::Forked, format!("{append:?} is in the list at {}", early.version)));
+            return Err(Broken::new(Rule::Forked, format!("{append:?} is already in the list at {}", early.version)));
         }
-        // Each list begins with the lists before it, so the first one shows where the item stands in all.
+        // Each list extends the lists before it, so the first one shows the item's position in all of them.
         let Some(first) = found.get(from) else { continue };
         let Some(place) = place(first) else {
             return Err(Broken::new(
@@ -107,14 +108,14 @@ fn appends_stand_where_they_said(
         };
         let is_last = place + 1 == first.items.len();
         if count.is_some_and(|count| count != place as u64 + 1) || is_last != (first.version == version) {
-            let what = format!("{append:?} stands at {place} in {:?} at {}", first.items, first.version);
+            let what = format!("{append:?} is at index {place} in {:?} at {}", first.items, first.version);
             return Err(Broken::new(Rule::Forked, what));
         }
     }
     Ok(())
 }
 
-/// A later append reports a greater length: greater at least by the number of appends known between the two.
+/// A later append reports a greater length: at least by the number of appends known between the two.
 fn counts_ascend(appends: &BTreeMap<Value, &SeriesOperation>) -> Result<(), Broken> {
     let mut told: Vec<(Version, Option<u64>, &SeriesOperation)> = appends
         .values()
@@ -129,15 +130,15 @@ fn counts_ascend(appends: &BTreeMap<Value, &SeriesOperation>) -> Result<(), Brok
         least += 1;
         let Some(count) = count else { continue };
         if count < least {
-            return Err(Broken::new(Rule::Forked, format!("{append:?}, but {least} appends are that old")));
+            return Err(Broken::new(Rule::Forked, format!("{append:?}, but {least} appends have no higher version")));
         }
         least = count;
     }
     Ok(())
 }
 
-/// No item stands before an item that had been appended, or seen, when its own append was called. Acknowledged versions
-/// ascend.
+/// An item that had been appended or seen when another item's append was called precedes that other item. The versions
+/// of acknowledged items ascend.
 fn items_keep_time(
     longest: &Found<'_>,
     found: &[Found<'_>],
@@ -156,7 +157,7 @@ fn items_keep_time(
     for (place, item) in longest.items.iter().enumerate() {
         let Some(append) = appends.get(item) else { continue };
         if append.called > known[place] || append.version().is_some_and(|own| own <= version) {
-            let what = format!("{append:?} stands at {place} in {:?}, read at {}", longest.items, longest.called);
+            let what = format!("{append:?} is at index {place} in {:?}, read at {}", longest.items, longest.called);
             return Err(Broken::new(Rule::VersionWentBack, what));
         }
         version = append.version().unwrap_or(version);

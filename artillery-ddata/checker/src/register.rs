@@ -1,16 +1,16 @@
-//! The history of one key, sorted by what each operation shows about the register.
+//! The history of one key, sorted by what each operation reveals about the register.
 //!
-//! A read identifies its write, since each value is written once. So a write of unknown outcome whose value was seen was
-//! applied, in the version that was seen. After this step there are:
+//! Each value is written once, so a read identifies its write. A write of unknown outcome whose value was seen was
+//! therefore applied, in the version that was seen. The operations are sorted into:
 //!
-//! - *writes* whose version is known: acknowledged or seen. All of them were applied, in the order of their versions. A
+//! - *writes* of known version: acknowledged or seen. All of them were applied, in the order of their versions. A
 //!   deletion that returned a value expected, and saw, the version of that value;
 //! - *sights* of a write: the reads and conflicts that found its value;
 //! - *absences*: the reads and conflicts that found the key absent;
-//! - *deletes* of unknown outcome, each of which may have been applied, with an unknown version;
-//! - *latent* puts and compare-and-swaps: outcome unknown, and no operation saw the value.
+//! - *deletes* of unknown outcome: each may have been applied, in an unknown version;
+//! - *latent* puts and compare-and-swaps: their outcome is unknown, and no operation saw the value.
 //!
-//! Left out are refused operations and reads without an answer: they say nothing and change nothing.
+//! Refused operations and reads without an answer are left out: they have no effect and reveal nothing.
 
 use std::collections::BTreeMap;
 
@@ -20,10 +20,10 @@ use super::form::{seen, written};
 use super::violation::{Kind, Violation};
 use crate::history::{Answer, Call, Operation, Value};
 
-/// The time of an answer that never came.
+/// The time of an answer that was never received.
 pub(super) const NEVER: u64 = u64::MAX;
 
-/// An operation that saw the state of the register and left it as it was.
+/// An operation that saw the state of the register without changing it.
 #[derive(Clone, Copy)]
 pub(super) struct Sight {
     pub(super) called: u64,
@@ -35,7 +35,7 @@ pub(super) struct Sight {
 #[derive(Default)]
 pub(super) struct Sights {
     list: Vec<Sight>,
-    /// At each position the earliest return from there on. One element longer than the list.
+    /// At each position the earliest return from there up. One element longer than the list.
     earliest: Vec<u64>,
 }
 
@@ -60,7 +60,7 @@ impl Sights {
         self.list.get(position)
     }
 
-    /// The earliest return from `position` on.
+    /// The earliest return from `position` up.
     pub(super) fn earliest(&self, position: usize) -> u64 {
         self.earliest.get(position).copied().unwrap_or(NEVER)
     }
@@ -72,39 +72,38 @@ pub(super) struct Write {
     pub(super) called: u64,
     /// [`NEVER`] if only its sights show that it was applied.
     pub(super) returned: u64,
-    /// Whether the write left a value rather than a deleted key.
+    /// Whether the write set a value instead of deleting the key.
     pub(super) present: bool,
-    /// The version that a compare-and-swap expected.
+    /// The version that a compare-and-swap or a deletion with a result expected.
     pub(super) expected: Option<Version>,
     pub(super) sights: Sights,
     pub(super) operation: usize,
 }
 
-/// A put or compare-and-swap that may have been applied, whose version and value no operation saw.
+/// A put or compare-and-swap that may have been applied, but whose value and version no operation saw.
 pub(super) struct Latent {
     pub(super) called: u64,
     pub(super) expected: Option<Version>,
 }
 
-/// All that is known about one key.
 pub(super) struct Register<'a> {
     pub(super) key: u32,
     pub(super) operations: &'a [Operation],
     /// In the order of their versions, which all differ.
     pub(super) writes: Vec<Write>,
     pub(super) absences: Sights,
-    /// When each delete of unknown outcome was called, ascending.
+    /// The times of the calls of deletes of unknown outcome, ascending.
     pub(super) deletes: Vec<u64>,
     /// In the order of their calls.
     pub(super) latent: Vec<Latent>,
 }
 
 impl<'a> Register<'a> {
-    /// Sorts the operations of one key, given in the order of their calls.
+    /// Sorts the operations of one key, which are in the order of their calls.
     ///
     /// # Errors
     ///
-    /// A contradiction that shows without any order of operations, or only with that of a value's write and its sights.
+    /// A contradiction that needs no order of operations, or only that of a value's write and its sights.
     pub(super) fn new(key: u32, operations: &'a [Operation]) -> Result<Self, Violation> {
         let mut seers = seers(operations)?;
         let mut register = Self {
@@ -142,8 +141,8 @@ impl<'a> Register<'a> {
         Ok(register)
     }
 
-    /// Adds a put, a compare-and-swap that did not fail or an acknowledged delete, with the operations that saw its value
-    /// (`seers`). The compare-and-swaps in `failed` saw only its version.
+    /// Adds a put, a compare-and-swap that didn't fail, or an acknowledged delete. The operations in `seers` saw its
+    /// value; the compare-and-swaps in `failed` saw only a version.
     fn take_in(&mut self, position: usize, mut seers: Vec<usize>, failed: &[(Version, usize)]) {
         let operation = &self.operations[position];
         let expected = match (operation.call, operation.answer) {
@@ -174,8 +173,8 @@ impl<'a> Register<'a> {
         });
     }
 
-    /// The write's operation. If it is a deletion that returned a value, also the write of that value. If its answer does not
-    /// report its version, also the first sight of it.
+    /// The write's operation; for a deletion that returned a value, also the write of that value; if the write's own
+    /// answer doesn't report its version, also the first sight of the value.
     pub(super) fn evidence(&self, write: &Write) -> impl Iterator<Item = Operation> + use<> {
         let operation = self.operations[write.operation];
         let (seer, taken) = match operation.answer {
@@ -192,7 +191,6 @@ impl<'a> Register<'a> {
         [operation].into_iter().chain(seer).chain(writer)
     }
 
-    /// A contradiction between `write` and `others`.
     pub(super) fn violation<'w>(
         &self,
         kind: Kind,
@@ -243,14 +241,14 @@ fn seers(operations: &[Operation]) -> Result<BTreeMap<usize, Vec<usize>>, Violat
         }
         others.push(position);
     }
-    // Checked last, since a missing operation is what breaks this rule; see `rules::check`.
+    // Reported last: a missing operation is what breaks this rule; see `rules::check`.
     match never_written {
         Some(seer) => Err(Violation::new(Kind::NeverWritten, *seer, [])),
         None => Ok(seers),
     }
 }
 
-/// Whether a compare-and-swap reports that it failed although it found what it expected.
+/// Whether a compare-and-swap reports failure although it found what it expected.
 fn is_false_conflict(operation: &Operation) -> bool {
     match (operation.call, operation.answer) {
         (Call::CompareAndSwap { expected, .. }, Answer::Conflict(found)) => {

@@ -1,7 +1,7 @@
-//! Rules that hold for any register: cheap to check, and each one names what went wrong.
+//! Rules for any register that are cheap to check and name the violation.
 //!
-//! Each rule is necessary: a history that breaks one has no linearization. The rules are not sufficient, so the search
-//! follows. They rest on two facts. Writes with known versions are applied in the order of their versions. A write is
+//! Each rule is necessary: a history that breaks one has no linearization. The rules aren't sufficient, so the search
+//! follows. They rest on two facts. Writes of known version are applied in the order of their versions. A write is
 //! applied before its acknowledgement, and before the return of each operation that saw it.
 
 use std::collections::BTreeMap;
@@ -13,8 +13,8 @@ use super::register::{NEVER, Register, Write};
 use super::violation::{Kind, Violation};
 use crate::history::Operation;
 
-/// Checks all rules: first those that operations break by their own answers, then those that are broken because another
-/// operation is missing. So the operations that a violation shows break no other rule among themselves.
+/// Checks all rules: first those that operations break by their own answers, then those broken by a missing operation.
+/// So the operations in a violation break no other rule among themselves.
 pub(super) fn check(register: &Register<'_>, versions: &Versions) -> Result<(), Violation> {
     let frontier = Frontier::new(register);
     versions_ascend(register, &frontier)?;
@@ -25,7 +25,8 @@ pub(super) fn check(register: &Register<'_>, versions: &Versions) -> Result<(), 
     orphans_have_a_maker(register, versions)
 }
 
-/// The lowest version above `version` that no write of another key has. A delete of unknown version has at least that.
+/// The lowest version above `version` that no write of another key has: the lowest possible one of a delete of unknown
+/// version.
 pub(super) fn free_after(mut version: Version, versions: &Versions, key: u32) -> Version {
     loop {
         version = match (version.epoch, version.sequence) {
@@ -38,7 +39,7 @@ pub(super) fn free_after(mut version: Version, versions: &Versions, key: u32) ->
     }
 }
 
-/// The newest write known to be applied at each time, and the operation that showed it.
+/// The newest write known to be applied at each time, and the operation that revealed it.
 struct Frontier {
     /// Ascending in time and in `write`.
     steps: Vec<Step>,
@@ -47,9 +48,9 @@ struct Frontier {
 #[derive(Clone, Copy)]
 struct Step {
     time: u64,
-    /// The newest write that was known at that time, as an index into [`Register::writes`].
+    /// The newest write known at that time, as an index into [`Register::writes`].
     write: usize,
-    /// The operation that showed it: the write's own, or the first that saw its value.
+    /// The operation that revealed it: the write itself, or the first that saw its value.
     source: usize,
 }
 
@@ -68,7 +69,7 @@ impl Frontier {
         let mut newest: Option<Step> = None;
         for step in &mut steps {
             let best = match newest {
-                // Of two operations that show the same write, prefer the write's own acknowledgement.
+                // Of two operations that reveal the same write, prefer the write's own acknowledgement.
                 Some(best) if best.write == step.write && step.source == register.writes[step.write].operation => *step,
                 Some(best) if best.write >= step.write => best,
                 _ => *step,
@@ -79,7 +80,7 @@ impl Frontier {
         Self { steps }
     }
 
-    /// The newest write that was known before `time`.
+    /// The newest write known before `time`.
     fn before(&self, time: u64) -> Option<Step> {
         let position = self.steps.partition_point(|step| step.time < time);
         position.checked_sub(1).map(|position| self.steps[position])
@@ -100,7 +101,7 @@ fn versions_ascend(register: &Register<'_>, frontier: &Frontier) -> Result<(), V
     Ok(())
 }
 
-/// The version that a successful compare-and-swap expected lies right below its own.
+/// The version expected by a successful compare-and-swap must directly precede its own among the key's versions.
 fn swaps_exclude_others(register: &Register<'_>) -> Result<(), Violation> {
     let mut swapped: BTreeMap<Version, usize> = BTreeMap::new();
     for (index, write) in register.writes.iter().enumerate() {
@@ -122,7 +123,7 @@ fn swaps_exclude_others(register: &Register<'_>) -> Result<(), Violation> {
     Ok(())
 }
 
-/// A compare-and-swap that expected an absent key does not follow a value, unless a delete can lie between.
+/// A compare-and-swap that expected an absent key can't follow a value unless a delete fits in between.
 fn creations_match(register: &Register<'_>, versions: &Versions) -> Result<(), Violation> {
     for (index, write) in register.writes.iter().enumerate() {
         let Some(before) = before(register, index).filter(|before| before.present) else { continue };
@@ -138,7 +139,7 @@ fn creations_match(register: &Register<'_>, versions: &Versions) -> Result<(), V
     Ok(())
 }
 
-/// An expected version that no answer reported can only have been made by a write of unknown outcome.
+/// If no answer reported an expected version, a write of unknown outcome must have created it.
 fn orphans_have_a_maker(register: &Register<'_>, versions: &Versions) -> Result<(), Violation> {
     for write in &register.writes {
         let Some(expected) = write.expected.filter(|expected| !expected.is_none()) else { continue };
@@ -180,7 +181,7 @@ fn sights_are_fresh(register: &Register<'_>, frontier: &Frontier) -> Result<(), 
 }
 
 fn absences_have_a_reason(register: &Register<'_>, frontier: &Frontier) -> Result<(), Violation> {
-    // At each index the earliest call of an acknowledged delete from there on.
+    // At each index the earliest call of an acknowledged delete from there up.
     let mut deletes = vec![NEVER; register.writes.len() + 1];
     for (index, write) in register.writes.iter().enumerate().rev() {
         deletes[index] = if write.present { deletes[index + 1] } else { deletes[index + 1].min(write.called) };
@@ -198,7 +199,7 @@ fn absences_have_a_reason(register: &Register<'_>, frontier: &Frontier) -> Resul
     Ok(())
 }
 
-/// The time by which the write had been applied.
+/// The time by which the write was certainly applied.
 fn applied_by(write: &Write) -> u64 {
     write.returned.min(write.sights.earliest(0))
 }

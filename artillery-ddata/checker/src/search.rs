@@ -1,32 +1,32 @@
-//! The search for a linearization: exact, and near to linear in the number of operations.
+//! The search for a linearization: exact, and nearly linear in the number of operations.
 //!
-//! Wing & Gong place the operations one after the other and step back from dead ends. The next one must have been called
-//! before the earliest answer of all that are not placed yet. Lowe remembers the states (which operations are placed, what
-//! the register holds) that led nowhere. Known versions and values leave little to choose:
+//! Wing & Gong place the operations one after the other and backtrack from dead ends. The next one must have been
+//! called before the earliest answer of all operations that aren't placed yet. Lowe remembers the states (which
+//! operations are placed, what the register holds) that led nowhere. Known versions and values leave few choices:
 //!
-//! 1. *Writes with known versions have one order*, that of their versions. So a count says which are placed.
-//! 2. *Sights and absences are placed as soon as possible.* They change nothing, so in any linearization one that could
-//!    stand here can be moved up to here without effect on any other. Of those that see the same state, the ones that can
-//!    be placed are the first by call. So a count says which absences are placed. All sights of a write must be placed
-//!    before the register changes again, else the state is dead.
-//! 3. *Latent puts and compare-and-swaps are left out.* Let `p` be applied in a linearization. No operation saw its value,
-//!    so no sight and no absence (of reads, conflicts, or a compare-and-swap that expected an absent key) stands before the
-//!    next applied write `q`. Unless `q` is a compare-and-swap that expected `p`'s version, it does not depend on what it
-//!    overwrites: without `p` the order is still a linearization, with the same versions. Conversely, an order without
-//!    `p` is a linearization as it stands, since `p` may never be applied. The exception needs a write that expected a
-//!    version that no answer reported, an *orphan*; see 5.
-//! 4. *Deletes of unknown outcome* can be what absences rest on, so they stay. They differ only in the time of their call,
-//!    so they are used in the order of their calls (in any linearization two can be swapped to that end), and a count says
-//!    which are used. A delete is tried only on a present key, and only if an absence can be placed at once after it or the
-//!    next write expects an absent key: else it could be left out, by the argument of 3. Its own version must fit between
-//!    those of its neighbours: it takes the lowest one that no other key's write has.
+//! 1. *Writes of known version have one order*, that of their versions. So a count states which of them are placed.
+//! 2. *Sights and absences are placed as early as possible.* They change nothing, so in any linearization one that
+//!    could be placed here can be moved here without effect on the others. Of those that see the same state, the ones
+//!    that can be placed are the first by call, so a count states which absences are placed. All sights of a write must
+//!    be placed before the register changes again, or the state is dead.
+//! 3. *Latent puts and compare-and-swaps are left out.* Let `p` be applied in a linearization. No operation saw its
+//!    value, so no sight and no absence (of reads, conflicts, or a compare-and-swap that expected an absent key) is
+//!    between it and the next applied write `q`. Unless `q` is a compare-and-swap that expected `p`'s version, it
+//!    doesn't depend on what it overwrites: without `p` the order is still a linearization, with the same versions.
+//!    Conversely, an order without `p` is already a linearization, since `p` may never be applied. The exception needs
+//!    a write that expected a version that no answer reported, an *orphan*; see 5.
+//! 4. *Deletes of unknown outcome* can be the cause of absences, so they stay. They differ only in the time of their
+//!    call, so they are used in the order of their calls (in any linearization two can be swapped to that end), and a
+//!    count states which are used. A delete is tried only on a present key, and only if an absence can be placed
+//!    directly after it or the next write expects an absent key: otherwise it could be left out, by the argument of 3.
+//!    Its own version must fit between those of its neighbours: it gets the lowest one that no other key's write has.
 //! 5. *Before an orphan*, and only there, latent writes are tried, with the versions that are wanted: the one that the
-//!    orphan expected, and those that latent compare-and-swaps expect in their turn. Puts are again used in the order of
+//!    orphan expected, and those that latent compare-and-swaps expect in turn. Puts are again used in the order of
 //!    their calls.
 //!
-//! So without orphans a state is (writes, absences, deletes placed; absent or not). There are at most as many states as the
-//! product of these three numbers, in practice about one per write. With orphans a state also has a set of latent writes,
-//! and the budget guards against the number of such sets.
+//! So without orphans a state is (writes, absences, deletes placed; absent or not). There are at most as many states as
+//! the product of these three numbers, in practice about one per write. With orphans a state also has a set of latent
+//! writes, and the budget guards against the number of such sets.
 
 use std::collections::BTreeSet;
 
@@ -37,7 +37,7 @@ use super::register::{NEVER, Register, Write};
 use super::rules::free_after;
 use super::violation::{Kind, Violation};
 
-/// Searches for a linearization. Each state takes one from `left`.
+/// Searches for a linearization. Each state uses up one unit of `left`.
 pub(super) fn search(register: &Register<'_>, versions: &Versions, left: &mut u64) -> Result<(), Violation> {
     let search = Search::new(register, versions);
     let mut seen = BTreeSet::new();
@@ -60,17 +60,17 @@ pub(super) fn search(register: &Register<'_>, versions: &Versions, left: &mut u6
     Err(search.dead_end(&furthest))
 }
 
-/// The operations that are placed, and what the register holds after them.
+/// The placed operations, and the state of the register after them.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 struct State {
-    /// Writes with known versions, from the lowest.
+    /// The number of placed writes of known version, from the lowest version.
     writes: usize,
-    /// Absences, from the first called.
+    /// The number of placed absences, from the first call.
     absences: usize,
-    /// Deletes of unknown outcome, from the first called.
+    /// The number of placed deletes of unknown outcome, from the first call.
     deletes: usize,
     holds: Holds,
-    /// The latent writes that are placed. Always empty without orphans.
+    /// The placed latent writes. Always empty without orphans.
     latent: BTreeSet<usize>,
 }
 
@@ -78,18 +78,18 @@ struct State {
 enum Holds {
     #[default]
     Absent,
-    /// The value of the last write with a known version.
+    /// The value of the last placed write of known version.
     Written,
-    /// The value of a latent write, to which this version was given.
+    /// The value of a latent write that was assigned this version.
     Latent(Version),
 }
 
 struct Search<'a> {
     register: &'a Register<'a>,
     versions: &'a Versions,
-    /// At each count of placed writes the earliest return among the other writes and their sights.
+    /// For each number of placed writes: the earliest return among the other writes and their sights.
     earliest: Vec<u64>,
-    /// At each count of placed writes whether the next one is an orphan.
+    /// For each number of placed writes: whether the next one is an orphan.
     orphan: Vec<bool>,
 }
 
@@ -107,7 +107,7 @@ impl<'a> Search<'a> {
         Self { register, versions, earliest, orphan: orphan.collect() }
     }
 
-    /// The state with all sights and absences placed that can be; `None` if it is dead.
+    /// The state after placing every sight or absence that can be placed; `None` if it is dead.
     fn observed(&self, mut state: State) -> Option<State> {
         match state.holds {
             Holds::Written => {
@@ -127,7 +127,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Pushes all states that lie one write further, the likeliest last.
+    /// Pushes all states with one more write, the likeliest last.
     fn go_on(&self, state: &State, open: &mut Vec<State>) {
         let horizon = self.horizon(state);
         let next = self.register.writes.get(state.writes);
@@ -150,7 +150,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Places latent writes before the orphan that comes next.
+    /// Places latent writes before the orphan that is next.
     fn try_latent(&self, state: &State, horizon: u64, open: &mut Vec<State>) {
         let Some(next) = self.register.writes.get(state.writes) else { return };
         let wanted = self.wanted(state, next);
@@ -160,7 +160,7 @@ impl<'a> Search<'a> {
                 continue;
             }
             let possible = match latent.expected {
-                // A put after another latent write adds nothing: it could stand in that write's place.
+                // A put after another latent write adds nothing: it could replace that write.
                 None => !put && !matches!(state.holds, Holds::Latent(_)),
                 expected => self.expectation_holds(state, expected),
             };
@@ -177,7 +177,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The versions that no answer reported, and that the orphan `next` or a latent write before it may have expected.
+    /// The unreported versions that the orphan `next`, or a latent write before it, may have expected.
     fn wanted(&self, state: &State, next: &Write) -> BTreeSet<Version> {
         let last = self.version(state);
         let waiting = self.register.latent.iter().enumerate().filter(|(index, _)| !state.latent.contains(index));
@@ -187,7 +187,7 @@ impl<'a> Search<'a> {
         expected.filter(|version| between(version) && !foreign(version)).collect()
     }
 
-    /// Whether an absent key right after this state would explain any operation.
+    /// Whether an absent key directly after this state would explain any operation.
     fn delete_is_of_use(&self, state: &State) -> bool {
         let next = self.register.writes.get(state.writes);
         self.can_place_absence(state)
@@ -200,8 +200,8 @@ impl<'a> Search<'a> {
         next.is_some_and(|absence| absence.called <= self.horizon(state))
     }
 
-    /// An operation that was called after this time cannot be next: another one had returned by then. Sights of the present
-    /// state of the register are left out.
+    /// An operation called after this time can't be next: another one that isn't placed had returned by then. Sights of
+    /// the current state of the register are not considered.
     fn horizon(&self, state: &State) -> u64 {
         self.earliest[state.writes].min(self.register.absences.earliest(state.absences))
     }
@@ -215,7 +215,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The newest version so far, be it of a value or of a delete.
+    /// The newest version so far, of a value or of a delete.
     fn version(&self, state: &State) -> Version {
         match (state.holds, self.last(state)) {
             (Holds::Latent(version), _) => version,
@@ -229,7 +229,7 @@ impl<'a> Search<'a> {
         self.register.writes.get(state.writes.checked_sub(1)?)
     }
 
-    /// The violation, with the operation that could not follow the furthest state.
+    /// The violation, with the operation that couldn't be placed after the furthest state.
     fn dead_end(&self, furthest: &State) -> Violation {
         let write = self.register.writes.get(furthest.writes).map(|write| write.operation);
         let absence = self.register.absences.get(furthest.absences).map(|absence| absence.operation);

@@ -1,11 +1,11 @@
-//! Lists and counters: each applied write stays visible, so each key's operations are in the order of their versions.
+//! Lists and counters. Each applied write stays visible, so the operations of a key follow the order of their versions.
 //!
-//! The version of every acknowledged operation is known. A write makes a version of its own; a read reports that of the last
-//! write before it. So an order is a linearization if it is that of the versions and no operation stands before one that had
-//! returned when it was called. It remains to check that each state is the result of the writes up to it.
+//! The version of every acknowledged operation is known. A write creates a version; a read reports that of the last
+//! write before it. So an order is a linearization if it follows the versions and no operation comes before one that
+//! had returned when it was called. What remains is to check that each state is the result of the writes up to it.
 //!
-//! The rules are necessary. They leave two things open: the versions of unseen writes of unknown outcome, and what
-//! stands in a list behind the last read of it.
+//! The rules are necessary. They leave two things open: the versions of unseen writes of unknown outcome, and the
+//! content of a list after its last read.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -15,26 +15,26 @@ use serde::{Deserialize, Serialize};
 use super::{counters, lists};
 use crate::history::{SeriesAnswer, SeriesCall, SeriesOperation};
 
-/// What is wrong with lists, counters, cuts or sessions. A correct chain never shows any of these.
+/// A rule for lists, counters, cuts or sessions. A correct chain never breaks one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum Rule {
-    /// The history itself makes no sense.
+    /// The history itself is malformed.
     Malformed,
     /// A write was applied twice.
     AppliedTwice,
     /// An acknowledged write is missing.
     Lost,
-    /// A write is visible that was refused, or that no client had called by then.
+    /// A visible write was refused, or hadn't been called by then.
     NotAsked,
-    /// Two reads of one list have no common history, or an item does not stand where its answer said.
+    /// Two reads of one list have no common history, or an item isn't at the position that its answer reported.
     Forked,
-    /// A write was given a version below one that was known before its call, or the version of another write.
+    /// A write has a version below one that was known before its call, or the version of another write.
     VersionWentBack,
-    /// A read shows less than was known before it was called.
+    /// A read shows less than was known before its call.
     StaleRead,
-    /// Only a part of a batch was seen.
+    /// Only a part of a batch was visible.
     HalfBatch,
-    /// Keys that were read together never had those values at one time.
+    /// Keys that were read together never had these values at the same time.
     NoCut,
     /// A session's read shows less than the session had seen.
     WentBack,
@@ -58,15 +58,15 @@ impl Broken {
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Malformed => "the history makes no sense",
+            Self::Malformed => "the history is malformed",
             Self::AppliedTwice => "a write was applied twice",
             Self::Lost => "an acknowledged write was lost",
-            Self::NotAsked => "something was applied that was refused, or not asked for by then",
+            Self::NotAsked => "a visible write was refused, or had not been called by then",
             Self::Forked => "two answers have no common history",
             Self::VersionWentBack => "a later write has a lower version",
             Self::StaleRead => "a read shows less than was known",
             Self::HalfBatch => "half of a batch was seen",
-            Self::NoCut => "what was read together never was there together",
+            Self::NoCut => "keys that were read together never had these values at the same time",
             Self::WentBack => "a session went back",
         })
     }
@@ -80,7 +80,7 @@ impl fmt::Display for Broken {
 
 impl std::error::Error for Broken {}
 
-/// Checks each key by itself.
+/// Checks each key independently.
 pub(super) fn check(operations: &[SeriesOperation]) -> Result<(), Broken> {
     let mut keys: BTreeMap<u32, Vec<&SeriesOperation>> = BTreeMap::new();
     for operation in operations {
@@ -121,13 +121,17 @@ fn keeps_time(operations: &[&SeriesOperation]) -> Result<(), Broken> {
             return Err(Broken::new(rule, format!("{operation:?} was called when {known} was known")));
         }
         if !is_read && let Some(other) = writes.insert(version, operation) {
-            return Err(Broken::new(Rule::VersionWentBack, format!("{operation:?} and {other:?} made one version")));
+            return Err(Broken::new(
+                Rule::VersionWentBack,
+                format!("{operation:?} and {other:?} have the same version"),
+            ));
         }
     }
     Ok(())
 }
 
-/// The earliest return from each position on. One element longer than `returns`, which are in the order of versions.
+/// At each position the earliest return from there up. `returns` are in the order of versions; the result has one more
+/// element.
 pub(super) fn earliest(returns: impl DoubleEndedIterator<Item = u64>) -> Vec<u64> {
     let mut earliest = vec![u64::MAX];
     for returned in returns.rev() {

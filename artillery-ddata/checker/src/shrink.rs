@@ -1,4 +1,4 @@
-//! From a violation to a history that a human can follow.
+//! Reduces a violation to a history that a reader can follow.
 
 use std::collections::BTreeSet;
 
@@ -9,13 +9,13 @@ use super::violation::{Kind, Violation};
 use super::{Budget, by_key, decide, form, verdict};
 use crate::history::{Answer, Call, History, Operation, Value};
 
-/// Bound on the operations that all checks of one shrinking examine.
+/// The most operations that all checks of one reduction examine.
 const WORK: usize = 2_000_000;
 
-/// Cuts the explanation of a violation that the search found down to the shortest prefix.
+/// Shortens the explanation of a violation found by the search to the shortest prefix.
 ///
-/// Prefixes of a linearizable history are linearizable, so halving finds the shortest bad one. The prefix may break a rule
-/// that the whole history does not break: then that is the shorter and more precise explanation.
+/// Prefixes of a linearizable history are linearizable, so bisection finds the shortest bad one. The prefix may break a
+/// rule that the whole history doesn't break, which is then the more precise explanation.
 pub(super) fn explain(history: &History, budget: Budget, violation: Violation) -> Violation {
     if violation.kind != Kind::NotLinearizable {
         return violation;
@@ -41,8 +41,8 @@ pub(super) fn explain(history: &History, budget: Budget, violation: Violation) -
     Violation { stuck, operations, ..violation }
 }
 
-/// The history up to and with the `answers`-th answer, and the operation that got it. Refused operations have no effect:
-/// they are left out, also where they were still under way.
+/// The history up to and including the `answers`-th answer, and the operation of that answer. Refused operations have
+/// no effect: they are left out, even while they were in progress.
 fn prefix(operations: &[Operation], answers: usize) -> (Vec<Operation>, Option<Operation>) {
     let speaks = |operation: &&Operation| !matches!(operation.answer, Answer::Unknown | Answer::Refused);
     let mut answered: Vec<&Operation> = operations.iter().filter(speaks).collect();
@@ -63,11 +63,11 @@ fn prefix(operations: &[Operation], answers: usize) -> (Vec<Operation>, Option<O
     (operations.filter(|operation| !says_nothing(operation)).collect(), last)
 }
 
-/// A history, as short as bounded work makes it, that is wrong in the same way. It has operations of the violation's key
-/// alone (for one version under two keys, also the operation of the other key).
+/// The shortest history found with bounded work that has the same kind of violation. It has operations of the
+/// violation's key only (for one version under two keys, also the operation of the other key).
 ///
-/// An operation is dropped only if a good history stays good without it. So the rest never shows a violation that
-/// the whole history explains. An undecided key is returned whole.
+/// An operation is dropped only if a good history stays good without it, so the rest never shows a violation that the
+/// whole history explains. An undecided key is returned completely.
 pub fn shortest(history: &History, violation: &Violation) -> History {
     let fails = |operations: &[Operation]| {
         verdict(operations, Budget::default()).is_err_and(|found| found.kind == violation.kind)
@@ -91,7 +91,7 @@ pub fn shortest(history: &History, violation: &Violation) -> History {
     }
 }
 
-/// Tries to drop each chunk of `size` droppable operations.
+/// Tries to drop the droppable operations of each chunk of `size`.
 fn drop_chunks(
     operations: &[Operation],
     size: usize,
@@ -119,7 +119,7 @@ fn drop_chunks(
     kept
 }
 
-/// The operations without those in `range` that may be dropped. A good history stays good.
+/// Drops the operations in `range` that may be dropped. A good history stays good.
 pub(super) fn without(operations: &[Operation], range: std::ops::Range<usize>) -> Vec<Operation> {
     let observers = |position: &usize| match operations[*position].answer {
         Answer::Written(_) | Answer::Took { .. } => false,
@@ -138,12 +138,11 @@ pub(super) fn without(operations: &[Operation], range: std::ops::Range<usize>) -
     keep(&dropped)
 }
 
-/// What the remaining operations depend on.
 struct Needed {
     values: BTreeSet<Value>,
     /// The versions that successful compare-and-swaps expected.
     expected: BTreeSet<Version>,
-    /// Whether one of them expected a version that no answer reported. Then a write of unknown outcome may have made it.
+    /// Whether one of them expected a version that no answer reported: a write of unknown outcome may have created it.
     orphans: bool,
     /// The operations that depend on an absent key.
     absences: Vec<Operation>,
@@ -178,7 +177,8 @@ impl Needed {
             return false;
         }
         match written(write) {
-            // No operation saw or expected this value: the next one in the order does not depend on what it overwrites.
+            // No operation saw or expected this value: the next operation in the order doesn't depend on what it
+            // overwrites.
             Some(value) => {
                 let expected = acknowledged(write).is_some_and(|version| self.expected.contains(&version));
                 !self.values.contains(&value) && !expected
@@ -187,7 +187,7 @@ impl Needed {
         }
     }
 
-    /// Whether `delete` cannot be the cause of `absence`: it came later, or a write came between the two.
+    /// Whether `delete` can't be the cause of `absence`: it was called later, or a write came between the two.
     fn has_other_reason(&self, absence: &Operation, delete: &Operation) -> bool {
         if absence.answer != Answer::Unknown && absence.returned < delete.called {
             return true;

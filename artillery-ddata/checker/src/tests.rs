@@ -1,4 +1,4 @@
-//! Histories known to be good and bad, and a comparison with an exhaustive check.
+//! Histories known to be good or bad, and comparisons with an exhaustive check.
 
 mod bad;
 mod brute;
@@ -13,7 +13,7 @@ use artillery_proto::Version;
 use super::{Budget, Kind, Violation, check, shortest, shrink, verdict};
 use crate::history::{Answer, Call, History, Operation, Value};
 
-/// An operation on key 7, by a client that makes no other.
+/// An operation on key 7, by a client with no other operation.
 fn op(called: u64, returned: u64, call: Call, answer: Answer) -> Operation {
     Operation { client: u32::try_from(called).unwrap_or(u32::MAX), key: 7, called, returned, call, answer, batch: 0 }
 }
@@ -26,7 +26,7 @@ fn delete(called: u64, returned: u64, answer: Answer) -> Operation {
     op(called, returned, Call::Delete, answer)
 }
 
-/// A compare-and-swap; `expected` 0 stands for an absent key.
+/// A compare-and-swap. `expected` is the sequence of a version, 0 for an absent key.
 fn swap(called: u64, returned: u64, expected: u64, value: u64, answer: Answer) -> Operation {
     op(called, returned, Call::CompareAndSwap { expected: version(expected), value: Value(value) }, answer)
 }

@@ -1,4 +1,4 @@
-//! What is wrong with a history.
+//! Violations: how a history contradicts the register.
 
 use std::fmt;
 
@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::history::{Answer, Call, Operation, Value};
 
-/// The way in which a history is wrong. All but the first and the last prove that it is not that of a register.
+/// The kind of a violation. All but the first and the last prove that the history isn't that of a register.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum Kind {
-    /// The history itself makes no sense: two writes of one value, an answer to another question, a return before its
-    /// call, a write that made [`Version::NONE`].
+    /// The history itself is malformed: two writes of one value, an answer that doesn't match its call, a return before
+    /// its call, or a write of version [`Version::NONE`].
     Malformed,
     /// A value was seen that no operation wrote to this key.
     NeverWritten,
@@ -23,15 +23,15 @@ pub enum Kind {
     FailedSwapSeen,
     /// One value was seen or acknowledged with two versions.
     TwoVersions,
-    /// One version was given to two writes.
+    /// Two writes have one version.
     VersionReused,
-    /// A compare-and-swap failed although the key held just what it expected.
+    /// A compare-and-swap failed although the key held what it expected.
     FalseConflict,
-    /// A write was given a lower version than one that was known before its call.
+    /// A write has a lower version than one that was known before its call.
     VersionWentBack,
-    /// Two compare-and-swaps that expected the same version both succeeded, and no write can have come between them.
+    /// Two compare-and-swaps that expected the same version both succeeded, and no write fits between them.
     DoubleSwap,
-    /// A compare-and-swap succeeded over a write that it did not expect.
+    /// A compare-and-swap succeeded over a write that it didn't expect.
     LostUpdate,
     /// A compare-and-swap succeeded although the key never held a value of the version that it expected.
     SwapWithoutMatch,
@@ -41,18 +41,18 @@ pub enum Kind {
     Resurrected,
     /// A value was seen after an operation had seen a newer one.
     ReadWentBack,
-    /// The key was absent after a write was known, and no delete can have come between.
+    /// The key was absent after a write was known, and no delete fits in between.
     Vanished,
-    /// None of the above, and yet no order of the operations explains all answers.
+    /// No rule above is broken, but no order of the operations explains all answers.
     NotLinearizable,
-    /// The budget ended before the search did.
+    /// The budget was used up before the search ended.
     Undecided,
 }
 
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Malformed => "the history makes no sense",
+            Self::Malformed => "the history is malformed",
             Self::NeverWritten => "a value was seen that nobody wrote to the key",
             Self::FromTheFuture => "a value was seen before its write was called",
             Self::RefusedSeen => "the value of a refused write was seen",
@@ -63,7 +63,7 @@ impl fmt::Display for Kind {
             Self::VersionWentBack => "a later write has a lower version",
             Self::DoubleSwap => "two compare-and-swaps that expected the same succeeded",
             Self::LostUpdate => "a compare-and-swap succeeded over a write that it did not expect",
-            Self::SwapWithoutMatch => "a compare-and-swap succeeded although its expected version never was there",
+            Self::SwapWithoutMatch => "a compare-and-swap succeeded although the key never had the expected version",
             Self::StaleRead => "a value was seen after a newer write was acknowledged",
             Self::Resurrected => "a value was seen after a newer delete was acknowledged",
             Self::ReadWentBack => "a value was seen after a newer one had been seen",
@@ -76,19 +76,19 @@ impl fmt::Display for Kind {
 
 /// A history that no register explains, or that was not decided.
 ///
-/// Its `Display` has one line for the key and the kind and one for each operation.
+/// Its `Display` has one line for the key and the kind, and one for each operation.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Violation {
-    /// The key.
+    /// The key, as in [`Operation::key`].
     pub key: u32,
-    /// What is wrong.
+    /// The broken rule.
     pub kind: Kind,
-    /// The operation that could not be placed, as an index into `operations`; see [`Violation::operation`]. Everything before
-    /// its answer could be explained. For the kinds that a rule finds it is the last link of the contradiction. `None` if
-    /// undecided.
+    /// The index in `operations` of the operation that couldn't be placed; see [`Violation::operation`]. Everything
+    /// before its answer could be explained. For a kind found by a rule it is the last link of the contradiction.
+    /// `None` if undecided.
     pub stuck: Option<usize>,
-    /// The operations that contradict one another, in the order of their calls. For [`Kind::NotLinearizable`]: the shortest
-    /// prefix of the key's history, by answers, that is not linearizable. An operation without an answer by then is shown with
+    /// The contradicting operations, in the order of their calls. For [`Kind::NotLinearizable`]: the shortest prefix of
+    /// the key's history, by answers, that is not linearizable. An operation without an answer by then is shown with
     /// [`Answer::Unknown`].
     pub operations: Vec<Operation>,
 }
@@ -99,7 +99,7 @@ impl Violation {
         self.operations.get(self.stuck?)
     }
 
-    /// The contradiction between `operations`, of which `operation` is the last link.
+    /// The contradiction between `operations`, whose last link is `operation`.
     pub(super) fn new(kind: Kind, operation: Operation, operations: impl IntoIterator<Item = Operation>) -> Self {
         let mut distinct = vec![operation];
         for other in operations {

@@ -1,4 +1,4 @@
-//! How far the exploration goes.
+//! Bounds of the exploration.
 
 use std::fmt;
 
@@ -6,35 +6,36 @@ use artillery_proto::guards::Guards;
 
 /// Number of nodes. All of them serve at first.
 pub const NODES: usize = 3;
-/// Most writes, all to one key.
+/// The most writes, all to one key.
 pub const WRITES: usize = 2;
 
-/// How far the exploration goes, and which guards are left out.
+/// The bounds of the exploration, and the guards that are removed.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Writes: 0 to [`WRITES`]. The second begins after the first has begun.
+    /// Number of writes: 0 to [`WRITES`]. The second begins after the first has begun.
     pub writes: usize,
-    /// Whether there is a read, to the same key.
+    /// Whether there is a read of the same key.
     pub reads: bool,
     /// Steps of the clock after the chain has opened.
     pub ticks: u64,
-    /// Nodes that crash or are cut off.
+    /// The most nodes that crash or are cut off.
     pub faults: u32,
-    /// Whether a fault is a node, or the leader, that dials others and can't be dialled, in place of a crash or a cut.
+    /// Whether a fault makes a node, or the leader, unreachable for dialling instead of crashing it or cutting it off.
+    /// It can still dial others.
     pub undialable: bool,
-    /// Reorders, to any other order. The head isn't closed for them, since safety may not depend on that.
+    /// The most reorders, to any other order. The head isn't closed for them, since safety must not depend on that.
     pub reorders: u32,
-    /// Entries that the configuration log takes.
+    /// The most entries that the configuration log accepts.
     pub changes: u32,
-    /// Elections: the coordinator begins another term.
+    /// The most elections; each begins another term of the coordinator.
     pub elections: u32,
-    /// Frames under way on each ordered link.
+    /// The most frames in flight on each ordered link.
     pub in_flight: usize,
     /// Whether renewals and their answers may be late. If not, each one is processed in the step in which it is sent.
     pub late_renewals: bool,
-    /// The guards that stand in the coordinator.
+    /// The guards of the coordinator.
     pub coordinator: Guards,
-    /// The guards that stand in the replicas.
+    /// The guards of the replicas.
     pub replica: Guards,
 }
 
@@ -60,11 +61,11 @@ impl Default for Bounds {
 impl fmt::Display for Bounds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { writes, reads, ticks, faults, undialable, reorders, changes, elections, in_flight, .. } = self;
-        let faulty = if *undialable { "can't be dialled" } else { "crashed or cut off" };
+        let faulty = if *undialable { "undialable" } else { "crashed or cut off" };
         let late = if self.late_renewals { "may be late" } else { "are never late" };
         write!(f, "{NODES} nodes, {writes} writes, {} read, {faults} {faulty}, ", u8::from(*reads))?;
         write!(f, "{reorders} reorders, {changes} reconfigurations, ")?;
-        write!(f, "{elections} elections, {ticks} steps of the clock, {in_flight} frames under way on each link, ")?;
+        write!(f, "{elections} elections, {ticks} steps of the clock, {in_flight} frames in flight on each link, ")?;
         write!(f, "renewals {late}")
     }
 }

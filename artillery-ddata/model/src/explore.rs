@@ -9,23 +9,23 @@ use crate::{bounds::Bounds, world::Action};
 /// The result of an exploration.
 #[derive(Debug)]
 pub struct Explored {
-    /// Different states.
+    /// The number of different states.
     pub states: usize,
-    /// Steps taken, also those to known states.
+    /// Steps taken, including those to known states.
     pub steps: usize,
-    /// Most steps in a row from the beginning.
+    /// The longest sequence of steps from the initial state.
     pub depth: usize,
-    /// The broken property, and the steps to it.
+    /// The broken property, and the steps that lead to it.
     pub failure: Option<(&'static str, Vec<Action>)>,
-    /// Properties that some run should have shown and none has.
+    /// Properties that some run should have reached, but none did.
     pub missing: Vec<&'static str>,
     /// Whether everything within the bounds was explored.
     pub complete: bool,
 }
 
-/// Explores on `threads` threads for `at_most` that long, breadth first (finds the shortest failing run, takes much memory)
-/// or depth first.
-#[allow(clippy::disallowed_methods, reason = "an exploration may be ended, and is then not complete")]
+/// Explores for at most `at_most` on `threads` threads, breadth first (which finds the shortest failing run but needs
+/// much memory) or depth first.
+#[allow(clippy::disallowed_methods, reason = "an exploration may time out, and is then incomplete")]
 pub fn explore(bounds: Bounds, threads: usize, breadth: bool, at_most: Duration) -> Explored {
     let checker = bounds.checker().threads(threads).timeout(at_most).finish_when(HasDiscoveries::AnyFailures);
     let began = Instant::now();

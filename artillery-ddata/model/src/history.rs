@@ -1,16 +1,15 @@
-//! What clients saw, and whether one register can have answered so.
+//! What clients observed, and whether a single register explains it.
 
 use crate::bounds::WRITES;
 
-/// The index of the read, behind the writes.
+/// The index of the read, after the writes.
 pub const READ: usize = WRITES;
-/// Number of operations.
 const OPERATIONS: usize = WRITES + 1;
 
 /// The outcome of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Outcome {
-    /// No answer yet, or the outcome is unknown.
+    /// There is no answer yet, or the outcome is unknown.
     Unknown,
     /// The write is committed.
     Acknowledged,
@@ -27,21 +26,21 @@ struct Operation {
     outcome: Outcome,
 }
 
-/// What clients saw: which operations had ended before each one began, and all outcomes. Nothing else about their order
-/// is kept, so that equivalent histories are equal.
+/// What clients observed: which operations had ended before each one began, and all outcomes. The history keeps nothing
+/// else about the order, so that equivalent histories are equal.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct History {
     operations: [Option<Operation>; OPERATIONS],
 }
 
 impl History {
-    /// An operation begins: a write, by its number from 0, or [`READ`].
+    /// Begins an operation: a write, by its number from 0, or [`READ`].
     pub fn begin(&mut self, which: usize) {
         let after = (0..OPERATIONS).filter(|&other| self.is_over(other)).map(|other| 1 << other).sum();
         self.operations[which] = Some(Operation { after, outcome: Outcome::Unknown });
     }
 
-    /// The operation ends.
+    /// Ends an operation.
     pub fn end(&mut self, which: usize, outcome: Outcome) {
         if let Some(operation) = &mut self.operations[which] {
             operation.outcome = outcome;
@@ -72,7 +71,7 @@ impl History {
         self.goes_on(0, 0)
     }
 
-    /// Whether the operations that are not in `done` can have happened behind those that are, the last of which wrote
+    /// Whether the operations that are not in `done` can have happened after those that are, the last of which wrote
     /// `value`.
     fn goes_on(&self, done: u8, value: u8) -> bool {
         let left = |which: &usize| done & 1 << which == 0;

@@ -1,11 +1,11 @@
-//! Exhaustive exploration of small chains: every order in which messages arrive, nodes stop or are cut off, clocks advance
-//! and clients ask. It runs the replicas, lease clients and the coordinator of real nodes (docs/adr/0019-model-checking.md).
+//! Exhaustive exploration of small chains: every order of message deliveries, node failures, clock steps and client
+//! calls. It runs the replicas, lease clients and the coordinator of real nodes (docs/adr/0019-model-checking.md).
 //!
-//! [`bounds`] says how far the exploration goes, [`world`] what exists and can happen, [`model`] what must be true.
-//! [`explore`] runs the checker; [`same`] verifies that worlds of equal fingerprint are alike. By default: three nodes, two
-//! writes, one read, one node that stops or is cut off, one change of the configuration, six steps of the clock of a quarter
-//! of a lease each, one frame under way on each ordered link, renewals that are never late, clocks of one rate, no
-//! elections, no joiners, no retries.
+//! [`bounds`] limits the exploration, [`world`] defines the state and its steps, [`model`] the properties. [`explore`]
+//! runs the checker; [`same`] verifies that worlds of equal fingerprint are equivalent. The defaults: three nodes, two
+//! writes, one read, one node that crashes or is cut off, one change of the configuration, six steps of the clock of a
+//! quarter of a lease each, one frame in flight on each ordered link, renewals that are never late, clocks of one rate,
+//! no elections, no joiners, no retries.
 
 pub mod bounds;
 pub mod explore;

@@ -1,6 +1,6 @@
 //! Explores a small chain: every order of its messages, crashes, cuts and steps of the clock, within bounds.
 
-#![allow(clippy::print_stdout, reason = "a program for people")]
+#![allow(clippy::print_stdout, reason = "output for the user")]
 
 use std::{
     process::ExitCode,
@@ -15,7 +15,7 @@ use artillery_model::{
 use artillery_proto::guards::{Guards, Mutant};
 use clap::{Parser, ValueEnum};
 
-/// Each step makes and drops copies of parts of the world: with the system's allocator that takes longer.
+/// Each step creates and drops copies of parts of the world, which is slower with the system's allocator.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -23,61 +23,61 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 #[derive(Parser, Debug)]
 #[command(version, about)]
 struct Arguments {
-    /// Writes, 0 to 2; with a guard out, one is enough unless you say otherwise.
+    /// Number of writes, 0 to 2 [default: 2, or 1 with --mutant]
     #[arg(long, value_parser = clap::value_parser!(u8).range(0..=WRITES as i64))]
     writes: Option<u8>,
-    /// Leave the read out.
+    /// Leave out the read
     #[arg(long)]
     no_read: bool,
-    /// Steps of the clock, of a quarter of a lease each. A lost member is removed at the fifth.
+    /// Steps of the clock, of a quarter of a lease each. A lost member is removed at the fifth
     #[arg(long, default_value_t = 6)]
     ticks: u64,
-    /// Nodes that crash or are cut off.
+    /// The most nodes that crash or are cut off
     #[arg(long, default_value_t = 1)]
     faults: u32,
-    /// The faults are nodes, or the leader, that dial others and can't be dialled.
+    /// Instead of crashes and cuts, nodes or the leader become undialable; they can still dial others
     #[arg(long)]
     undialable: bool,
-    /// Reorders of the chain, to any other order.
+    /// The most reorders of the chain, to any other order
     #[arg(long, default_value_t = 0)]
     reorders: u32,
-    /// Entries that the configuration log takes.
+    /// The most entries that the configuration log accepts
     #[arg(long, default_value_t = 1)]
     changes: u32,
-    /// Elections of the coordinator.
+    /// The most elections of the coordinator [default: 0, or 1 if the mutant needs one]
     #[arg(long)]
     elections: Option<u32>,
-    /// Frames under way on each ordered link.
+    /// The most frames in flight on each ordered link
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
     in_flight: u8,
-    /// Renewals and their answers may be late: many more states.
+    /// Allow late renewals and answers: many more states
     #[arg(long)]
     late_renewals: bool,
-    /// Take this guard out, and expect that it is missed.
+    /// Remove this guard, and expect a failing run
     #[arg(long)]
     mutant: Option<Guard>,
-    /// With a guard out, look for any failing run, not for the shortest: takes little memory.
+    /// With --mutant, look for any failing run instead of the shortest one: needs little memory
     #[arg(long)]
     depth_first: bool,
-    /// Verify that worlds of equal fingerprint lead to the same worlds: on one thread, with more memory.
+    /// Verify that worlds of equal fingerprint lead to the same worlds: on one thread, with more memory
     #[arg(long)]
     compare: bool,
-    /// Threads.
+    /// Number of threads
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
     threads: u8,
-    /// Give up after so many seconds. Works with two threads or more: a single one never looks at the time.
+    /// Stop after this many seconds. Needs at least two threads: a single one never checks the time
     #[arg(long, default_value_t = 1800)]
     seconds: u64,
 }
 
-/// A guard that can be left out.
+/// A guard that can be removed.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Guard {
-    /// A member is removed while its lease may run (trap 4).
+    /// A member is removed while its lease may still be valid (trap 4).
     RemoveAtOnce,
-    /// A new leader doesn't wait for the leases that others granted (trap 4).
+    /// A new leader doesn't wait for the leases that earlier leaders granted (trap 4).
     NewLeaderDoesNotWait,
-    /// Local reads go on after the lease has expired (trap 1).
+    /// Local reads continue after the lease has expired (trap 1).
     IgnoreLease,
     /// A successor is followed before its predecessor is known to be a prefix (trap 52).
     FollowTooSoon,
@@ -117,7 +117,7 @@ impl Arguments {
     }
 }
 
-#[allow(clippy::disallowed_methods, reason = "tells how long it took")]
+#[allow(clippy::disallowed_methods, reason = "prints the duration")]
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     println!("bounds: {}", arguments.bounds());
@@ -127,7 +127,7 @@ fn main() -> ExitCode {
     let began = Instant::now();
     let mut explored = arguments.explore(arguments.mutant.is_some() && !arguments.depth_first);
     if explored.failure.is_some() && arguments.mutant.is_none() {
-        println!("something is wrong: looking for the shortest run that shows it");
+        println!("a property is broken: looking for the shortest run that breaks it");
         explored = arguments.explore(true);
     }
     let Explored { states, steps, depth, .. } = &explored;
@@ -142,13 +142,13 @@ fn say_compared(bounds: Bounds) -> ExitCode {
     match compare(bounds) {
         Ok(compared) => {
             println!(
-                "{} states, come to {} times more: each time they led to the same",
+                "{} states, reached {} times more: each time they led to the same states",
                 compared.states, compared.again
             );
             ExitCode::SUCCESS
         }
         Err((last, state)) => {
-            println!("behind {last:?} a world is taken for {state:016x}, and isn't like it");
+            println!("after {last:?} a world has the fingerprint {state:016x} of another one, but differs from it");
             ExitCode::FAILURE
         }
     }
@@ -156,30 +156,33 @@ fn say_compared(bounds: Bounds) -> ExitCode {
 
 fn say(explored: &Explored, mutant: Option<Guard>) -> ExitCode {
     if let Some((what, actions)) = &explored.failure {
-        println!("it is not always so that {what}:");
+        println!("broken property: {what}");
         actions.iter().enumerate().for_each(|(at, action)| println!("{:4}. {action:?}", at + 1));
     }
     let right = match mutant {
         Some(guard) if explored.failure.is_some() => {
-            println!("{guard:?} is missed");
+            println!("removing {guard:?} was caught");
             true
         }
         Some(guard) => {
-            println!("{guard:?} is not missed within these bounds");
+            println!("removing {guard:?} was not caught within these bounds");
             false
         }
         None => {
-            explored.missing.iter().for_each(|what| println!("no run shows that {what}"));
+            explored.missing.iter().for_each(|what| println!("no run reached: {what}"));
             explored.failure.is_none() && explored.missing.is_empty()
         }
     };
     if mutant.is_none() && explored.failure.is_none() {
-        println!("{}", if explored.complete { "all was explored" } else { "not all was explored in that time" });
+        println!(
+            "{}",
+            if explored.complete { "everything was explored" } else { "not everything was explored in that time" }
+        );
     }
     if right && (mutant.is_some() || explored.complete) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The peak memory of this process, as the system reports it.
+/// The peak memory of this process, as reported by the system.
 fn peak_memory() -> Option<String> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

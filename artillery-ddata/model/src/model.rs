@@ -1,4 +1,4 @@
-//! The world as the checker sees it.
+//! The world as the model checker's state, and its properties.
 
 use std::{
     hash::{Hash, Hasher},
@@ -12,7 +12,7 @@ use crate::{
     world::{Action, World},
 };
 
-/// A world and its fingerprint.
+/// A world and its fingerprint, by which states are compared.
 #[derive(Clone, Debug)]
 pub struct State {
     world: Arc<World>,
@@ -25,7 +25,7 @@ impl State {
         Self { world: Arc::new(world), fingerprint }
     }
 
-    /// The world.
+    /// The world of this state.
     pub fn world(&self) -> &World {
         &self.world
     }
@@ -66,15 +66,15 @@ impl Model for Bounds {
             Property::always("what clients saw is linearizable", |_: &Self, state: &State| {
                 state.world.is_linearizable()
             }),
-            Property::always("an acknowledged write is held by all that serve", |_: &Self, state: &State| {
+            Property::always("every serving member holds every acknowledged write", |_: &Self, state: &State| {
                 state.world.acknowledged_is_held()
             }),
-            Property::always("what is committed anywhere is held by all that serve", |_: &Self, state: &State| {
+            Property::always("every serving member holds every committed update", |_: &Self, state: &State| {
                 state.world.committed_is_held()
             }),
             Property::always("there is one committed history", |_: &Self, state: &State| state.world.has_one_history()),
-            Property::always("nobody halts", |_: &Self, state: &State| state.world.nobody_halted()),
-            Property::always("nobody joins", |_: &Self, state: &State| state.world.nobody_joins()),
+            Property::always("no member halts", |_: &Self, state: &State| state.world.nobody_halted()),
+            Property::always("no member joins", |_: &Self, state: &State| state.world.nobody_joins()),
             Property::sometimes("all operations are done", |_: &Self, state: &State| state.world.all_done()),
         ];
         if self.reads {
@@ -89,23 +89,23 @@ impl Model for Bounds {
             }));
         }
         if self.reads && self.writes > 0 {
-            all.push(Property::sometimes("the middle asks the tail", |_: &Self, state: &State| {
+            all.push(Property::sometimes("the middle queries the tail for the read", |_: &Self, state: &State| {
                 state.world.read_at(1, false)
             }));
         }
         if self.undialable {
             all.push(Property::always(
-                "a leader that can't be reached removes no member",
+                "a leader that no node can dial removes no member",
                 |_: &Self, state: &State| state.world.unreached_leader_removes_none(),
             ));
         }
         if self.undialable && self.ticks > 9 {
-            all.push(Property::sometimes("a leader that can't be reached gives up", |_: &Self, state: &State| {
+            all.push(Property::sometimes("a leader that no node can dial resigns", |_: &Self, state: &State| {
                 state.world.unreached_leader_gave_up()
             }));
         }
         if self.reads && self.faults > 0 && !self.undialable {
-            all.push(Property::sometimes("one who is cut off serves the read", |_: &Self, state: &State| {
+            all.push(Property::sometimes("a node that is cut off serves the read", |_: &Self, state: &State| {
                 state.world.read_cut_off()
             }));
         }

@@ -1,5 +1,5 @@
-//! Whether worlds of equal fingerprint are alike. The exploration goes on from only one of them: were they different, what
-//! the other one leads to would be left out.
+//! Verifies that worlds of equal fingerprint are equivalent. The exploration continues from only one of them: if they
+//! differed, the states reachable from the other one would be missed.
 
 use std::collections::{BTreeMap, btree_map::Entry};
 
@@ -11,14 +11,14 @@ use crate::{
 /// The number of worlds that were compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Compared {
-    /// Different states.
+    /// The number of different states.
     pub states: usize,
     /// Worlds with the fingerprint of a known one.
     pub again: usize,
 }
 
-/// Goes to every world within the bounds by every step that leads there. Verifies that worlds of equal fingerprint are
-/// alike: the same rules hold, the same steps are possible, and these lead to equal fingerprints again.
+/// Visits every world within the bounds by every step that leads to it. Verifies that worlds of equal fingerprint are
+/// equivalent: the same rules hold, the same steps are possible, and these lead to equal fingerprints again.
 ///
 /// # Errors
 /// The last step to a world that differs from a known one of equal fingerprint, and that fingerprint.
@@ -40,7 +40,7 @@ pub fn compare(bounds: Bounds) -> Result<Compared, (Option<Action>, u64)> {
     Ok(Compared { states: known.len(), again })
 }
 
-/// The rules that hold, the possible steps, and the fingerprint to which each step leads.
+/// The rules that hold, the possible steps, and the resulting fingerprint of each step.
 #[derive(PartialEq)]
 struct Next {
     rules: [bool; 5],

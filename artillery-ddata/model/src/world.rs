@@ -1,4 +1,4 @@
-//! The world that is explored: the real nodes and chains, and as little as possible around them.
+//! The explored world: the real nodes and chains, with a minimal environment.
 
 mod member;
 mod part;
@@ -36,26 +36,25 @@ use crate::{
 
 /// A step of the clock.
 pub(crate) const UNIT: Duration = Duration::from_millis(250);
-/// The key that is written and read.
 pub(crate) const KEY: &[u8] = b"k";
-/// A lease, in steps of the clock: as long as the default.
+/// The lease duration, in steps of the clock; the default duration.
 const LEASE: u32 = 4;
-/// How long a member may be silent, in steps of the clock. Longer than the default: a coordinator that reads its clock less
-/// than twice in that time is taken for one that was paused.
+/// How long a member may be silent, in steps of the clock. Longer than the default, because a coordinator that reads
+/// its clock less than twice in that time is treated as paused.
 const SUSPECT: u32 = 3;
-/// How long a member may hold up its chain before it is moved out, in steps of the clock. In effect never: nothing here
-/// is slow, and durations are no part of a state.
+/// How long a member may slow down its chain before it is moved out, in steps of the clock. In effect never: nothing is
+/// slow here, and durations aren't part of a state.
 const SLOW: u32 = 1_000_000;
 /// Steps of the clock before the exploration begins: by then the first leader has waited, and all nodes hold leases.
 const BEFORE: u64 = 8;
 
-/// Other orders of the members, by their places in the first order.
+/// Other orders of the members, as indexes into the first order.
 const ORDERS: [[usize; NODES]; 5] = [[0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
 
 /// A step of the exploration.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Action {
-    /// A node receives the oldest frame under way to it from another node.
+    /// A node receives the oldest frame in flight from another node.
     Deliver {
         /// The sender.
         from: u8,
@@ -70,71 +69,70 @@ pub enum Action {
     Learn(u8),
     /// All clocks advance by one step.
     Tick,
-    /// The client writes the next value at a node that takes itself for the head.
+    /// The client writes the next value at a node that considers itself the head.
     Write(u8),
     /// The client reads at a node.
     Read(u8),
-    /// A node stops for good.
+    /// A node stops permanently.
     Crash(u8),
-    /// A node loses contact with all other nodes, and keeps that with its clients.
+    /// A node loses contact with all other nodes, but not with its clients.
     CutOff(u8),
     /// The coordinator begins another term.
     Elect,
-    /// No other node can dial this one any more. The number after the last node is the leader's.
+    /// No other node can dial this node any longer. The number after the last node denotes the leader.
     Undialable(u8),
     /// An operator requests one of the other orders of the members.
     Reorder(u8),
 }
 
-/// The whole state at one moment.
+/// The whole state at one time.
 #[derive(Clone, Debug)]
 pub struct World {
     bounds: Bounds,
     now: u64,
     nodes: Vec<Part<Node>>,
-    /// Keeps the log, decides, and serves nothing.
+    /// Keeps the log and decides, but serves nothing.
     leader: Part<Decider>,
     configs: Arc<Configs>,
-    /// The entries that turned the first configurations into the present ones.
+    /// The entries that led from the first configurations to the current ones.
     log: Vec<LogEntry>,
     term: u64,
-    /// No node can dial the leader.
     is_leader_undialable: bool,
-    /// Frames under way, by sender and receiver.
+    /// Frames in flight, by sender and receiver.
     links: Vec<VecDeque<ChainFrame>>,
     renewals: Vec<VecDeque<Renewal>>,
     answers: Vec<VecDeque<Renewed>>,
     history: History,
-    /// What this run has shown of what [`Seen`] lists.
+    /// The milestones that this run has reached.
     seen: Seen,
     faults: u32,
     reorders: u32,
     changes: u32,
 }
 
-/// What some run is expected to show.
+/// Milestones that some run should reach.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Seen {
-    /// A write was acknowledged by a chain whose configuration had changed.
+    /// A write was acknowledged after a change of the configuration.
     pub(crate) acknowledged_after_change: bool,
     /// The node that served the read, and whether its gate did.
     pub(crate) read_at: Option<(u8, bool)>,
-    /// The leader has given up, since no node could dial it.
+    /// The leader resigned, since no node could dial it.
     pub(crate) gave_up: bool,
 }
 
 fn moment(step: u64) -> Timestamp {
-    // In some fields 0 means "never", so no clock shows it.
+    // Some fields use 0 for "never", so no clock shows 0.
     Timestamp::ZERO + UNIT * (step as u32 + 100)
 }
 
-/// The identity of the leader: a process that keeps the log and serves nothing.
+/// The leader: a process that keeps the log and serves nothing.
 fn leader() -> MemberId {
     MemberId { node: NodeId::from_name("leader"), incarnation: Incarnation { store: 99, starts: 1 } }
 }
 
 impl World {
-    /// A chain that is open at all members. All nodes hold leases, and no message is under way.
+    /// A chain that is open at all members. All nodes hold leases, and no message is in flight.
     pub fn new(bounds: Bounds) -> Self {
         let settings = ChainSettings { chains: 1, replicas: NODES as u32, mode: Mode::Craq, min_members: 1 };
         let members = (0..NODES).map(founder).collect();
@@ -187,7 +185,7 @@ impl World {
             self.step(Action::Tick);
             while self.step_of_message() {}
         }
-        // A leader that renews has made itself known.
+        // The setup may have appended entries; only later ones are counted.
         self.changes = 0;
     }
 
@@ -239,8 +237,8 @@ impl World {
         }
     }
 
-    /// While all nodes are well and renew at every step of the clock, a step only shifts all times by one: everything
-    /// that is possible after it was possible before it.
+    /// Whether the passage of time matters. While all nodes are well and renew at every step of the clock, a step only
+    /// shifts all times by one: every step that is possible afterwards was possible before.
     fn time_counts(&self) -> bool {
         self.bounds.late_renewals || self.faults > 0 || self.reorders > 0 || self.term > 1
     }
@@ -250,9 +248,9 @@ impl World {
         status.config.is_some_and(|config| config.head() == Some(self.nodes[node].id))
     }
 
-    /// 64 bits of everything on which later steps depend.
+    /// A 64-bit hash of everything on which later steps depend.
     pub fn fingerprint(&self) -> u64 {
-        // Names every field, so that a new field that is forgotten here doesn't compile.
+        // Names every field, so that a new field that is missing here doesn't compile.
         let Self {
             // Equal in all worlds that are compared.
             bounds: _,
@@ -312,7 +310,7 @@ impl World {
     }
 }
 
-/// The input about the log for a node that does not lead it. To these nodes it is kept outside the cluster.
+/// The log input for a node that isn't the leader. For these nodes the log is kept outside the cluster.
 fn what_others_hear(configs: Arc<Configs>) -> node::NodeInput {
     node::NodeInput::Log { leads: None, leader: Some(leader()), configs, voters: BTreeSet::new() }
 }

@@ -9,7 +9,7 @@ use artillery_model::{
 };
 use artillery_proto::guards::{Guards, Mutant};
 
-/// In effect no time limit: these explorations are small.
+/// Effectively unlimited: these explorations are small.
 const ENDLESS: Duration = Duration::from_secs(3600);
 
 fn passes(bounds: Bounds) {
@@ -33,7 +33,7 @@ fn write_and_read_during_a_loss_pass() {
     passes(Bounds { writes: 1, ticks: 1, changes: 0, ..Bounds::default() });
 }
 
-/// A reorder in place of the fault, before or after a write begins.
+/// A reorder instead of a fault, before or after a write begins.
 fn reordered(replica: Guards) -> Bounds {
     Bounds {
         writes: 1,
@@ -74,12 +74,12 @@ fn worlds_of_equal_fingerprint_are_alike() {
         Bounds { faults: 0, writes: 2, ..Bounds::default() },
         Bounds { writes: 1, ticks: 2, changes: 0, ..Bounds::default() },
     ] {
-        let compared = compare(bounds).unwrap_or_else(|(last, _)| panic!("{bounds}: not alike behind {last:?}"));
+        let compared = compare(bounds).unwrap_or_else(|(last, _)| panic!("{bounds}: not equivalent after {last:?}"));
         assert!(compared.again > compared.states / 2, "{compared:?} of {bounds}");
     }
 }
 
-/// A node, or the leader, that can't be dialled, in place of the fault.
+/// A node, or the leader, becomes undialable instead of crashing.
 fn undialable(writes: usize, ticks: u64, coordinator: Guards) -> Bounds {
     Bounds { writes, reads: false, ticks, undialable: true, coordinator, ..Bounds::default() }
 }
@@ -90,9 +90,10 @@ fn one_way_dialling_passes() {
     passes(undialable(1, 1, Guards::ALL));
 }
 
-/// The leader here serves nothing, and no leader removes all members. So the rule shows in what the leader does with its term.
+/// The leader serves nothing here, and no leader removes all members, so only the leader's term shows the effect of the
+/// guard.
 #[test]
 fn trust_in_one_direction_is_caught() {
     let explored = explore(undialable(0, 12, Guards::without(Mutant::TrustOneWay)), 1, false, ENDLESS);
-    assert_eq!(explored.missing, ["a leader that can't be reached gives up"]);
+    assert_eq!(explored.missing, ["a leader that no node can dial resigns"]);
 }

@@ -1,4 +1,4 @@
-//! The requests that a client makes of a chain, and their answers.
+//! Requests of clients to a chain, and the replies.
 
 mod expected;
 mod read;

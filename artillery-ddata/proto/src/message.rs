@@ -1,4 +1,4 @@
-//! What members, nodes and clients say to each other, as values. [`wire`](crate::wire) turns them into bytes.
+//! Messages between members, nodes and clients, as values. [`wire`](crate::wire) encodes them.
 
 mod chain;
 pub mod control;

@@ -1,4 +1,4 @@
-//! Versions of every key, behind one trait.
+//! The trait of stores, which hold the versions of every key.
 
 use std::fmt;
 
@@ -14,74 +14,60 @@ mod position;
 pub use memory::MemoryStore;
 pub use position::position;
 
-/// A version of a key as a store holds it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Held {
-    /// The version of the update that made it.
+    /// The version of the update that wrote it.
     pub version: Version,
-    /// The value; `None` if that update deleted the key.
+    /// `None` if that update deleted the key.
     pub value: Option<Bytes>,
 }
 
-/// One record of a scan.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ScanRecord {
-    /// The key.
     pub key: Bytes,
-    /// Its newest version at or below the bound of the scan.
+    /// The key's newest version at or below the bound of the scan.
     pub held: Held,
 }
 
-/// The records of a scan, in key order.
 pub type RecordIter<'a> = Box<dyn Iterator<Item = Result<ScanRecord, StoreError>> + Send + 'a>;
 
 /// The records of a scan in hash order, each with its position.
 pub type HashedIter<'a> = Box<dyn Iterator<Item = Result<(u64, ScanRecord), StoreError>> + Send + 'a>;
 
-/// How much a store holds of one chain.
+/// The size of one chain's data in a store.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Size {
     /// Keys whose newest version, committed or not, is a value.
     pub keys: u64,
-    /// Bytes of keys and values, old versions included.
+    /// Bytes of keys and values, including old versions.
     pub bytes: u64,
 }
 
-/// One step of a [`StoreBatch`]. Exhaustive on purpose: a store that skips what it doesn't know loses data.
+/// One step of a [`StoreBatch`]. Deliberately exhaustive: a store that skipped an unknown step would lose data.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum StoreOp {
-    /// Adds the newest version of the key. At or below [`StoreBatch::keep_from`] the versions that it supersedes are
-    /// dropped, as if a [`Prune`](Self::Prune) of the key came next. A tombstone that is added stays.
-    Put {
-        /// The key.
-        key: Bytes,
-        /// The version and its value.
-        held: Held,
-    },
-    /// Versions of the key that no reader needs may be dropped: each that has a newer one at or below both
-    /// [`StoreBatch::keep_from`] and every pin; and the newest, if it is a tombstone at or below them.
-    Prune {
-        /// The key.
-        key: Bytes,
-    },
-    /// Drops all versions of the key above this sequence: their updates are no part of the history. A cut of the
-    /// history names every key that a dropped update changed, so its cost is that of what it drops.
+    /// Adds the newest version of the key. If it is at or below [`StoreBatch::keep_from`], the versions that it
+    /// supersedes are dropped as by [`Prune`](Self::Prune), but the new version stays even if it is a tombstone.
+    Put { key: Bytes, held: Held },
+    /// Allows the store to drop the versions of the key that no reader needs: each that has a newer one at or below
+    /// both [`StoreBatch::keep_from`] and every pin; and the newest, if it is a tombstone at or below them.
+    Prune { key: Bytes },
+    /// Drops all versions of the key above this sequence, whose updates are no longer part of the history. One step per
+    /// key that a dropped update changed, so the cost of truncating the history is proportional to what is dropped.
     DropAbove {
-        /// The key.
         key: Bytes,
-        /// The last sequence that stays.
+        /// The last sequence that is kept.
         last: Sequence,
     },
 }
 
-/// Changes that a store makes as one.
+/// Changes to one chain. See [`Store::apply`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StoreBatch {
-    /// The chain to which the keys belong.
     pub chain: ChainId,
-    /// The committed watermark: versions that a reader at this sequence or above needs are kept.
+    /// The commit watermark: versions that a reader at this sequence or above needs are kept.
     pub keep_from: Sequence,
-    /// The operations, in this order.
+    /// Applied in this order.
     pub ops: SmallVec<[StoreOp; 2]>,
 }
 
@@ -89,85 +75,80 @@ pub struct StoreBatch {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Applied(pub u64);
 
-/// What a store found of one chain when it was opened.
+/// The content of one chain in a store that was opened.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RecoveredChain {
-    /// The chain.
     pub chain: ChainId,
     /// The newest version that the store holds.
     pub last: Version,
-    /// The watermark that was written with the data: never ahead of the data, perhaps old.
+    /// The watermark stored with the data: never ahead of the data, possibly outdated.
     pub watermark: Sequence,
 }
 
-/// An error of a store.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The medium failed.
+    /// The storage medium reported an error.
     #[error("the store failed: {0}")]
     Failed(String),
-    /// The data read isn't the data written.
+    /// The data read differs from the data written.
     #[error("{place} is damaged: {what}")]
     Damaged {
-        /// File or table, and position.
+        /// The file or table, and the position.
         place: String,
-        /// The inconsistency.
         what: String,
     },
 }
 
-/// Called when the batches asked for are on stable storage, or never will be.
+/// Called when the requested batches are on stable storage, or never will be.
 pub type Persisted = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 
-/// Versions of every key of every chain of a node.
+/// A store of the versions of every key of a node's chains.
 ///
-/// Calls are synchronous, and only [`persist`](Self::persist) has a callback: so the simulator drives a store without a
-/// runtime. `read` may be called from any thread at any time. It waits for a writer no longer than that takes to
-/// exchange the versions of one key. One driver per chain makes all other calls. Versions of a key are applied in
-/// rising order.
+/// Calls are synchronous and only [`persist`](Self::persist) has a callback, so the simulator drives a store without a
+/// runtime. Any thread may call `read` at any time; it waits for a writer at most while that exchanges the versions of
+/// one key. All other calls for a chain come from its one driver. Versions of a key are applied in ascending order.
 pub trait Store: Send + Sync + fmt::Debug + 'static {
-    /// The newest version of `key` at or below `at_most`, tombstones included.
+    /// The newest version of `key` at or below `at_most`, including tombstones.
     ///
     /// # Errors
-    /// [`StoreError`]. A damaged value is an error, too.
+    /// [`StoreError`], also for a damaged value.
     fn read(&self, chain: ChainId, key: &[u8], at_most: Sequence) -> Result<Option<Held>, StoreError>;
 
-    /// All keys from `from` on in byte order, each with its newest version at or below `at_most`. Not a cut unless
-    /// `at_most` is pinned.
+    /// All keys from `from` up in byte order, each with its newest version at or below `at_most`. The records are a
+    /// consistent cut only if `at_most` is pinned.
     fn scan(&self, chain: ChainId, from: &[u8], at_most: Sequence) -> RecordIter<'_>;
 
-    /// The keys from position `from` on in hash order, each with its newest version at or below `at_most`. Hash order
-    /// is by [`position`], and by bytes where the positions are equal. Not a cut unless `at_most` is pinned.
+    /// The keys from position `from` up in hash order, each with its newest version at or below `at_most`. Hash order
+    /// is by [`position`], then by bytes. The records are a consistent cut only if `at_most` is pinned.
     ///
-    /// `None`: the store hasn't built that order yet. Each call does a bounded part of that work, so call again.
+    /// `None` if the store hasn't built the order yet. Each call does a bounded part of that work, so call again.
     fn scan_hashed(&self, chain: ChainId, from: u64, at_most: Sequence) -> Option<HashedIter<'_>>;
 
-    /// Makes the changes of `batch`. Those of each key become visible at once and as a whole; they become durable
-    /// later.
+    /// Applies a batch. The changes to each key become visible immediately and atomically, and durable later.
     ///
     /// # Errors
-    /// [`StoreError`]: then no change of the batch is visible, and the store must not be used any more.
+    /// [`StoreError`]: no change of the batch is visible, and the store must not be used any longer.
     fn apply(&self, batch: &StoreBatch) -> Result<Applied, StoreError>;
 
-    /// Calls `done` once all batches up to `upto` are on stable storage. Many calls may share one sync.
+    /// Calls `done` once all batches up to `upto` are on stable storage. Several calls may share one sync.
     fn persist(&self, upto: Applied, done: Persisted);
 
-    /// What the store holds of each chain. Called once, after opening.
+    /// The content of each chain. Called once, after opening.
     ///
     /// # Errors
-    /// [`StoreError`], which names the damaged place.
+    /// [`StoreError`] with the damaged place.
     fn recover(&self) -> Result<Vec<RecoveredChain>, StoreError>;
 
-    /// From now on keeps every version that a reader at `at` needs, until [`unpin`](Self::unpin) is called as often.
+    /// Keeps every version that a reader at `at` needs, until [`unpin`](Self::unpin) has been called as often as `pin`.
     fn pin(&self, chain: ChainId, at: Sequence);
 
     /// Releases one pin at `at`.
     fn unpin(&self, chain: ChainId, at: Sequence);
 
-    /// Bytes of keys and values held, old versions included.
+    /// Bytes of keys and values, including old versions.
     fn bytes(&self) -> u64;
 
-    /// How much the store holds of one chain. The store keeps the count, so this is cheap.
+    /// The size of one chain's data. The store maintains it, so the call is cheap.
     fn size(&self, chain: ChainId) -> Size;
 }

@@ -1,4 +1,4 @@
-//! Coordinates of a history, and what stands in it: the values that all rooms speak of.
+//! The coordinates and the entries of a chain's history, and its configuration: the values that all modules share.
 
 mod chain;
 #[doc(hidden)]

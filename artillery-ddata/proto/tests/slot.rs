@@ -1,8 +1,8 @@
-//! Every interleaving of readers and a writer of one key, with loom in the place of the lock. The code is the store's own: its
-//! files are compiled again here, beside another `sync`.
+//! Every interleaving of readers and a writer of one key, with loom's lock. The code is the store's own: its files are
+//! compiled again here with another `sync`.
 #![allow(missing_docs, dead_code, reason = "the files belong to the store, which uses all of them")]
 
-// The files know these by the names that they have in the crate.
+// The files refer to these by their paths in the crate.
 use artillery_proto::{Sequence, store};
 
 #[path = "../src/store/memory"]
@@ -52,7 +52,7 @@ mod memory {
                 thread::spawn(move || {
                     let (before, after) = (read(&slot), read(&slot));
                     assert!(after.is_none() || before <= after, "time went backwards: {before:?}, {after:?}");
-                    assert!(before.is_some() || after.is_none(), "the key came back");
+                    assert!(before.is_some() || after.is_none(), "the key reappeared");
                 })
             });
             for sequence in 2..=3 {

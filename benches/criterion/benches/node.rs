@@ -10,7 +10,7 @@ use criterion::{Criterion, SamplingMode, Throughput, criterion_group, criterion_
 const KEYS: usize = 10_000;
 const CHAINS: [u32; 2] = [1, 3];
 const IN_FLIGHT: [usize; 2] = [64, 1024];
-/// Operations of one iteration: so many that the first and the last `IN_FLIGHT` weigh little.
+/// Operations of one iteration: enough to make starting and ending `IN_FLIGHT` operations negligible.
 const OPERATIONS: usize = 16_384;
 
 /// A chain whose keys all hold a value and are clean at all members.

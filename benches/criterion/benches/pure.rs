@@ -1,4 +1,4 @@
-//! Costs of the pure half: local clean reads, steps of the replica, the codec.
+//! Costs of the I/O-free core: local clean reads, steps of the replica, the codec.
 #![allow(missing_docs, reason = "criterion's macros make public items")]
 
 use std::{
@@ -18,7 +18,7 @@ use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_mai
 
 const KEYS: [usize; 2] = [10_000, 100_000];
 
-/// The whole guarded path beside the bare lookup without its guards.
+/// The complete guarded path, compared with the bare lookup without its guards.
 fn local_read(c: &mut Criterion) {
     let mut group = c.benchmark_group("local_read");
     group.throughput(Throughput::Elements(1));
@@ -61,7 +61,7 @@ fn assert_holds(held: Option<Held>, n: usize) {
     assert!(value.is_some_and(|value| holds(&value, n as u64, VALUE)), "a read found something else");
 }
 
-/// Two threads read at once, the same key or one each, alone or while a third thread keeps putting both keys.
+/// Two threads read concurrently, the same key or one each, alone or while a third thread keeps writing both keys.
 fn shared_read(c: &mut Criterion) {
     let mut group = c.benchmark_group("shared_read");
     group.throughput(Throughput::Elements(2));
@@ -77,7 +77,7 @@ fn shared_read(c: &mut Criterion) {
     group.finish();
 }
 
-/// The time until a thread for each of the keys has read it `times` times.
+/// The time until each key has been read `times` times by its own thread.
 #[expect(clippy::disallowed_methods, reason = "it measures time")]
 fn read_at_once(store: &MemoryStore, keys: [usize; 2], times: u64, writes: bool) -> Duration {
     let done = AtomicBool::new(!writes);
@@ -106,13 +106,12 @@ fn read_at_once(store: &MemoryStore, keys: [usize; 2], times: u64, writes: bool)
     })
 }
 
-/// The newer of the two keys' versions.
 fn newest(store: &MemoryStore) -> u64 {
     let of = |n| store.read(ChainId(0), &key(n), Sequence::MAX).expect("a store in memory");
     (0..2).filter_map(of).map(|held| held.version.sequence.0).max().unwrap_or_default()
 }
 
-/// Puts one of two keys, in turn.
+/// Puts one of the two keys, alternately.
 fn put(store: &MemoryStore, sequence: u64) {
     let n = (sequence % 2) as usize;
     let held = Held { version: Version::new(1, sequence), value: Some(value(n as u64, VALUE)) };
@@ -120,7 +119,7 @@ fn put(store: &MemoryStore, sequence: u64) {
     store.apply(&StoreBatch { chain: ChainId(0), keep_from: Sequence(sequence), ops }).expect("a store in memory");
 }
 
-/// Writes through a chain whose members share one thread: divide by the members for the cost at each.
+/// Writes through a chain whose members share one thread: divide by the number of members for the cost at each.
 fn replica_step(c: &mut Criterion) {
     let mut group = c.benchmark_group("replica_step");
     const BATCH: usize = 100;

@@ -1,4 +1,4 @@
-//! The raw limits: echoes through TCP and QUIC, with the sizes of a read and of a write.
+//! The raw limits: echoes over TCP and QUIC, with the sizes of a read and of a write.
 #![allow(missing_docs, reason = "criterion's macros make public items")]
 
 use std::io;

@@ -1,5 +1,5 @@
-//! Kills three nodes with directories, starts them again, and prints how soon they are back, beside what the same files and as many
-//! records take at least.
+//! Kills three nodes with directories, restarts them, and prints how soon they are back, compared with the minimum time
+//! for the same files and the same number of records.
 
 use std::{env, path::PathBuf, process::ExitCode, time::Duration};
 
@@ -12,31 +12,31 @@ use artillery_benches::{
 };
 use clap::Parser;
 
-/// The nodes' allocator, so that a bare insert allocates as they do.
+/// The allocator of the nodes, so that a bare insert allocates as they do.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Measures how soon three nodes with directories are back after all of them were killed.
 ///
-/// Every write is checked, and so is what is there afterwards; any error fails the run, no figure does.
+/// Every write is checked, and so are the records afterwards. Any error fails the run; no figure does.
 #[derive(Parser)]
 struct Options {
-    /// Records of 16 + 32 bytes; ten million take about 17 GiB of memory, and 4 GiB of disk
+    /// Records of 16 + 32 bytes; ten million need about 17 GiB of memory and 4 GiB of disk
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(4096..=1_000_000_000))]
     records: Option<u64>,
-    /// Few records: it shows that the bench works
+    /// Use few records: checks that the bench works
     #[arg(long)]
     quick: bool,
-    /// Folder on the disk that is measured; what is made there is removed
+    /// Folder on the measured disk; files created there are removed afterwards
     #[arg(long, value_name = "FOLDER", default_value = "benches/results")]
     into: PathBuf,
-    /// The program `node` (default: beside this one)
+    /// Path of the program `node` (default: next to this program)
     #[arg(long, value_name = "FILE")]
     node: Option<PathBuf>,
-    /// Only reads this journal and inserts the records, and prints how long that took
+    /// Only read this journal and insert the records, and print how long that took
     #[arg(long, value_name = "DIR", hide = true)]
     bare: Option<PathBuf>,
-    /// The order of that insert
+    /// Order of that insert
     #[arg(long, value_enum, default_value_t = Order::Keys, hide = true)]
     order: Order,
 }

@@ -1,4 +1,4 @@
-//! Compares the figures of one run with their raw limits: reads the results that criterion stored, prints a table or JSON.
+//! Compares the figures of one run with their raw limits: reads criterion's stored results and prints a table or JSON.
 
 use std::{
     collections::BTreeMap,
@@ -10,18 +10,18 @@ use clap::Parser;
 use serde::Serialize;
 use serde_json::Value;
 
-/// Prints the figures that criterion stored, each as a ratio of its raw limits.
+/// Prints the figures stored by criterion, each as a ratio of its raw limits.
 #[derive(Parser)]
 struct Options {
-    /// Criterion's folder, which `CRITERION_HOME` names while the benches run.
+    /// Criterion's folder: `CRITERION_HOME` while the benches run.
     #[arg(long, default_value = "target/criterion")]
     from: PathBuf,
-    /// As JSON, one array.
+    /// Print JSON: one array.
     #[arg(long)]
     json: bool,
 }
 
-/// Benches, and the limits with which each is compared.
+/// The limits with which each bench is compared.
 const BESIDE: [(&str, &[&str]); 17] = [
     ("member_read/get_local", &["local_read/lookup/10000"]),
     ("member_read/get", &["local_read/lookup/10000"]),
@@ -46,13 +46,13 @@ const ONE_READ: [&str; 3] =
 const ONE_WRITE: [&str; 3] =
     ["raw_one_at_a_time/quic/write", "raw_one_at_a_time/tcp/write", "raw_one_at_a_time/tcp_std/write"];
 
-/// One bench: the median time of an operation.
+/// One bench; times are the median of an operation.
 #[derive(Serialize)]
 struct Figure {
     name: String,
     nanos: f64,
     per_second: f64,
-    /// Bytes per second, where bytes are counted rather than operations.
+    /// Set if the bench counts bytes instead of operations.
     bytes_per_second: Option<f64>,
     limits: Vec<Limit>,
 }
@@ -60,7 +60,7 @@ struct Figure {
 #[derive(Serialize)]
 struct Limit {
     name: &'static str,
-    /// Our operations per second divided by those of the limit.
+    /// Operations per second divided by those of the limit.
     ratio: f64,
 }
 
@@ -76,7 +76,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let limits = beside.iter().filter_map(|&limit| {
             let against = figures.get(limit);
             if against.is_none() {
-                eprintln!("{limit} is missing, so {name} stands alone");
+                eprintln!("{limit} is missing, so {name} has no such ratio");
             }
             Some(Limit { name: limit, ratio: against?.nanos / nanos })
         });
@@ -94,7 +94,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Collects every bench below a folder.
 fn collect(folder: &Path, figures: &mut BTreeMap<String, Figure>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();

@@ -1,4 +1,4 @@
-//! Draws the results of `throughput` or `paper`, and prints them as tables beside the promises.
+//! Draws the results of `throughput` or `paper`, and prints them as tables with the promises.
 
 use std::{
     error::Error,
@@ -16,13 +16,13 @@ use clap::Parser;
 /// Draws stored figures as SVG, and prints tables and which promises are met.
 #[derive(Parser)]
 struct Options {
-    /// What `throughput` has written
+    /// Results of `throughput`
     #[arg(long, value_name = "FILE", default_value = "benches/results/throughput.json")]
     from: PathBuf,
-    /// What `paper` has written: draws that instead
+    /// Draw these results of `paper` instead
     #[arg(long, value_name = "FILE", conflicts_with = "from")]
     paper: Option<PathBuf>,
-    /// Folder that the pictures are written to (default: where the figures are)
+    /// Folder for the pictures (default: that of the figures)
     #[arg(long, value_name = "FOLDER")]
     into: Option<PathBuf>,
 }
@@ -52,7 +52,6 @@ fn draw_paper(file: &Path, options: &Options) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Writes pictures to the requested folder, or beside the figures.
 fn store(pictures: Vec<(String, String)>, figures: &Path, options: &Options) -> Result<(), Box<dyn Error>> {
     let beside = || figures.parent().map(PathBuf::from).unwrap_or_default();
     let into = options.into.clone().unwrap_or_else(beside);
@@ -60,7 +59,7 @@ fn store(pictures: Vec<(String, String)>, figures: &Path, options: &Options) -> 
     for (name, svg) in pictures {
         let file = into.join(name);
         fs::write(&file, svg)?;
-        eprintln!("{} is written", file.display());
+        eprintln!("{} written", file.display());
     }
     Ok(())
 }

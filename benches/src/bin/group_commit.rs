@@ -1,4 +1,4 @@
-//! Measures what syncs cost a write, beside chains in memory and bare loops of syncs.
+//! Measures the cost of syncs for a write, compared with in-memory chains and bare loops of syncs.
 
 use std::{env, path::PathBuf, process::ExitCode, time::Duration};
 
@@ -11,27 +11,27 @@ use artillery_benches::{
 };
 use clap::Parser;
 
-/// Measures writes through three nodes in memory, with directories, and with directories without syncs, by turns.
+/// Measures writes through three nodes in memory, with directories, and with directories but without syncs, in turns.
 ///
-/// Every write is checked, and every key at the end; any error fails the run, no figure does.
+/// Every write is checked, and every key at the end. Any error fails the run; no figure does.
 #[derive(Parser)]
 struct Options {
-    /// One round of short samples: it shows that the bench works
+    /// One round of short samples: checks that the bench works
     #[arg(long)]
     quick: bool,
-    /// How often all take their turns
+    /// Number of rounds
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     rounds: Option<u64>,
     /// Length of a sample
     #[arg(long, value_name = "MILLISECONDS", value_parser = clap::value_parser!(u64).range(100..=60_000))]
     sample_ms: Option<u64>,
-    /// How long writes go on at most until each node has made two checkpoints
+    /// How long to keep writing at most until each node has made two checkpoints
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=3600))]
     checkpoint_seconds: Option<u64>,
-    /// Folder on the disk that is measured; what is made there is removed
+    /// Folder on the measured disk; files created there are removed afterwards
     #[arg(long, value_name = "FOLDER", default_value = "benches/results")]
     into: PathBuf,
-    /// The program `node` (default: beside this one)
+    /// Path of the program `node` (default: next to this program)
     #[arg(long, value_name = "FILE")]
     node: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! Measures writes of one handle over a link with a long round trip, and stores them.
+//! Measures writes of one handle over a link with a long round trip, and stores the results.
 
 use std::{env, fs, path::PathBuf, process::ExitCode, time::Duration};
 
@@ -9,25 +9,26 @@ use artillery_benches::{
 use artillery_core::config::Congestion;
 use clap::Parser;
 
-/// Measures writes of one handle to one node behind a relay that delays and loses datagrams, and stores figures as JSON.
+/// Measures writes of one handle to one node behind a relay that delays and loses datagrams, and stores figures as
+/// JSON.
 ///
-/// Every answer is checked, and so is every key at the end; any failed operation or wrong value fails the run.
+/// Every answer is checked, and every key at the end. Any failed operation or wrong value fails the run.
 #[derive(Parser)]
 struct Options {
-    /// Folder that long-link.json is written to
+    /// Folder for long-link.json
     #[arg(long, value_name = "FOLDER", default_value = "benches/results")]
     into: PathBuf,
     /// Short samples, and only the two smallest numbers of writes in flight
     #[arg(long)]
     quick: bool,
-    /// The program `node` (default: beside this one)
+    /// Path of the program `node` (default: next to this program)
     #[arg(long, value_name = "FILE")]
     node: Option<PathBuf>,
-    /// Writes at the same time
+    /// Numbers of concurrent writes
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1024,8192,16384,65536",
         value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     in_flight: Vec<u32>,
-    /// Links: milliseconds each way, datagrams of a million that are lost, and cubic, bbr or newreno
+    /// Links: delay in milliseconds each way, lost datagrams per million, and cubic, bbr or newreno
     #[arg(long, value_name = "MS:PPM:NAME", value_delimiter = ',', value_parser = link,
         default_value = "0:0:cubic,78:0:cubic,78:1000:cubic,78:1000:bbr")]
     links: Vec<Link>,
@@ -37,7 +38,7 @@ struct Options {
     /// Length of a sample
     #[arg(long, value_name = "MILLISECONDS", value_parser = clap::value_parser!(u64).range(100..=600_000))]
     sample_ms: Option<u64>,
-    /// Time before each sample
+    /// Warm-up time before each sample
     #[arg(long, value_name = "MILLISECONDS", value_parser = clap::value_parser!(u64).range(0..=600_000))]
     warm_up_ms: Option<u64>,
 }
@@ -83,7 +84,7 @@ fn run(options: &Options) -> Result<(), Failed> {
     fs::create_dir_all(&options.into)?;
     let file = options.into.join("long-link.json");
     results.store(&file)?;
-    eprintln!("{} is written", file.display());
+    eprintln!("{} written", file.display());
     println!("{}", results.table());
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Repeats the measurements of the CRAQ paper, on links shaped like those of the paper, and stores the results.
+//! Repeats the measurements of the CRAQ paper on links shaped like those of the paper, and stores the results.
 
 use std::{env, fs, path::PathBuf, process::ExitCode, time::Duration};
 
@@ -17,24 +17,24 @@ use clap::Parser;
 
 /// Measures CR and CRAQ on shaped links, each node and each client in a network namespace, and stores figures as JSON.
 ///
-/// Wants root, `ip` and `tc`; without them it says so and exits with 77. Every value is checked, and any failed operation or
-/// wrong value fails the run, except that `failover` counts failed operations.
+/// Needs root, `ip` and `tc`; if one is missing, it prints which and exits with 77. Every value is checked. Any failed
+/// operation or wrong value fails the run, except that `failover` counts failed operations.
 #[derive(Parser)]
 struct Options {
-    /// Folder that paper.json is written to
+    /// Folder for paper.json
     #[arg(long, value_name = "FOLDER", default_value = "benches/results")]
     into: PathBuf,
-    /// Few points and short samples: whether it works, not how fast
+    /// Few points and short samples: checks that the bench works, not how fast it is
     #[arg(long)]
     quick: bool,
-    /// The program `node` (default: beside this one)
+    /// Path of the program `node` (default: next to this program)
     #[arg(long, value_name = "FILE")]
     node: Option<PathBuf>,
-    /// What each link carries each way, in megabits a second; one run of each experiment for each rate
+    /// Rate of each link in each direction, in megabits per second; one run of each experiment per rate
     #[arg(long, value_name = "RATE", value_delimiter = ',', default_value = "100",
         value_parser = clap::value_parser!(u32).range(1..=100_000))]
     mbit: Vec<u32>,
-    /// Rates for `reads` alone, where processors may bound the longest chains (default: 25; none with --quick)
+    /// Rates for `reads` only, where processors may limit the longest chains (default: 25; none with --quick)
     #[arg(long, value_name = "RATE", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=100_000))]
     reads_mbit: Option<Vec<u32>>,
     /// Samples of each point
@@ -50,15 +50,15 @@ struct Options {
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Part {
-    /// Reads by length of the chain, CR beside CRAQ
+    /// Reads by length of the chain, CR and CRAQ
     Reads,
-    /// Reads beside writes to the same keys
+    /// Reads during writes to the same keys
     Mixed,
     /// Writes and compare-and-swaps by length of the chain
     Writes,
     /// Latency of single operations by length of the chain
     Latency,
-    /// Reads and writes by time while a member is killed and comes back
+    /// Reads and writes by time while a member is killed and restarted
     Failover,
 }
 
@@ -90,7 +90,7 @@ fn plan(options: &Options) -> Result<Plan, Failed> {
 fn measure(options: &Options) -> Result<(), Failed> {
     let plan = plan(options)?;
     fs::create_dir_all(&options.into)?;
-    let first = *options.mbit.first().ok_or("no rate is given")?;
+    let first = *options.mbit.first().ok_or("--mbit needs a rate")?;
     let clients = Plan::MAX_MEMBERS * plan.clients_per_member;
     let lab = Lab::make(plan.node.clone(), Plan::MAX_MEMBERS, clients, first)?;
     let mut results = Results::new(machine(), plan.settings());
@@ -106,7 +106,7 @@ fn measure(options: &Options) -> Result<(), Failed> {
     }
     let file = options.into.join("paper.json");
     results.store(&file)?;
-    eprintln!("{} is written", file.display());
+    eprintln!("{} written", file.display());
     println!("{}", verdict::tables(&results));
     verdict::all(&results).iter().for_each(|verdict| println!("- {verdict}"));
     Ok(())

@@ -11,32 +11,33 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// Relays UDP datagrams between clients and one target: a long link on one machine.
 ///
-/// Prints the address that it listens on; at SIGINT or SIGTERM it ends, and prints what became of datagrams.
+/// Prints the address on which it listens. At SIGINT or SIGTERM it exits and prints how many datagrams were forwarded,
+/// lost and dropped.
 #[derive(Parser)]
 #[command(version)]
 struct Options {
-    /// Where clients send to
+    /// Address for the clients
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
-    /// Where their datagrams go
+    /// Address to which datagrams are forwarded
     #[arg(long, value_name = "ADDR")]
     target: SocketAddr,
-    /// How long a datagram is under way, each way
+    /// Delay of each datagram, in each direction
     #[arg(long, value_name = "MILLISECONDS", default_value_t = 0.0, value_parser = delay)]
     delay_ms: f64,
-    /// Datagrams of a thousand that are lost, each way
+    /// Lost datagrams per thousand, in each direction
     #[arg(long, value_name = "N", default_value_t = 0.0, value_parser = per_mille)]
     loss_per_mille: f64,
-    /// Datagrams of more bytes are dropped
+    /// Longer datagrams are dropped
     #[arg(long, value_name = "BYTES", default_value_t = 65_535)]
     max_datagram: usize,
-    /// Bytes a second, each way (default: as many as come)
+    /// Rate in each direction, in bytes per second (default: unlimited)
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
     rate: Option<u64>,
-    /// Bytes that may wait for their turn, with --rate; what comes beyond them is dropped
+    /// Capacity of the queue with --rate; datagrams beyond it are dropped
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 20)]
     queue_bytes: u64,
-    /// Where chance begins: the same datagrams are lost each time
+    /// Seed of the random losses: the same datagrams are lost in each run
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }
@@ -80,7 +81,7 @@ async fn main() -> Result<(), Failed> {
     }
     for (way, Counts { passed, lost, dropped, refused }) in ["there", "back"].into_iter().zip(relay.counts()) {
         eprintln!(
-            "{way}: {passed} datagrams passed on, {lost} lost, {dropped} without room, {refused} refused by the system"
+            "{way}: {passed} datagrams forwarded, {lost} lost, {dropped} dropped, {refused} refused by the system"
         );
     }
     Ok(())

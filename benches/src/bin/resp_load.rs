@@ -1,4 +1,4 @@
-//! Many clients of the Redis protocol that set keys one at a time, with or without waiting for replicas, which
+//! Many clients of the Redis protocol that set keys one at a time, optionally waiting for replicas, which
 //! `redis-benchmark` can't do. Prints operations per second.
 //!
 //! Each client has a thread, as in blocking client libraries, or all share one thread, as in `redis-benchmark`.
@@ -21,17 +21,17 @@ use tokio::{
 
 #[derive(Parser, Clone)]
 struct Options {
-    /// Of the server.
+    /// Address of the server
     addr: String,
     clients: u64,
     seconds: u64,
-    /// Behind each SET a WAIT for so many replicas, in the same write
+    /// Send a WAIT for this many replicas after each SET, in the same write
     #[arg(long)]
     wait: Option<u64>,
-    /// Not in the same write, but when the SET is answered: as client libraries do it
+    /// Send the WAIT only after the answer to the SET, as client libraries do
     #[arg(long, requires = "wait")]
     apart: bool,
-    /// All clients in one thread
+    /// Run all clients in one thread
     #[arg(long)]
     one_thread: bool,
 }
@@ -74,7 +74,7 @@ struct Client {
     done: u64,
 }
 
-/// The commands that are sent in one write, and the expected answers.
+/// Commands that are sent in one write, and the expected answers.
 struct Exchange {
     commands: String,
     wanted: String,

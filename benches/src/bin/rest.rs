@@ -1,4 +1,5 @@
-//! The costs of a chain of three without requests, by chains and by connections: processor time and UDP packets per second.
+//! The costs of an idle chain of three, by number of chains and of connections: processor time and UDP packets per
+//! second.
 
 use std::time::Duration;
 
@@ -11,13 +12,13 @@ use artillery_processes::token;
 use clap::Parser;
 use tokio::time::sleep;
 
-/// Prints what three nodes and their clients, all in this process, cost a second while nothing is asked.
+/// Prints the costs per second of three idle nodes and their clients, all in this process.
 #[derive(Parser)]
 struct Options {
-    /// So long each is measured, in seconds.
+    /// Length of each measurement, in seconds.
     #[arg(long, default_value_t = 10)]
     seconds: u64,
-    /// Nodes share this program's thread, instead of having one each.
+    /// Run the nodes on this program's thread instead of one thread each.
     #[arg(long)]
     shared: bool,
 }

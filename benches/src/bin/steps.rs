@@ -1,5 +1,5 @@
-//! How long one step of a chain's task keeps the rest of that chain waiting: processor time of the step's thread, beside its
-//! bound. Two members with many random keys are driven by hand, in the way of their tasks.
+//! How long one step of a chain's task keeps the rest of that chain waiting: the processor time of the step's thread,
+//! compared with its bound. Two members with many random keys are driven by hand as their tasks would drive them.
 
 #![allow(clippy::disallowed_methods, reason = "it measures time")]
 
@@ -26,27 +26,27 @@ use clap::Parser;
 
 /// The bound on one step.
 const STEP: Duration = Duration::from_millis(5);
-/// The bound on a write while hash order is being made.
+/// The bound on a write while hash order is being built.
 const WAIT: Duration = Duration::from_millis(100);
 const DROPPED: u64 = 10;
 
-/// Prints what the longest step of each kind takes, and fails if one takes longer than it should.
+/// Prints the longest step of each kind, and fails if one exceeds its bound.
 #[derive(Parser)]
 struct Options {
     /// Random keys of the chain whose steps are measured.
     #[arg(long, default_value_t = 1_000_000)]
     keys: u64,
-    /// Random keys of the node beside whose first scan in hash order a client writes.
+    /// Random keys of the node on which a client writes during the first scan in hash order.
     #[arg(long, default_value_t = 600_000)]
     keys_of_node: u64,
 }
 
-/// Key number `n`. The keys are in no order.
+/// Key number `n`, in scattered order.
 fn key(n: u64) -> Bytes {
     Bytes::copy_from_slice(&[position(&n.to_le_bytes()), n].map(u64::to_be_bytes).concat())
 }
 
-/// The figures, and whether all of them are within their bounds.
+/// Prints rows, and records whether all figures are within their bounds.
 struct Table {
     met: bool,
 }
@@ -95,7 +95,7 @@ fn pages(table: &mut Table, pair: &mut Pair) {
     table.longest("SCAN 0, first page", &steps);
 }
 
-/// A drops updates that B, which is the head now, never had.
+/// A drops updates that B, the new head, never received.
 fn cut(table: &mut Table, pair: &mut Pair) {
     (0..DROPPED).for_each(|n| pair.put(A, key(n), "never"));
     pair.lose();
@@ -106,7 +106,7 @@ fn cut(table: &mut Table, pair: &mut Pair) {
     table.row("a cut of 10 updates, in all", steps[A].count, steps[A].sum, STEP);
 }
 
-/// A comes back after its place in the history has been dropped from the backlog. It is wiped, and filled anew.
+/// A rejoins after its position has been dropped from the backlog: it is wiped and filled again.
 fn resync(table: &mut Table, pair: &mut Pair, keys: u64) {
     pair.enter(3, &[B], None);
     (0..20_000).for_each(|n| pair.put(B, key(n), "a value that A doesn't know of, and that takes up the backlog"));
@@ -120,10 +120,10 @@ fn resync(table: &mut Table, pair: &mut Pair, keys: u64) {
     while pair.keys(A) > 0 {
         wipe.add(&pair.settle(A));
     }
-    assert!(wipe.count > 1, "it took several steps");
+    assert!(wipe.count > 1, "a wipe takes several steps");
     table.longest("a wipe", &wipe);
     let steps = pair.run();
-    assert_eq!(pair.keys(A), keys, "it was filled anew");
+    assert_eq!(pair.keys(A), keys, "A holds all keys again");
     table.longest("parts of a snapshot, at their source", &steps[B]);
     table.longest("the same, at the joiner", &steps[A]);
 }
@@ -166,7 +166,7 @@ async fn fill(kv: Kv, keys: u64) {
     }
 }
 
-/// Scans in hash order until a page has keys. Then that order is `made`.
+/// Scans in hash order until a page has keys, which shows that the order is built.
 async fn begin_scan(kv: Kv, made: Arc<AtomicBool>) {
     let mut cursor = 0;
     loop {

@@ -1,4 +1,4 @@
-//! Measures operations per second and latency by number of callers, for CR, CRAQ and bare sockets, and stores them.
+//! Measures throughput and latency by number of callers, for CR, CRAQ and bare sockets, and stores the results.
 
 use std::{env, fs, path::PathBuf, process::ExitCode, time::Duration};
 
@@ -15,37 +15,37 @@ use clap::{Parser, Subcommand};
 
 /// Measures throughput and latency of CR, CRAQ and bare sockets in one run, and stores them as JSON.
 ///
-/// Any failed operation or wrong value fails the run. The full run takes about ten minutes and wants a quiet machine.
+/// Any failed operation or wrong value fails the run. The full run takes about ten minutes and needs a quiet machine.
 #[derive(Parser)]
 struct Options {
-    /// Folder that throughput.json is written to
+    /// Folder for throughput.json
     #[arg(long, value_name = "FOLDER", default_value = "benches/results")]
     into: PathBuf,
-    /// Few points and short samples: whether it works, not how fast
+    /// Few points and short samples: checks that the bench works, not how fast it is
     #[arg(long)]
     quick: bool,
-    /// The program `node` (default: beside this one)
+    /// Path of the program `node` (default: next to this program)
     #[arg(long, value_name = "FILE")]
     node: Option<PathBuf>,
     /// How a thread makes a call
     #[arg(long, value_enum, default_value_t = Way::Carried)]
     blocking: Way,
-    /// Threads beside its own that a handle for concurrent callers runs on; 0: one thread in all
+    /// Threads, in addition to its own, of a handle for concurrent callers; 0: a single thread
     #[arg(long, value_name = "N", default_value_t = 0)]
     workers: usize,
     /// Only these numbers of callers
     #[arg(long, value_name = "N", value_delimiter = ',')]
     callers: Option<Vec<u32>>,
-    /// Callers for each member where nodes are held to a part of a core
+    /// Callers per member where nodes are limited to a fraction of a core
     #[arg(long, value_name = "N")]
     callers_per_member: Option<u32>,
-    /// Only these lengths of chains there
+    /// Only these chain lengths there
     #[arg(long, value_name = "N", value_delimiter = ',')]
     members: Option<Vec<u32>>,
     /// Only these read shares there, in percent
     #[arg(long, value_name = "PERCENT", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(0..=100))]
     reads: Option<Vec<u32>>,
-    /// Only these parts of a core there
+    /// Only these fractions of a core there
     #[arg(long, value_name = "PART", value_delimiter = ',')]
     shares: Option<Vec<f64>>,
     /// Samples of each point
@@ -63,17 +63,17 @@ struct Options {
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Part {
-    /// By number of callers, threads where the system puts them
+    /// By number of callers, threads placed by the system
     Free,
     /// By number of callers, all threads on one core
     OneCore,
-    /// By read share and length of chain, each node held to the same part of a core
+    /// By read share and chain length, each node limited to the same fraction of a core
     Shares,
 }
 
 #[derive(Subcommand)]
 enum Other {
-    /// Answers on TCP and QUIC until standard input ends: the raw servers, started by the run itself
+    /// Answer on TCP and QUIC until standard input ends: the raw servers, started by the run itself
     Echo,
 }
 
@@ -126,6 +126,6 @@ fn measure(options: &Options) -> Result<(), Failed> {
     }
     let file = options.into.join("throughput.json");
     results.store(&file)?;
-    eprintln!("{} is written", file.display());
+    eprintln!("{} written", file.display());
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! The limit of a cold start: a bare read of the same files, and a bare insert of as many records into the same store. Each node
-//! has its own process for that, as it has for itself.
+//! The limit of a cold start: a bare read of the same files, and a bare insert of the same number of records into the
+//! same store. Each node's share runs in its own process, like the node.
 
 use std::{
     fs::{self, File},
@@ -26,37 +26,36 @@ use crate::throughput::{Failed, machine::own_cpu, processes::Process};
 
 /// Records that are inserted at once.
 const BATCH: usize = 1000;
-/// More than any bare part takes.
+/// Longer than any bare part takes.
 const PATIENCE: Duration = Duration::from_secs(1800);
 
-/// The order of a bare insert.
+/// The order of the records in a bare insert.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Order {
-    /// By key, as a checkpoint has its records: the fastest order.
+    /// By key, like the records of a checkpoint: the fastest order.
     Keys,
     /// As the records were written: in no order of their keys.
     Written,
 }
 
-/// What a bare part has taken, in seconds.
+/// The durations of the bare parts, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Bare {
-    /// The read.
+    /// Reading the files.
     pub read: f64,
-    /// The insert.
+    /// Inserting the records.
     pub insert: f64,
     /// Processor time of both.
     pub cpu: f64,
 }
 
 impl Bare {
-    /// Both, one after the other.
+    /// Read and insert, one after the other.
     pub fn sum(&self) -> f64 {
         self.read + self.insert
     }
 }
 
-/// The files of a journal.
 fn journal(dir: &Path) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(dir)? {
@@ -70,17 +69,11 @@ fn journal(dir: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 /// The length of a journal in bytes.
-///
-/// # Errors
-/// An error of the system.
 pub fn journal_bytes(dir: &Path) -> io::Result<u64> {
     journal(dir)?.iter().map(|file| Ok(fs::metadata(file)?.len())).sum()
 }
 
-/// Makes the system forget what it has of a journal in memory, so that it is read from the disk.
-///
-/// # Errors
-/// An error of the system.
+/// Drops a journal from the page cache, so that it is read from the disk.
 pub fn forget(dir: &Path) -> io::Result<()> {
     for file in journal(dir)? {
         let file = File::open(file)?;
@@ -91,9 +84,6 @@ pub fn forget(dir: &Path) -> io::Result<()> {
 }
 
 /// Reads a journal, and inserts `records` records into an empty store.
-///
-/// # Errors
-/// An error of the system or of the store.
 pub fn measure(dir: &Path, records: u64, order: Order) -> Result<Bare, Failed> {
     let (began, cpu) = (clock::now(), own_cpu());
     let mut buffer = vec![0; 1 << 20];
@@ -113,12 +103,12 @@ pub fn measure(dir: &Path, records: u64, order: Order) -> Result<Bare, Failed> {
     }
     let (insert, insert_cpu) = (clock::now() - began, own_cpu() - cpu);
     if store.size(ChainId(0)).keys != records {
-        return Err("the store hasn't taken all records".into());
+        return Err("the store doesn't hold all records".into());
     }
     Ok(Bare { read: read.as_secs_f64(), insert: insert.as_secs_f64(), cpu: read_cpu + insert_cpu })
 }
 
-/// Keys and values are slices of one buffer, as they are of a file that was read.
+/// Keys and values are slices of one buffer, as in a node that reads a file.
 fn insert(store: &dyn Store, numbers: &[u64]) -> Result<(), Failed> {
     let mut buffer = BytesMut::with_capacity(numbers.len() * (KEY_BYTES + VALUE_BYTES));
     for &n in numbers {
@@ -139,10 +129,7 @@ fn insert(store: &dyn Store, numbers: &[u64]) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Measures the bare parts of all directories at once, in processes that this program starts of itself.
-///
-/// # Errors
-/// A process fails.
+/// Measures the bare parts of all directories concurrently, in processes of this program.
 pub fn measure_apart(program: &Path, dirs: &[PathBuf], records: u64, order: Order) -> Result<Vec<Bare>, Failed> {
     let order = if order == Order::Keys { "keys" } else { "written" };
     let start = |dir: &PathBuf| {

@@ -1,5 +1,5 @@
-//! All nodes are killed, and started again: how soon they answer, beside a bare read and a bare insert; what they find that isn't
-//! known to be committed, and how soon it is settled.
+//! All nodes are killed and restarted: how soon they answer, compared with a bare read and a bare insert; and how many
+//! records they find that aren't known to be committed, and how soon these are settled.
 
 use std::{
     path::{Path, PathBuf},
@@ -24,19 +24,19 @@ use super::{
 };
 use crate::throughput::Failed;
 
-/// Clients that fill the store.
+/// The number of clients that fill the store.
 const FILLING: usize = 4;
-/// Records that are read back after the cold start, about.
+/// Records that are read back after the cold start, approximately.
 const SAMPLED: u64 = 10_000;
 
-/// How the run is made.
+/// The parameters of the run.
 #[derive(Debug)]
 pub struct Plan {
-    /// The program `node`.
+    /// The path of the program `node`.
     pub node: PathBuf,
-    /// This program, which measures the bare parts in processes of its own.
+    /// This program, which measures the bare parts in separate processes.
     pub own: PathBuf,
-    /// Where the directories are made.
+    /// Where the directories are created.
     pub folder: PathBuf,
     /// Records of each node.
     pub records: u64,
@@ -44,15 +44,15 @@ pub struct Plan {
     pub writing: Duration,
 }
 
-/// What one start of all nodes has come to. Times are in seconds since the first process was started.
+/// The result of one start of all nodes. Times are in seconds since the first process was started.
 struct Started {
-    /// The first strong read was answered.
+    /// When the first strong read was answered.
     first_read: f64,
-    /// The slowest node had loaded its directory.
+    /// When the slowest node had loaded its directory.
     loaded: f64,
-    /// Seconds of processor time that loading has taken at the busiest node.
+    /// Processor time that the busiest node needed for loading, in seconds.
     cpu: f64,
-    /// No record was unreplicated any more at any node.
+    /// When no node had an unreplicated record any longer.
     settled: f64,
     nodes: Vec<Settled>,
 }
@@ -71,10 +71,7 @@ impl Started {
     }
 }
 
-/// The whole run.
-///
-/// # Errors
-/// Anything that isn't as it was written, and any error of a node or of the system.
+/// The complete run.
 pub fn run(plan: &Plan) -> Result<(), Failed> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let mut site = Site::new(&plan.node, &plan.folder, Keeps::Batch, &[])?;
@@ -101,7 +98,7 @@ fn fill(plan: &Plan, runtime: &Runtime, site: &mut Site) -> Result<(), Failed> {
     site.kill()
 }
 
-/// Waits until all nodes serve. On a busy machine one may have been given up for dead during the fill.
+/// Waits until all nodes serve. On a busy machine one may have been removed as dead during the fill.
 async fn whole(site: &Site) {
     let mut missed = false;
     for page in site.pages() {
@@ -122,7 +119,7 @@ async fn close(clients: Vec<Client>) {
     }
 }
 
-/// The slowest of the three, in both orders.
+/// The slowest of the three nodes, in both orders.
 fn bare_parts(plan: &Plan, site: &Site) -> Result<(Bare, Bare), Failed> {
     let dirs = site.dirs();
     let bytes = dirs.iter().map(|dir| bare::journal_bytes(dir)).sum::<std::io::Result<u64>>()?;
@@ -139,7 +136,7 @@ fn bare_parts(plan: &Plan, site: &Site) -> Result<(Bare, Bare), Failed> {
     Ok((by_key, as_written))
 }
 
-/// Starts all nodes, and waits until all are as they were. `reads` goes on meanwhile, and has to end too.
+/// Starts all nodes, and waits until all of them are back. `reads` runs concurrently, and must complete too.
 async fn start(site: &mut Site, reads: impl Future<Output = Result<(), Failed>>) -> Result<Started, Failed> {
     let began = clock::now();
     site.start()?;
@@ -175,14 +172,14 @@ async fn start(site: &mut Site, reads: impl Future<Output = Result<(), Failed>>)
     Ok(Started { first_read: since(first), loaded, cpu, settled, nodes })
 }
 
-/// Returns when a node has ended.
+/// Waits until a node has ended.
 async fn an_end(site: &Site) -> Failed {
     while site.is_running() {
         sleep(Duration::from_millis(100)).await;
     }
     let logs = site.logs();
     let last = logs.iter().filter_map(|log| log.last()).map(|(_, line)| line.as_str()).collect::<Vec<_>>();
-    format!("a node has ended; the nodes said last: {last:#?}").into()
+    format!("a node has exited; the last log lines: {last:#?}").into()
 }
 
 fn after_a_kill(
@@ -211,7 +208,7 @@ fn after_a_kill(
     Ok(())
 }
 
-/// All records are at all nodes, and some hold what was written.
+/// Checks that all nodes hold all records, and that a sample of them has the written values.
 fn check(expected: u64, runtime: &Runtime, site: &Site) -> Result<(), Failed> {
     runtime.block_on(async {
         for page in site.pages() {
@@ -245,7 +242,7 @@ fn under_writers(plan: &Plan, runtime: &Runtime, site: &mut Site) -> Result<(), 
     let reads = read_all(site.contact(), ledger.clone());
     let started = runtime.block_on(start(site, reads))?;
     println!(
-        "\nkilled under {WRITERS} writers with {IN_FLIGHT} writes in flight each, after {} acknowledged writes, all of which are there",
+        "\nkilled under {WRITERS} writers with {IN_FLIGHT} writes in flight each, after {} acknowledged writes, all still present",
         ledger.acknowledged()
     );
     println!("| | | goal |\n|---|--:|--:|");

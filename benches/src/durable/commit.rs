@@ -1,4 +1,5 @@
-//! What syncs cost a write: chains of three nodes in memory, with syncs and without, by turns, beside bare loops of syncs.
+//! The cost of syncs for a write: chains of three nodes in memory, with syncs and without, in turns, compared with bare
+//! loops of syncs.
 
 use std::{
     collections::BTreeMap,
@@ -27,33 +28,32 @@ use crate::{
     },
 };
 
-/// Writers at the same time, each with one write in flight.
+/// The number of concurrent writers, each with one write in flight.
 pub const WRITERS: usize = 64;
 /// Keys of each writer.
 const KEYS: usize = 100;
 /// Before each sample.
 const WARM_UP: Duration = Duration::from_millis(200);
-/// So small that it is full when measuring begins: until then each update touches new memory.
+/// Small enough to be full when measuring begins: until then each update touches new memory.
 const BACKLOG: &str = "8MiB";
 /// The chains, in the order of their turns.
 const ALL: [Keeps; 3] = [Keeps::Memory, Keeps::Batch, Keeps::Never];
 
-/// How the run is made.
+/// The parameters of the run.
 #[derive(Debug)]
 pub struct Plan {
-    /// The program `node`.
+    /// The path of the program `node`.
     pub node: PathBuf,
-    /// Where the directories are made.
+    /// Where the directories are created.
     pub folder: PathBuf,
-    /// How often all take their turns.
+    /// The number of rounds.
     pub rounds: usize,
-    /// Length of a sample.
+    /// The length of a sample.
     pub sample: Duration,
-    /// How long writes go on, at most, until two checkpoints were made.
+    /// How long to keep writing, at most, until two checkpoints were made.
     pub checkpoints: Duration,
 }
 
-/// One write.
 #[derive(Debug, Clone, Copy)]
 struct Sample {
     ended: Timestamp,
@@ -65,7 +65,7 @@ struct Sample {
 struct Written(Vec<AtomicU64>);
 
 impl Written {
-    /// Writes keys of its own, one after the other, until then. What ended before `from` doesn't count.
+    /// Writes the writer's keys, one after the other, until `until`. Writes that ended before `from` aren't counted.
     async fn write(&self, kv: &Kv, writer: usize, from: Timestamp, until: Timestamp) -> Result<Vec<Sample>, Failed> {
         let (mut samples, mut began) = (Vec::new(), clock::now());
         for at in (0..KEYS).cycle().map(|row| writer * KEYS + row) {
@@ -95,7 +95,6 @@ impl Written {
     }
 }
 
-/// A chain and its client.
 struct Chain {
     site: Site,
     client: Client,
@@ -131,7 +130,7 @@ impl Chain {
         wait_until(&all, until)
     }
 
-    /// Every key holds what was written last.
+    /// Checks that every key holds its last value.
     fn verify(&self, driver: &Driver) -> Result<(), Failed> {
         let (kv, written) = (self.client.kv(), self.written.clone());
         let read = move |at| {
@@ -142,13 +141,13 @@ impl Chain {
     }
 }
 
-/// What one round has measured.
+/// The figures of one round.
 #[derive(Debug)]
 struct Round {
     syncs: Syncs,
-    /// The mean time of a lone write, in milliseconds.
+    /// The mean time of a single write without other writers, in milliseconds.
     lone: BTreeMap<Keeps, f64>,
-    /// Writes a second of all writers.
+    /// Writes per second of all writers together.
     many: BTreeMap<Keeps, f64>,
 }
 
@@ -166,10 +165,7 @@ impl Round {
     }
 }
 
-/// The whole run.
-///
-/// # Errors
-/// Any failed write or wrong value, and any error of a node or of the system.
+/// The complete run.
 pub fn run(plan: &Plan) -> Result<(), Failed> {
     let driver = Driver::start(0)?;
     let chains = ALL.iter().map(|&keeps| Ok((keeps, Chain::start(plan, &driver, keeps)?)));
@@ -237,7 +233,7 @@ fn beside_checkpoints(plan: &Plan, driver: &Driver, chain: &Chain) -> Result<(),
     let times: Vec<_> = chain.site.logs().iter().flat_map(|log| checkpoints(log)).collect();
     let (during, without): (Vec<_>, Vec<_>) = samples.iter().partition(|sample| is_beside(sample, &times));
     if during.is_empty() || without.is_empty() {
-        println!("\nno checkpoint came within {:?} of writes", plan.checkpoints);
+        println!("\nno checkpoint within {:?} of writes", plan.checkpoints);
         return Ok(());
     }
     println!("\n| {WRITERS} writers | writes | p50, ms | p99, ms | longest, ms |\n|---|--:|--:|--:|--:|");
@@ -250,13 +246,13 @@ fn beside_checkpoints(plan: &Plan, driver: &Driver, chain: &Chain) -> Result<(),
     Ok(())
 }
 
-/// Whether a checkpoint was under way at any time of this write.
+/// Whether a checkpoint was in progress at any time during this write.
 fn is_beside(sample: &Sample, checkpoints: &[(Timestamp, Timestamp)]) -> bool {
     let began = Timestamp::from_nanos(sample.ended.as_nanos().saturating_sub(sample.took.as_nanos() as u64));
     checkpoints.iter().any(|&(from, until)| began <= until && from <= sample.ended)
 }
 
-/// When a node's checkpoints began and ended, by its log.
+/// The start and end of each of a node's checkpoints, according to its log.
 fn checkpoints(log: &[(Timestamp, String)]) -> Vec<(Timestamp, Timestamp)> {
     let (mut found, mut begun) = (Vec::new(), None);
     for (at, line) in log {

@@ -1,4 +1,4 @@
-//! What a node says of itself over HTTP.
+//! The status and metrics of a node, over HTTP.
 
 use std::{io, net::SocketAddr, time::Duration};
 
@@ -11,7 +11,7 @@ use tokio::{
 
 use crate::throughput::Failed;
 
-/// A node that answers later doesn't answer.
+/// A node that takes longer is treated as not answering.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 async fn page(addr: SocketAddr, path: &str) -> io::Result<String> {
@@ -26,22 +26,22 @@ async fn page(addr: SocketAddr, path: &str) -> io::Result<String> {
     }
 }
 
-/// The status of a node. `None`: it doesn't answer yet, or still loads its directory.
+/// The status of a node. `None`: it doesn't answer yet, or is still loading its directory.
 pub async fn status(addr: SocketAddr) -> Option<NodeStatus> {
     let body = timeout(PATIENCE, page(addr, "/status")).await.ok()?.ok()?;
     serde_json::from_str(&body).ok().filter(|status: &NodeStatus| status.loading.is_none())
 }
 
-/// What a node has done with the records that its start found above the watermark.
+/// The records that a node's start found above the watermark, and when they were settled.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Settled {
     /// Records that aren't settled.
     pub left: u64,
-    /// Records that the start of an epoch settled.
+    /// Records settled by the start of an epoch.
     pub by_start: u64,
-    /// Records that a strong read met before.
+    /// Records settled earlier, by a strong read.
     pub by_read: u64,
-    /// From the first epoch until the last of them was settled.
+    /// Seconds from the first epoch until the last of them was settled.
     pub seconds: f64,
 }
 
@@ -66,10 +66,7 @@ impl Settled {
     }
 }
 
-/// What a node has settled since its start.
-///
-/// # Errors
-/// The node doesn't answer.
+/// The node's progress in settling records since its start.
 pub async fn settled(addr: SocketAddr) -> Result<Settled, Failed> {
     Ok(Settled::parse(&timeout(PATIENCE, page(addr, "/metrics")).await??))
 }

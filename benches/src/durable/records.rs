@@ -1,4 +1,4 @@
-//! The records of a store: 16 bytes of key, 32 of value, in no order.
+//! Records of 16 bytes of key and 32 of value, in no order.
 
 use artillery_ddata::Client;
 use artillery_proto::store::position;
@@ -17,7 +17,7 @@ pub const VALUE_BYTES: usize = 32;
 /// Writes in flight of one client that fills a store.
 const FILLERS: usize = 1024;
 
-/// The key with this number. Keys with numbers that follow each other are far apart.
+/// The key with this number. Keys with consecutive numbers are far apart.
 pub fn key(n: u64) -> [u8; KEY_BYTES] {
     let mut key = [0; KEY_BYTES];
     key[..8].copy_from_slice(&position(&n.to_le_bytes()).to_be_bytes());
@@ -31,9 +31,6 @@ pub fn first_value(n: u64) -> Bytes {
 }
 
 /// Writes all records, through several clients with many writes in flight each.
-///
-/// # Errors
-/// The first write that failed.
 pub async fn fill(clients: &[Client], records: u64) -> Result<(), Failed> {
     let kvs: Vec<_> = clients.iter().map(Client::kv).collect();
     let callers = FILLERS * kvs.len();
@@ -48,9 +45,6 @@ pub async fn fill(clients: &[Client], records: u64) -> Result<(), Failed> {
 }
 
 /// Reads every `step`th record, which must have its first value.
-///
-/// # Errors
-/// A read failed, or found something else.
 pub async fn verify(client: &Client, records: u64, step: u64) -> Result<(), Failed> {
     let kv = client.kv();
     let read = move |n: usize| {
@@ -58,7 +52,7 @@ pub async fn verify(client: &Client, records: u64, step: u64) -> Result<(), Fail
         async move {
             let read = kv.get(&key(number)).await?;
             let is_there = read.value().is_some_and(|value| holds(value, number, VALUE_BYTES));
-            if is_there { Ok(()) } else { Err(format!("record {number} isn't what was written").into()) }
+            if is_there { Ok(()) } else { Err(format!("record {number} has a wrong value").into()) }
         }
     };
     spread(0..64, 64, (records / step.max(1)) as usize, read).await

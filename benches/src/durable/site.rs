@@ -1,4 +1,4 @@
-//! A chain of node processes that can be killed, told to stop, and started again at the same addresses with the same directories.
+//! A chain of node processes that can be killed or stopped, and restarted with the same addresses and directories.
 
 use std::{
     io,
@@ -21,26 +21,26 @@ use crate::throughput::{
     processes::{Process, ReadyLine},
 };
 
-/// How long a node may load its directory.
+/// How long a node may take to load its directory.
 const PATIENCE: Duration = Duration::from_secs(1800);
 /// How long a node may take to stop.
 const STOP_PATIENCE: Duration = Duration::from_secs(120);
-/// The pause before something that wasn't there is looked for again.
+/// The pause between two attempts to reach a node.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// What nodes keep on disk.
+/// What nodes store on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Keeps {
     /// Nothing.
     Memory,
     /// All updates, synced.
     Batch,
-    /// All updates, as soon as the system has them.
+    /// All updates, without syncs.
     Never,
 }
 
 impl Keeps {
-    /// In a word.
+    /// The name in tables, and the value of `--sync`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Memory => "memory",
@@ -50,7 +50,7 @@ impl Keeps {
     }
 }
 
-/// Where a node lives.
+/// The name, addresses and directory of a node.
 #[derive(Debug)]
 struct Seat {
     name: String,
@@ -59,7 +59,7 @@ struct Seat {
     dir: Option<PathBuf>,
 }
 
-/// Three nodes.
+/// Three nodes, which keep their addresses and directories across restarts.
 #[derive(Debug)]
 pub struct Site {
     program: PathBuf,
@@ -77,10 +77,7 @@ fn free_ports() -> io::Result<(SocketAddr, SocketAddr)> {
 }
 
 impl Site {
-    /// A site whose nodes aren't started. Their directories will be in `folder`; `more` are further flags of `node`.
-    ///
-    /// # Errors
-    /// An error of the system.
+    /// Three nodes that aren't started. Their directories will be in `folder`; `more` are additional flags of `node`.
     pub fn new(program: &Path, folder: &Path, keeps: Keeps, more: &[&str]) -> Result<Self, Failed> {
         let seat = |n| {
             let (addr, http) = free_ports()?;
@@ -98,10 +95,7 @@ impl Site {
         })
     }
 
-    /// Starts all nodes, and doesn't wait for them.
-    ///
-    /// # Errors
-    /// An error of the system.
+    /// Starts all nodes without waiting for them.
     pub fn start(&mut self) -> Result<(), Failed> {
         self.nodes =
             self.seats.iter().map(|seat| Process::start(&mut self.command(seat))).collect::<io::Result<_>>()?;
@@ -123,27 +117,21 @@ impl Site {
     }
 
     /// Waits until all nodes are ready.
-    ///
-    /// # Errors
-    /// A node ends, or isn't ready in time.
     pub fn ready(&self) -> Result<(), Failed> {
         self.nodes.iter().try_for_each(|node| ReadyLine::parse(&node.said_within(PATIENCE)?).map(drop))
     }
 
-    /// Kills all nodes at once.
-    ///
-    /// # Errors
-    /// A node is gone already.
+    /// Kills all nodes.
     pub fn kill(&mut self) -> Result<(), Failed> {
         self.nodes.iter().try_for_each(|node| node.signal(Signal::KILL))?;
         self.nodes.clear();
         Ok(())
     }
 
-    /// Tells all nodes at once to stop, and waits until they have.
+    /// Sends SIGTERM to all nodes, and waits until they have exited.
     ///
     /// # Errors
-    /// A node doesn't stop, or not as it should.
+    /// A node doesn't exit in time, or fails.
     pub fn stop(&mut self) -> Result<(), Failed> {
         self.nodes.iter().try_for_each(|node| node.signal(Signal::TERM))?;
         self.nodes.drain(..).try_for_each(|node| node.ended(STOP_PATIENCE))
@@ -159,29 +147,29 @@ impl Site {
         self.nodes.iter().map(Process::pid).collect()
     }
 
-    /// Where the nodes answer HTTP.
+    /// The addresses at which the nodes answer HTTP.
     pub fn pages(&self) -> Vec<SocketAddr> {
         self.seats.iter().map(|seat| seat.http).collect()
     }
 
-    /// Whether no node has ended.
+    /// Whether no node has exited.
     pub fn is_running(&self) -> bool {
         self.nodes.iter().all(Process::is_running)
     }
 
-    /// What each node has said so far.
+    /// The log lines of each node so far.
     pub fn logs(&self) -> Vec<Vec<(Timestamp, String)>> {
         self.nodes.iter().map(Process::log).collect()
     }
 
-    /// What a client needs to reach the nodes.
+    /// The addresses and the secret with which a client reaches the nodes.
     pub fn contact(&self) -> Contact {
         let addrs = self.seats.iter().map(|seat| seat.addr).collect();
         Contact { name: self.name.clone(), secret: self.secret.clone(), addrs }
     }
 }
 
-/// What a client needs to know.
+/// The addresses and the secret with which a client reaches the nodes.
 #[derive(Debug, Clone)]
 pub struct Contact {
     name: String,
@@ -190,7 +178,7 @@ pub struct Contact {
 }
 
 impl Contact {
-    /// Connects as soon as a node answers.
+    /// Connects, as soon as a node answers.
     pub async fn connect(&self) -> Client {
         loop {
             let builder = Client::builder().cluster(&self.name).secret(&self.secret).seeds(self.addrs.clone());
@@ -201,7 +189,7 @@ impl Contact {
         }
     }
 
-    /// Several clients.
+    /// Connects several clients.
     pub async fn connect_all(&self, clients: usize) -> Vec<Client> {
         let mut connected = Vec::new();
         for _ in 0..clients {
@@ -211,14 +199,14 @@ impl Contact {
     }
 }
 
-/// When a node had loaded its directory, and when all that it found was settled.
+/// When a node was back after a start.
 #[derive(Debug, Clone, Copy)]
 pub struct Back {
-    /// The node has started.
+    /// When it had loaded its directory.
     pub loaded: Timestamp,
-    /// Seconds that it was busy until then.
+    /// Its processor time until then, in seconds.
     pub cpu: f64,
-    /// Its chain is open there, and no record is unreplicated.
+    /// When its chain was open there, and no record was unreplicated.
     pub settled: Timestamp,
 }
 

@@ -1,4 +1,4 @@
-//! The limit of a durable write: bare loops that append and sync, all at once, on the disk of the nodes.
+//! The limit of a durable write: bare loops that append and sync concurrently, on the disk of the nodes.
 
 use std::{
     fs::{self, OpenOptions},
@@ -12,22 +12,19 @@ use artillery_core::internal::clock;
 
 use crate::throughput::Failed;
 
-/// Bytes that are appended before each sync: those of the smallest group of a journal.
+/// Bytes that are appended before each sync: the smallest group of a journal.
 const APPENDED: usize = 4096;
 
-/// What one loop does, on average of all loops.
+/// The average over all loops.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Syncs {
-    /// Appends with their syncs, a second.
+    /// Appends with a sync each, per second.
     pub per_second: f64,
     /// The mean time of a sync, in milliseconds.
     pub mean_ms: f64,
 }
 
-/// Runs a loop in each of these folders for so long.
-///
-/// # Errors
-/// An error of the system.
+/// Runs a loop in each of these folders for `length`.
 pub fn measure(folders: &[PathBuf], length: Duration) -> Result<Syncs, Failed> {
     let found = thread::scope(|scope| {
         let loops: Vec<_> = folders.iter().map(|folder| scope.spawn(|| one_loop(folder, length))).collect();

@@ -1,4 +1,4 @@
-//! Writers that write until the nodes are killed under them, and readers of what they have written.
+//! Writers that write until the nodes are killed, and readers that verify the writes.
 
 use std::{
     sync::{
@@ -20,36 +20,36 @@ use crate::{
     throughput::{Failed, crew::join},
 };
 
-/// Writers.
+/// The number of writers.
 pub const WRITERS: usize = 64;
 /// Writes in flight of each writer.
 pub const IN_FLIGHT: usize = 32;
 /// Clients that the writers share.
 pub const CLIENTS: usize = 8;
 
-/// Numbers of values from here on are those of writers.
+/// The first number of the writers' values; lower ones are the records' first values.
 const FIRST: u64 = 1 << 40;
-/// A read waits so long for nodes that are starting.
+/// How long a read waits for nodes that are starting.
 const READ_TIMEOUT: Duration = Duration::from_secs(1800);
 
-/// What was written to one key.
+/// The last numbers that were written to one key, and acknowledged.
 #[derive(Debug, Default)]
 struct Entry {
     begun: AtomicU64,
     acknowledged: AtomicU64,
 }
 
-/// What the writers have written: each of their writes in flight has a key of its own.
+/// The writes of all writers: each write in flight has its own key.
 #[derive(Debug)]
 pub struct Ledger(Vec<Entry>);
 
 impl Ledger {
-    /// Nothing is written.
+    /// A ledger without writes.
     pub fn new() -> Arc<Self> {
         Arc::new(Self((0..WRITERS * IN_FLIGHT).map(|_| Entry::default()).collect()))
     }
 
-    /// Writes that were acknowledged.
+    /// The number of acknowledged writes.
     pub fn acknowledged(&self) -> u64 {
         self.0.iter().map(|entry| entry.acknowledged.load(Relaxed)).sum()
     }
@@ -63,25 +63,25 @@ impl Ledger {
         }
     }
 
-    /// A strong read of one of the keys must find what was acknowledged last, or a write of which nothing is known.
+    /// Checks that a strong read finds the last acknowledged write of the key, or a later one of unknown outcome.
     async fn read(&self, kv: &Kv, at: usize) -> Result<(), Failed> {
         let (begun, acknowledged) = (self.0[at].begun.load(Relaxed), self.0[at].acknowledged.load(Relaxed));
         let read = kv.get(&key(at as u64)).await?;
-        let found = read.value().ok_or("a key is gone")?;
+        let found = read.value().ok_or("a key is missing")?;
         let is_first = acknowledged == 0 && holds(found, at as u64, VALUE_BYTES);
         if is_first || (acknowledged.max(1)..=begun).any(|number| holds(found, FIRST + number, VALUE_BYTES)) {
             return Ok(());
         }
-        Err(format!("an acknowledged write is gone: key {at}, of {acknowledged} acknowledged writes").into())
+        Err(format!("an acknowledged write is missing: key {at} with {acknowledged} acknowledged writes").into())
     }
 }
 
-/// Writers at work.
+/// Running writers.
 #[derive(Debug)]
 pub struct Writers(JoinSet<Result<(), Failed>>);
 
 impl Writers {
-    /// Lets all writers write.
+    /// Starts all writers.
     pub fn start(clients: &[Client], ledger: &Arc<Ledger>) -> Self {
         let mut tasks = JoinSet::new();
         for at in 0..WRITERS * IN_FLIGHT {
@@ -91,10 +91,7 @@ impl Writers {
         Self(tasks)
     }
 
-    /// Ends all writers, also those that wait for an answer.
-    ///
-    /// # Errors
-    /// A write has failed before.
+    /// Aborts all writers, including writers that wait for an answer.
     pub async fn end(mut self) -> Result<(), Failed> {
         if let Some(ended) = self.0.try_join_next() {
             return ended?;
@@ -105,9 +102,6 @@ impl Writers {
 }
 
 /// Reads each key of the writers once, as soon as nodes answer.
-///
-/// # Errors
-/// A read fails or finds something else than was acknowledged.
 pub async fn read_all(contact: Contact, ledger: Arc<Ledger>) -> Result<(), Failed> {
     let mut tasks = JoinSet::new();
     let clients = contact.connect_all(CLIENTS).await;

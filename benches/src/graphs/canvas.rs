@@ -21,7 +21,7 @@ const FOOTER: u32 = 48;
 const FONT: &str = "sans-serif";
 pub(super) const GREY: RGBColor = RGBColor(110, 110, 110);
 const PALE: RGBColor = RGBColor(225, 225, 225);
-/// Colours that readers with red-green blindness can tell apart too.
+/// Colours that readers with red-green blindness can distinguish.
 pub(super) const COLOURS: [RGBColor; 4] =
     [RGBColor(213, 94, 0), RGBColor(0, 114, 178), RGBColor(0, 158, 115), RGBColor(204, 121, 167)];
 
@@ -46,7 +46,6 @@ impl Line {
     }
 }
 
-/// An axis: its range, labels and name.
 #[derive(Clone)]
 pub(super) struct Axis {
     pub(super) name: &'static str,
@@ -87,7 +86,7 @@ impl ValueFormatter<f64> for Axis {
     }
 }
 
-/// An axis of the lengths of chains.
+/// An axis of chain lengths.
 pub(super) fn lengths(most: f64) -> Axis {
     let labels = (1..=most as u32).map(f64::from).collect();
     Axis { name: "members of the chain", is_log: false, ends: (0.7, most + 0.3), labels }
@@ -101,7 +100,7 @@ pub(super) fn steps(most: f64) -> Vec<f64> {
     (0..=(most / step) as usize).map(|n| n as f64 * step).collect()
 }
 
-/// A picture: a title, panels beside each other, and below them the origin of the figures.
+/// A picture: a title, panels side by side, and the origin of the figures below them.
 pub(super) fn picture(
     title: &str,
     footer: &[String],

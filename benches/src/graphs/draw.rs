@@ -1,4 +1,4 @@
-//! Pictures as SVG. They need no fonts of the machine that draws them.
+//! Pictures as SVG, independent of the fonts of the machine that draws them.
 
 use std::error::Error;
 
@@ -13,7 +13,7 @@ use crate::throughput::{
     stats::range,
 };
 
-/// The figure that is shown by number of callers.
+/// The figure shown by number of callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Measure {
     /// Operations per second.
@@ -23,9 +23,6 @@ pub enum Measure {
 }
 
 /// Every picture for which there are figures, with its file name.
-///
-/// # Errors
-/// A picture can't be drawn.
 pub fn all(results: &Results) -> Result<Vec<(String, String)>, Box<dyn Error>> {
     let mut all = Vec::new();
     for graph in [Graph::Blocking, Graph::Concurrent] {
@@ -41,10 +38,7 @@ pub fn all(results: &Results) -> Result<Vec<(String, String)>, Box<dyn Error>> {
     Ok(all)
 }
 
-/// Throughput or latency by number of callers, a panel for each placement.
-///
-/// # Errors
-/// A picture can't be drawn.
+/// Throughput or latency by number of callers, with a panel for each placement.
 pub fn by_callers(results: &Results, graph: Graph, measure: Measure) -> Result<String, Box<dyn Error>> {
     let what = match measure {
         Measure::Throughput => "Operations per second",
@@ -95,7 +89,7 @@ fn measure_axis(lines: &[Line], measure: Measure) -> Axis {
         Measure::Throughput => Axis {
             name: "thousands of operations per second",
             is_log: false,
-            // The key stands above the lines.
+            // Headroom for the key above the lines.
             ends: (0.0, most * 1.4),
             labels: steps(most),
         },
@@ -108,10 +102,7 @@ fn measure_axis(lines: &[Line], measure: Measure) -> Axis {
     }
 }
 
-/// The throughput of CRAQ divided by that of CR, by length of the chain. A panel for each part of a core.
-///
-/// # Errors
-/// A picture can't be drawn.
+/// The throughput of CRAQ divided by that of CR, by chain length, with a panel for each fraction of a core.
 pub fn by_share(results: &Results) -> Result<String, Box<dyn Error>> {
     let shares = shares(results);
     let title = "Reads at every member (CRAQ) by reads at the tail (CR): speed-up by length of chain";
@@ -216,7 +207,7 @@ mod tests {
         results.points.retain(|point| point.system == System::Cr && point.graph == Graph::Blocking);
         let svg = by_callers(&results, Graph::Blocking, Measure::Throughput).unwrap();
         assert_eq!(svg.matches("<circle").count(), 2 * 15);
-        // In each panel: a bar for each point, the line of the points, and its key.
+        // Each panel has a bar for each point, the line through the points, and its key.
         let lines = svg.split('<').filter(|tag| tag.starts_with("polyline") && tag.contains("#0072B2"));
         assert_eq!(lines.count(), 2 * (15 + 2));
     }

@@ -15,13 +15,10 @@ use crate::{
     },
 };
 
-/// Room for the key above the lines.
+/// Headroom for the key above the lines, as a factor.
 const HEADROOM: f64 = 1.45;
 
 /// Every picture for which there are figures, with its file name, for each rate of the links.
-///
-/// # Errors
-/// A picture can't be drawn.
 pub fn all(results: &Results) -> Result<Vec<(String, String)>, Box<dyn Error>> {
     let rates = results.rates();
     let mut all = Vec::new();
@@ -63,7 +60,7 @@ fn from_zero(name: &'static str, most: f64) -> Axis {
     Axis { name, is_log: false, ends: (0.0, most.max(0.001) * HEADROOM), labels: steps(most) }
 }
 
-/// Reads by length of the chain, a panel for each size of values.
+/// Reads by chain length, with a panel for each value size.
 fn by_length(results: &Results, mbit: u32) -> Picture {
     let has_points =
         |bytes: &usize| results.reads.iter().any(|point| (point.mbit, point.value_bytes) == (mbit, *bytes));
@@ -133,7 +130,7 @@ fn thousands(all: &[f64]) -> Vec<f64> {
     all.iter().map(|one| one / 1000.0).collect()
 }
 
-/// Latencies by length of the chain, a panel for idle links and one for loaded ones.
+/// Latencies by chain length, with a panel for idle links and one for loaded links.
 fn latencies(results: &Results, mbit: u32) -> Picture {
     if results.latency.iter().all(|point| point.mbit != mbit) {
         return Ok(None);
@@ -168,7 +165,7 @@ fn latency_panel(area: &Area<'_>, caption: &str, points: &[&LatencyPoint]) -> Dr
     panel(area, caption, &lengths(most), &from_zero("ms", greatest(&lines)), &lines, None)
 }
 
-/// Operations by time, a panel for each place whose member is killed.
+/// Operations by time, with a panel for each place whose member is killed.
 fn failovers(results: &Results, mbit: u32) -> Picture {
     let found: Vec<_> = results.failover.iter().filter(|found| found.mbit == mbit).collect();
     if found.is_empty() {

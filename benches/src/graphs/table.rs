@@ -10,7 +10,7 @@ use crate::throughput::{
 
 const ORDER: [System; 4] = [System::Tcp, System::Quic, System::Cr, System::Craq];
 
-/// Everything that was measured.
+/// All tables, with the machine and the settings.
 pub fn all(results: &Results) -> String {
     let mut text = about(results);
     for graph in [Graph::Blocking, Graph::Concurrent] {
@@ -24,7 +24,7 @@ pub fn all(results: &Results) -> String {
     text
 }
 
-/// Where, when and how.
+/// The machine, the time and the settings of the run.
 pub fn about(results: &Results) -> String {
     let Machine { date, commit, kernel, processor, cores, compiler, load_before } = &results.machine;
     let Settings { value_bytes, keys, rounds, warm_up_ms, sample_ms, .. } = &results.settings;

@@ -1,4 +1,4 @@
-//! Compares the measured figures with the promises.
+//! Compares the figures with the promises.
 
 use std::fmt;
 
@@ -7,14 +7,14 @@ use crate::throughput::{
     stats::{median, range},
 };
 
-/// One promise.
+/// Whether a promise is kept.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verdict {
-    /// The promise, and the system that it is about.
+    /// The promise, including the system to which it applies.
     pub promise: String,
-    /// Whether it holds. `None`: it wasn't measured.
+    /// Whether it is kept. `None`: it wasn't measured.
     pub met: Option<bool>,
-    /// The numbers on which the verdict rests.
+    /// The numbers from which the verdict follows.
     pub numbers: String,
 }
 
@@ -29,14 +29,14 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Least throughput of CRAQ divided by that of CR-3, where nodes are held to equal parts of a core: members, percentage of
-/// reads, ratio.
+/// Minimum throughput of CRAQ divided by that of CR-3, where nodes are limited to equal fractions of a core: members,
+/// percentage of reads, ratio.
 const SPEED_UPS: [(u32, u32, f64); 3] = [(3, 100, 2.7), (5, 100, 4.4), (3, 90, 2.0)];
 
-/// The least part of the throughput of a raw blocking TCP echo.
+/// The minimum throughput as a fraction of that of a raw blocking TCP echo.
 const OF_TCP: f64 = 0.6;
 
-/// All promises.
+/// The verdicts on all promises.
 pub fn all(results: &Results) -> Vec<Verdict> {
     let mut all = speed_ups(results);
     for graph in [Graph::Blocking, Graph::Concurrent] {
@@ -46,7 +46,7 @@ pub fn all(results: &Results) -> Vec<Verdict> {
     all
 }
 
-/// The parts of a core that nodes were held to.
+/// The fractions of a core to which nodes were limited, greatest first.
 pub fn shares(results: &Results) -> Vec<f64> {
     let mut shares: Vec<_> = results.points.iter().filter_map(|point| point.share).collect();
     shares.sort_by(|a, b| b.total_cmp(a));
@@ -54,7 +54,7 @@ pub fn shares(results: &Results) -> Vec<f64> {
     shares
 }
 
-/// The point of a chain whose nodes were held to a share.
+/// The point of a chain whose nodes were limited to `share` of a core.
 pub fn shared(results: &Results, share: f64, system: System, members: u32, reads_percent: u32) -> Option<&Point> {
     results.points.iter().find(|point| {
         let what = (point.graph, point.system, point.members, point.reads_percent);

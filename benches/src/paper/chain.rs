@@ -1,4 +1,4 @@
-//! Chains of node processes, each node in a namespace of its own, and the client side of the network.
+//! Chains of node processes, each node in a network namespace, and the client side of the network.
 
 use std::{
     net::SocketAddr,
@@ -27,7 +27,6 @@ const CALM_LEASE_MS: u32 = 5000;
 
 /// The network, the program of a node, and a thread in each client's namespace.
 pub struct Lab {
-    /// The namespaces. They are dropped last.
     net: Net,
     node: PathBuf,
     drivers: Vec<Arc<Driver>>,
@@ -35,10 +34,7 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Makes namespaces for `nodes` nodes and `clients` clients.
-    ///
-    /// # Errors
-    /// An error of the system.
+    /// Creates namespaces for `nodes` nodes and `clients` clients.
     pub fn make(node: PathBuf, nodes: usize, clients: usize, mbit: u32) -> Result<Self, Failed> {
         let net = Net::make(nodes, clients, mbit)?;
         let driver = |client| {
@@ -50,17 +46,11 @@ impl Lab {
     }
 
     /// Sets the rate of the links.
-    ///
-    /// # Errors
-    /// An error of `tc`.
     pub fn shape(&self, mbit: u32) -> Result<(), Failed> {
         Ok(self.net.shape(mbit)?)
     }
 
     /// A runtime whose sockets are in a client's namespace.
-    ///
-    /// # Errors
-    /// There are not so many clients.
     pub fn driver(&self, client: usize) -> Result<&Arc<Driver>, Failed> {
         self.drivers.get(client).ok_or_else(|| format!("there are {} clients", self.drivers.len()).into())
     }
@@ -79,18 +69,12 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// Starts a chain on the first namespaces of the lab; [`ready`](Self::ready) waits for it.
-    ///
-    /// # Errors
-    /// A process doesn't start.
+    /// Starts a chain in the first namespaces of the lab; [`ready`](Self::ready) waits for it.
     pub fn begin(lab: &Lab, system: System, members: usize) -> Result<Self, Failed> {
         Self::begin_with_lease(lab, system, members, CALM_LEASE_MS)
     }
 
-    /// Like [`begin`](Self::begin), with leases of another length.
-    ///
-    /// # Errors
-    /// A process doesn't start.
+    /// Like [`begin`](Self::begin), with the given lease duration.
     pub fn begin_with_lease(lab: &Lab, system: System, members: usize, lease_ms: u32) -> Result<Self, Failed> {
         let port = lab.next_port.fetch_add(1, Relaxed);
         let addrs = (0..members).map(|node| SocketAddr::from((Place::Node(node).address(), port))).collect();
@@ -108,7 +92,7 @@ impl Chain {
         let own = contact.addrs.get(node).ok_or("there is no such node")?;
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &lab.net.namespace(Place::Node(node))]).arg(&lab.node);
-        // The name stays when the node is started again, so that clients take it for the same node.
+        // The name stays the same after a restart, so that clients treat it as the same node.
         command.args(["--name", &format!("node-{}", node + 1)]);
         command.args(["--cluster", &contact.name, "--no-mdns", "--listen", &own.to_string()]);
         for seed in contact.addrs.iter().filter(|seed| *seed != own) {
@@ -124,9 +108,6 @@ impl Chain {
     }
 
     /// Waits until every node serves strong reads.
-    ///
-    /// # Errors
-    /// A node ended, or isn't ready in time.
     pub fn ready(&mut self) -> Result<(), Failed> {
         let role = |node: &Process| Ok(ReadyLine::parse(&node.said()?)?.role);
         self.roles = self.nodes.iter().flatten().map(role).collect::<Result<_, Failed>>()?;
@@ -143,7 +124,7 @@ impl Chain {
         self.contact.addrs.len()
     }
 
-    /// Members that serve strong reads.
+    /// The number of members that serve strong reads.
     pub fn readable_members(&self) -> usize {
         if self.system == System::Cr { 1 } else { self.members() }
     }
@@ -160,10 +141,7 @@ impl Chain {
         }
     }
 
-    /// Starts a killed node again, empty, and waits until it is ready.
-    ///
-    /// # Errors
-    /// The node doesn't start, or isn't ready in time.
+    /// Restarts a killed node, empty, and waits until it is ready.
     pub fn restart(&mut self, lab: &Lab, node: usize) -> Result<(), Failed> {
         let process = self.start_node(lab, node)?;
         let slot = self.nodes.get_mut(node).ok_or("there is no such node")?;

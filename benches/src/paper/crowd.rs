@@ -1,4 +1,4 @@
-//! The clients of one chain, each in a namespace of its own.
+//! The clients of one chain, each in a network namespace.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -24,13 +24,13 @@ use crate::throughput::{
     stats::Window,
 };
 
-/// After this time a client stays with the member that serves it.
+/// By then a client has chosen the member that will serve all its reads.
 const SETTLING_TIME: Duration = Duration::from_millis(150);
 
 /// Most clients that are tried for each seat and member.
 const MAX_TRIES: usize = 40;
 
-/// Callers at each client that give keys their first values, or verify the last ones.
+/// Callers at each client that fill the keys, or verify their last values.
 const FILLERS: usize = 16;
 
 /// A client and the member that serves its reads.
@@ -52,7 +52,8 @@ pub struct Crowd {
 }
 
 impl Crowd {
-    /// Connects `per_member` clients for each member. In CRAQ that many read at each member; in CR all read at the tail.
+    /// Connects `per_member` clients for each member. In CRAQ that many read at each member; in CR all read at the
+    /// tail.
     ///
     /// # Errors
     /// A client can't connect, or no client chooses one of the members.
@@ -90,30 +91,24 @@ impl Crowd {
         self.seats.iter().position(|seat| seat.place == place)
     }
 
-    /// Reading callers, `callers` in all, spread over all clients.
+    /// `callers` reading callers, distributed over all clients.
     pub fn readers(&self, callers: usize) -> Vec<(usize, Caller)> {
         let reader = |number| (number % self.clients().max(1), Caller { work: Work::Read, number, writers: 1 });
         (0..callers).map(reader).collect()
     }
 
-    /// Writing callers, `writers` in all, spread over all clients. Together they make `per_second` writes per second.
+    /// `writers` writing callers, distributed over all clients. Together they make `per_second` writes per second.
     pub fn writers(&self, writers: usize, per_second: Option<f64>) -> Vec<(usize, Caller)> {
         let work = Work::Write { per_second: per_second.map(|all| all / writers.max(1) as f64) };
         (0..writers).map(|number| (number % self.clients().max(1), Caller { work, number, writers })).collect()
     }
 
-    /// Lets callers work at their clients until the window is over.
-    ///
-    /// # Errors
-    /// The first operation that failed.
+    /// Runs the callers at their clients until the window ends.
     pub fn run(&self, book: &Arc<Book>, window: Window, jobs: &[(usize, Caller)]) -> Result<Tally, Failed> {
         self.run_beside(book, window, jobs, (book, &[]))
     }
 
-    /// Like [`run`](Self::run), beside other callers, which aren't counted.
-    ///
-    /// # Errors
-    /// The first operation that failed.
+    /// Like [`run`](Self::run), concurrently with other callers that aren't counted.
     pub fn run_beside(
         &self,
         book: &Arc<Book>,
@@ -152,17 +147,11 @@ impl Crowd {
     }
 
     /// Gives every key a value.
-    ///
-    /// # Errors
-    /// A write that failed.
     pub fn fill(&self, book: &Arc<Book>) -> Result<(), Failed> {
         self.for_each_key(book, |line, at| async move { line.write(at).await.map(drop) })
     }
 
-    /// Checks that every key holds the last value that was written to it.
-    ///
-    /// # Errors
-    /// A key with another value, or a read that failed.
+    /// Checks that every key holds its last written value.
     pub fn verify(&self, book: &Arc<Book>) -> Result<(), Failed> {
         self.for_each_key(book, |line, at| async move { line.read(at).await })
     }
@@ -196,7 +185,7 @@ async fn work_together(
     join(tasks).await
 }
 
-/// Refreshes the routing at intervals. A missing answer is awaited in the next turn.
+/// Refreshes the routing at intervals. A failed refresh is retried at the next one.
 async fn refresh_on(client: Client, every: Duration, window: Window) -> Result<(), Failed> {
     let mut pace = tokio::time::interval(every);
     while clock::now() < window.until {
@@ -212,13 +201,13 @@ async fn connect(contact: &Contact, at: usize) -> Result<Client, Failed> {
     Ok(client.seed(seed).connect().await?)
 }
 
-/// A client, and the member that its reads stay with.
+/// A client, and the member that will serve all its reads.
 async fn sticky(contact: &Contact, at: usize, is_settled: bool) -> Result<(Client, NodeId, Place), Failed> {
     let client = connect(contact, at).await?;
     let until = clock::now() + SETTLING_TIME;
     let (first, mut place) = server(&client).await?;
     let mut node = first;
-    // Reads go to the member that was dialled first until the wanted one is connected.
+    // The member that was dialled first serves the reads until the chosen one is connected.
     while node == first && !is_settled && clock::now() < until {
         (node, place) = server(&client).await?;
     }

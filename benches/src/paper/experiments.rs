@@ -1,4 +1,4 @@
-//! The experiments of the evaluation, each in a file of its own.
+//! The experiments of the evaluation.
 
 mod failover;
 mod latency;
@@ -29,14 +29,14 @@ use crate::throughput::{
     stats::Window,
 };
 
-/// Sizes of values in the paper, in bytes.
+/// Value sizes in the paper, in bytes.
 const SMALL: usize = 500;
 const LARGE: usize = 5000;
 
 /// The parameters of a run.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The program `node`.
+    /// The path of the program `node`.
     pub node: PathBuf,
     /// Whether samples are short and points few.
     pub quick: bool,
@@ -48,7 +48,7 @@ pub struct Plan {
     pub sample: Duration,
     /// Keys of a book.
     pub keys: usize,
-    /// Keys that are written and read at the same time.
+    /// Keys that are written and read concurrently.
     pub hot_keys: usize,
     /// Clients for each member.
     pub clients_per_member: usize,
@@ -95,7 +95,7 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Number of callers that keep the link of a member full, by size of values. Their requests fit in its queue.
+/// The number of callers that saturate the link of a member, by value size. Their requests fit in its queue.
 fn callers_per_link(value_bytes: usize) -> usize {
     (160_000 / (value_bytes + 100)).clamp(16, 256)
 }
@@ -104,7 +104,7 @@ fn book(name: &str, keys: usize, value_bytes: usize) -> Arc<Book> {
     Book::with((0..keys).map(|n| Bytes::from(format!("{name}/{n:06}"))).collect(), value_bytes)
 }
 
-/// A sample, and the cores that were busy meanwhile.
+/// Takes a sample, and measures the busy cores.
 fn sample(plan: &Plan, of: &Contestant, jobs: &[(usize, Caller)]) -> Result<(Tally, Cores), Failed> {
     let Contestant { crowd, chain, book } = of;
     let pids = chain.pids();
@@ -123,14 +123,14 @@ fn sample(plan: &Plan, of: &Contestant, jobs: &[(usize, Caller)]) -> Result<(Tal
     Ok((tally, cores))
 }
 
-/// A chain, its clients, and the keys that they work on.
+/// A chain, its clients, and their keys.
 struct Contestant {
     crowd: Crowd,
     chain: Chain,
     book: Arc<Book>,
 }
 
-/// Starts chains at the same time, and connects their clients when all of them are ready.
+/// Starts the chains concurrently, and connects their clients when all chains are ready.
 fn start_all(lab: &Lab, plan: &Plan, kinds: &[(System, usize)]) -> Result<Vec<Contestant>, Failed> {
     let begin = |&(system, members): &_| Chain::begin(lab, system, members);
     let mut chains = kinds.iter().map(begin).collect::<Result<Vec<_>, _>>()?;
@@ -150,12 +150,12 @@ fn fill_all(contestants: &mut [Contestant], name: &str, keys: usize, value_bytes
     })
 }
 
-/// Checks that the keys of all contestants hold the last values that were written to them.
+/// Checks that the keys of all contestants hold their last written values.
 fn verify_all(contestants: &[Contestant]) -> Result<(), Failed> {
     contestants.iter().try_for_each(|one| one.crowd.verify(&one.book))
 }
 
-/// Lets all contestants be measured in turns, round by round. Returns a point for each of them.
+/// Measures all contestants in turns, round by round. Returns a point for each of them.
 fn take_turns<P>(
     plan: &Plan,
     contestants: &[Contestant],

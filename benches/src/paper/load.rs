@@ -17,14 +17,14 @@ use crate::throughput::{
     stats::Window,
 };
 
-/// The work of one caller until the window is over.
+/// The work of one caller until the window ends.
 #[derive(Debug, Clone, Copy)]
 pub enum Work {
     /// Reads any key.
     Read,
-    /// Gives the caller's own keys new values, at a rate or as fast as it can.
+    /// Gives the caller's keys new values, at a fixed rate or as fast as possible.
     Write {
-        /// Writes per second of this caller. `None`: as many as it can.
+        /// Writes per second of this caller. `None`: as many as possible.
         per_second: Option<f64>,
     },
     /// Repeatedly compares and swaps one key.
@@ -34,11 +34,11 @@ pub enum Work {
 /// State shared by the callers of one client.
 #[derive(Debug, Clone)]
 pub struct Line {
-    /// The client's handle.
+    /// The client's handle to the data.
     pub kv: Kv,
     /// Keys, and the writes to them.
     pub book: Arc<Book>,
-    /// Number of members that must hold a write.
+    /// The number of members that must hold a write.
     pub copies: u32,
     /// The time of the sample.
     pub window: Window,
@@ -51,9 +51,9 @@ pub struct Line {
 /// One of the callers that use the same book.
 #[derive(Debug, Clone, Copy)]
 pub struct Caller {
-    /// The work of the caller.
+    /// The operations of the caller.
     pub work: Work,
-    /// Its number among writers, which decides which keys are its own.
+    /// Its index among the writers, which determines its keys.
     pub number: usize,
     /// The number of writers.
     pub writers: usize,
@@ -67,10 +67,10 @@ impl Caller {
         line.book.asks(Turn { writer, writers, reads_percent, seed, window })
     }
 
-    /// Works until the window is over.
+    /// Works until the window ends.
     ///
     /// # Errors
-    /// A wrong value always, and any error unless the line tolerates them.
+    /// A wrong value, and any other error unless the line tolerates it.
     pub async fn work(self, line: Line) -> Result<(), Failed> {
         match self.work {
             Work::Read => line.read_on(self.asks(&line)).await,
@@ -117,7 +117,7 @@ impl Line {
     /// Reads a key, and checks all bytes of its value.
     ///
     /// # Errors
-    /// A wrong value always, and any error unless the line tolerates them.
+    /// A wrong value, and any other error unless the line tolerates it.
     pub async fn read(&self, at: usize) -> Result<(), Failed> {
         let (floor, began) = (self.book.floor(at), clock::now());
         match self.kv.get(self.book.name(at)).await {
@@ -141,7 +141,7 @@ impl Line {
             if unknown.contains(&at) {
                 tokio::task::yield_now().await;
             } else if !self.write(at).await? {
-                // The failed write may still take effect. Another write to the same key could no longer be checked.
+                // The failed write may still take effect, so another write to the same key couldn't be checked.
                 unknown.insert(at);
             }
         }

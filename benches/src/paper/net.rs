@@ -1,6 +1,6 @@
 //! The network of a run: a namespace for each node and each client, and a switch between them.
 //!
-//! Every namespace has one link, to a bridge in a namespace of its own. Both ends of a link are shaped, so it carries the
+//! Every namespace has one link, to a bridge in another namespace. Both ends of a link are shaped, so it carries the
 //! same number of bits per second in each direction, like a port of a switch.
 
 use std::{
@@ -11,7 +11,7 @@ use std::{
 
 use artillery_processes::namespaces::{self, Maker, batch};
 
-/// Tests make namespaces too: their program is named after the library.
+/// Tests create namespaces too: their program is named after the library.
 const MAKER: Maker = Maker { prefix: "artillery-paper-", programs: &["paper", "artillery_bench"] };
 
 /// The name of a link's end in its own namespace.
@@ -20,14 +20,14 @@ const BRIDGE: &str = "bridge";
 /// Bytes that may wait at either end of a link. Further ones are dropped.
 pub const QUEUE_BYTES: u32 = 512 << 10;
 
-/// The namespaces of this process. They are removed when the process ends, also by a signal.
+/// The namespaces of this process. They are removed when the process exits, also on a signal.
 static MADE: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn made() -> MutexGuard<'static, Vec<String>> {
     MADE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes all namespaces that this process made, and ends the processes in them.
+/// Removes all namespaces created by this process, and ends the processes in them.
 pub fn remove_all() {
     made().drain(..).for_each(|namespace| namespaces::remove(&namespace));
 }
@@ -35,9 +35,9 @@ pub fn remove_all() {
 /// The owner of a namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// The node with this number, from 0 on.
+    /// The node with this number, from 0 up.
     Node(usize),
-    /// The client with this number, from 0 on.
+    /// The client with this number, from 0 up.
     Client(usize),
 }
 
@@ -67,10 +67,7 @@ pub struct Net {
 }
 
 impl Net {
-    /// Makes the namespaces, after removing those of earlier runs that were killed.
-    ///
-    /// # Errors
-    /// An error of `ip` or `tc`.
+    /// Creates the namespaces, after removing those of earlier runs that were killed.
     pub fn make(nodes: usize, clients: usize, mbit: u32) -> io::Result<Self> {
         let left = MAKER.leftovers();
         if !left.is_empty() {
@@ -110,16 +107,13 @@ impl Net {
     }
 
     /// Sets the rate of each link, in megabits per second in each direction.
-    ///
-    /// # Errors
-    /// An error of `tc`.
     pub fn shape(&self, mbit: u32) -> io::Result<()> {
-        // HTB handles a train of segments as a whole; TBF would cut it.
+        // HTB handles a train of segments as a whole; TBF would split it.
         let rate = format!("htb rate {mbit}mbit ceil {mbit}mbit burst 16k cburst 16k quantum 3000");
         self.at_all_ends(|link| format!("class replace dev {link} parent 1: classid 1:1 {rate}"))
     }
 
-    /// Has `tc` execute a line at both ends of every link.
+    /// Executes a `tc` command at both ends of every link.
     fn at_all_ends(&self, line: impl Fn(&str) -> String) -> io::Result<()> {
         batch("tc", Some(&self.switch()), self.places.iter().map(|place| line(&place.name())))?;
         self.places.iter().try_for_each(|&place| batch("tc", Some(&self.namespace(place)), [line(LINK)]))
@@ -160,7 +154,7 @@ mod tests {
             eprintln!("SKIPPED: {missing}");
             return;
         }
-        assert!(MAKER.runs(std::process::id()), "a test beside this one would remove its namespaces");
+        assert!(MAKER.runs(std::process::id()), "a concurrent test would remove the namespaces of this one");
         let net = Net::make(1, 1, 10).unwrap();
         let names = [Place::Node(0), Place::Client(0)].map(|place| net.namespace(place));
         let exists = |name: &String| Path::new("/run/netns").join(name).exists();

@@ -7,22 +7,22 @@ use serde::{Deserialize, Serialize};
 use super::tally::{Bucket, Latency};
 use crate::throughput::results::{Machine, System, lines, load};
 
-/// One run.
+/// The results of one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Results {
-    /// The machine and the time of the run.
+    /// The machine, and when the run was made.
     pub machine: Machine,
     /// The parameters of the run.
     pub settings: Settings,
-    /// Reads by length of the chain.
+    /// Reads by chain length.
     pub reads: Vec<ReadPoint>,
-    /// Reads beside writes to the same keys.
+    /// Reads during writes to the same keys.
     pub mixed: Vec<MixedPoint>,
-    /// Writes by length of the chain.
+    /// Writes by chain length.
     pub writes: Vec<WritePoint>,
-    /// Latencies by length of the chain.
+    /// Latencies by chain length.
     pub latency: Vec<LatencyPoint>,
-    /// Reads and writes while a member is killed and comes back.
+    /// Reads and writes while a member is killed and restarted.
     pub failover: Vec<Failover>,
 }
 
@@ -39,9 +39,9 @@ pub struct Settings {
     pub sample_ms: u64,
     /// Keys of a book.
     pub keys: usize,
-    /// Keys that are written and read at the same time.
+    /// Keys that are written and read concurrently.
     pub hot_keys: usize,
-    /// Clients for each member, each with a link of its own.
+    /// Clients for each member, each with a separate link.
     pub clients_per_member: usize,
     /// Bytes that may wait at each end of a link.
     pub queue_bytes: u32,
@@ -49,20 +49,20 @@ pub struct Settings {
     pub network: String,
 }
 
-/// The use of cores during a sample.
+/// How busy the cores were during a sample.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cores {
-    /// Cores that were busy with the clients.
+    /// Cores busy with the clients.
     pub clients: f64,
-    /// Cores that were busy with the nodes.
+    /// Cores busy with the nodes.
     pub nodes: f64,
-    /// Cores that were busy with other programs, and with kernel work outside processes.
+    /// Cores busy with other programs, and with kernel work outside processes.
     pub others: f64,
     /// Idle cores.
     pub idle: f64,
 }
 
-/// Reads of one chain. Lists have an entry for each sample.
+/// Reads of one chain. Each list has one entry per sample.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReadPoint {
     /// The rate of each link, in megabits per second.
@@ -73,9 +73,9 @@ pub struct ReadPoint {
     pub system: System,
     /// Members of the chain.
     pub members: usize,
-    /// Callers at the same time.
+    /// The number of concurrent callers.
     pub callers: usize,
-    /// Reads a second.
+    /// Reads per second.
     pub per_second: Vec<f64>,
     /// Median latency, in microseconds.
     pub p50_us: Vec<f64>,
@@ -83,7 +83,7 @@ pub struct ReadPoint {
     pub cores: Vec<Cores>,
 }
 
-/// Reads beside writes to the same few keys. Lists have an entry for each sample.
+/// Reads during writes to the same few keys. Each list has one entry per sample.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MixedPoint {
     /// The rate of each link, in megabits per second.
@@ -94,11 +94,11 @@ pub struct MixedPoint {
     pub members: usize,
     /// Requested writes per second. `None`: as many as possible.
     pub wanted: Option<f64>,
-    /// Writes per second that were made.
+    /// Writes per second that were actually made.
     pub writes: Vec<f64>,
-    /// Clean reads a second.
+    /// Clean reads per second.
     pub clean: Vec<f64>,
-    /// Dirty reads a second.
+    /// Dirty reads per second.
     pub dirty: Vec<f64>,
     /// Busy cores.
     pub cores: Vec<Cores>,
@@ -108,13 +108,13 @@ pub struct MixedPoint {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Change {
-    /// Many callers put values to many keys.
+    /// Many callers write to many keys.
     Put,
     /// One caller compares and swaps one key.
     Swap,
 }
 
-/// Writes to one chain. Lists have an entry for each sample.
+/// Writes to one chain. Each list has one entry per sample.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WritePoint {
     /// The rate of each link, in megabits per second.
@@ -125,9 +125,9 @@ pub struct WritePoint {
     pub value_bytes: usize,
     /// Members of the chain.
     pub members: usize,
-    /// Callers at the same time.
+    /// The number of concurrent callers.
     pub callers: usize,
-    /// Writes a second.
+    /// Writes per second.
     pub per_second: Vec<f64>,
     /// Median latency, in microseconds.
     pub p50_us: Vec<f64>,
@@ -144,41 +144,41 @@ pub struct LatencyPoint {
     pub members: usize,
     /// Whether other callers kept the links busy.
     pub loaded: bool,
-    /// Reads at the head of keys without a writer.
+    /// Reads, at the head, of keys without a writer.
     pub clean: Latency,
-    /// Reads at the head of a key while it is written.
+    /// Reads, at the head, of a key that is being written.
     pub dirty: Latency,
-    /// Writes.
+    /// Latency of writes.
     pub write: Latency,
 }
 
-/// Reads and writes while a member is killed and comes back.
+/// Reads and writes while a member is killed and restarted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Failover {
     /// The rate of each link, in megabits per second.
     pub mbit: u32,
     /// Members of the chain.
     pub members: usize,
-    /// The place of the member that is killed.
+    /// The place of the killed member.
     pub killed: String,
-    /// Length of a lease, in milliseconds.
+    /// The lease duration, in milliseconds.
     pub lease_ms: u32,
     /// Requested writes per second.
     pub writes_wanted: f64,
-    /// When the member is killed.
+    /// When the member is killed, in milliseconds since the start of the window.
     pub killed_ms: u64,
-    /// When its process is started again.
+    /// When its process is restarted, in milliseconds since the start of the window.
     pub started_ms: u64,
-    /// When it serves strong reads.
+    /// When it serves strong reads again, in milliseconds since the start of the window.
     pub ready_ms: u64,
-    /// Length of a bucket, in milliseconds.
+    /// The length of a bucket, in milliseconds.
     pub bucket_ms: u64,
-    /// Operations by time.
+    /// Operations by time, one bucket after the other.
     pub timeline: Vec<Bucket>,
 }
 
 impl Results {
-    /// Results without any points.
+    /// Results without points.
     pub fn new(machine: Machine, settings: Settings) -> Self {
         let (reads, mixed, writes, latency, failover) = Default::default();
         Self { machine, settings, reads, mixed, writes, latency, failover }
@@ -187,15 +187,12 @@ impl Results {
     /// Reads a file.
     ///
     /// # Errors
-    /// The file can't be read, or is not of the format that [`store`](Self::store) writes.
+    /// The file can't be read, or doesn't have the format of [`store`](Self::store).
     pub fn load(path: &Path) -> io::Result<Self> {
         load(path)
     }
 
-    /// Writes a file, with a line for each point.
-    ///
-    /// # Errors
-    /// An error of the system.
+    /// Writes a file, with one line per point.
     pub fn store(&self, path: &Path) -> io::Result<()> {
         fs::write(path, self.text()?)
     }

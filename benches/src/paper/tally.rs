@@ -11,7 +11,7 @@ use crate::throughput::{Failed, stats::Window};
 /// The length of a bucket of the timeline.
 pub const BUCKET: Duration = Duration::from_millis(100);
 
-/// Latencies above a minute count as a minute, in nanoseconds.
+/// In nanoseconds; longer latencies are counted as a minute.
 const MAX_LATENCY: u64 = 60_000_000_000;
 
 /// The kinds of operations.
@@ -28,11 +28,11 @@ pub enum Kind {
 /// Operations that ended in one bucket of the timeline.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bucket {
-    /// Reads whose value was right.
+    /// Reads with a correct value.
     pub reads: u32,
-    /// Writes that were acknowledged.
+    /// Acknowledged writes.
     pub writes: u32,
-    /// Operations that ended in an error.
+    /// Operations that ended with an error.
     pub failures: u32,
 }
 
@@ -60,9 +60,6 @@ pub struct Tally {
 
 impl Tally {
     /// An empty tally.
-    ///
-    /// # Errors
-    /// None with the present constants.
     pub fn new(window: Window) -> Result<Self, Failed> {
         let histogram = || Histogram::new_with_max(MAX_LATENCY, 2);
         let buckets = window.length().as_millis().div_ceil(BUCKET.as_millis()) as usize;
@@ -88,7 +85,7 @@ impl Tally {
         self.latencies[kind as usize].saturating_record((ended - began).as_nanos() as u64);
     }
 
-    /// Counts an operation that ended in an error.
+    /// Counts an operation that ended with an error.
     pub fn fail(&mut self, ended: Timestamp) {
         if let Some(bucket) = self.bucket(ended) {
             bucket.failures += 1;
@@ -97,9 +94,6 @@ impl Tally {
     }
 
     /// Adds the tally of another client in the same window.
-    ///
-    /// # Errors
-    /// None, since all histograms have the same parameters.
     pub fn add(&mut self, other: &Self) -> Result<(), Failed> {
         for (own, others) in self.latencies.iter_mut().zip(&other.latencies) {
             own.add(others)?;
@@ -130,12 +124,12 @@ impl Tally {
         Latency { count: histogram.len(), p50_us: at(0.5), p95_us: at(0.95), p99_us: at(0.99) }
     }
 
-    /// Buckets from the begin of the window on.
+    /// All buckets, from the start of the window.
     pub fn timeline(&self) -> &[Bucket] {
         &self.buckets
     }
 
-    /// Operations that ended in an error.
+    /// Operations that ended with an error.
     pub fn failures(&self) -> u64 {
         self.failures
     }

@@ -1,4 +1,4 @@
-//! The figures as Markdown, beside those of the paper, and whether reads grow with the chain as in the paper.
+//! The figures as Markdown, and whether reads grow with the chain length as in the paper.
 
 use std::fmt::Write;
 
@@ -8,17 +8,17 @@ use crate::{
     throughput::{results::System, stats::median},
 };
 
-/// Reads of CRAQ divided by those of CR-3: members, and the least ratio, which is that of the paper.
+/// Reads of CRAQ divided by those of CR-3: members, and the minimum ratio, from the paper.
 const SPEED_UPS: [(usize, f64); 3] = [(3, 2.9), (5, 4.8), (7, 6.75)];
 
-/// Reads of a chain.
+/// The point of a chain's reads.
 pub fn reads(results: &Results, mbit: u32, value_bytes: usize, system: System, members: usize) -> Option<&ReadPoint> {
     results.reads.iter().find(|point| {
         (point.mbit, point.value_bytes, point.system, point.members) == (mbit, value_bytes, system, members)
     })
 }
 
-/// Sizes of values with which reads were measured.
+/// The value sizes with which reads were measured.
 pub fn value_sizes(results: &Results) -> Vec<usize> {
     let mut sizes: Vec<_> = results.reads.iter().map(|point| point.value_bytes).collect();
     sizes.sort_unstable();
@@ -26,7 +26,7 @@ pub fn value_sizes(results: &Results) -> Vec<usize> {
     sizes
 }
 
-/// Idle cores, and cores busy with other programs. A figure with neither is bound by processors.
+/// Idle cores, and cores busy with other programs. If both are near 0, processors limit the figure.
 fn spare(cores: &[Cores]) -> String {
     let middle = |of: fn(&Cores) -> f64| median(&cores.iter().map(of).collect::<Vec<_>>());
     format!("{:.2} · {:.2}", middle(|cores| cores.idle), middle(|cores| cores.others))
@@ -88,7 +88,7 @@ fn read_table(results: &Results, mbit: u32) -> String {
     text
 }
 
-/// A table of these rows, if there are any.
+/// A table with these rows, or nothing if there are none.
 fn table(head: &str, rows: impl Iterator<Item = String>) -> String {
     let rows: String = rows.collect();
     if rows.is_empty() { rows } else { format!("\n{head}\n{rows}") }
@@ -133,7 +133,6 @@ fn latency_row(point: &LatencyPoint) -> String {
     format!("| {} | {load} | {} |\n", point.members, cells.join(" | "))
 }
 
-/// Made-up results.
 #[cfg(test)]
 pub(crate) mod made_up {
     use super::super::{

@@ -1,4 +1,4 @@
-//! TCP with the standard library alone: no runtime; at each end a thread waits in a system call.
+//! TCP with only the standard library: no runtime; at each end a thread blocks in a system call.
 
 use std::{
     io::{self, Read, Write},
@@ -19,9 +19,6 @@ pub struct BlockingTcp {
 
 impl BlockingTcp {
     /// Starts a server, and connects to it.
-    ///
-    /// # Errors
-    /// An error of the system.
     pub fn connect(shape: Shape) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let addr = listener.local_addr()?;
@@ -30,9 +27,6 @@ impl BlockingTcp {
     }
 
     /// Connects to a running server.
-    ///
-    /// # Errors
-    /// An error of the system.
     pub fn connect_to(addr: SocketAddr, shape: Shape) -> io::Result<Self> {
         let stream = TcpStream::connect(addr)?;
         stream.set_nodelay(true)?;
@@ -40,9 +34,6 @@ impl BlockingTcp {
     }
 
     /// Makes a request and waits for its response.
-    ///
-    /// # Errors
-    /// An error of the system, or a wrong answer.
     pub fn ask(&mut self) -> io::Result<()> {
         let number = self.sent;
         self.sent += 1;

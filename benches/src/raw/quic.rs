@@ -22,21 +22,18 @@ use super::{Pipe, Shape, on_own_thread, serve};
 
 const NAME: &str = "localhost";
 
-/// A pipe through one stream.
+/// A pipe over one stream.
 #[derive(Debug)]
 pub struct Quic {
-    /// Its stream.
+    /// The pipe over the first stream.
     pub pipe: Pipe<RecvStream, SendStream>,
     connection: Connection,
-    /// Kept, since it drives the connection.
+    /// Kept because it drives the connection.
     _endpoint: Endpoint,
 }
 
 impl Quic {
     /// Starts a server, and opens a stream to it.
-    ///
-    /// # Errors
-    /// An error of the system or of QUIC.
     pub async fn connect(shape: Shape) -> io::Result<Self> {
         let (found, addr) = std::sync::mpsc::sync_channel(1);
         on_own_thread(move || async move {
@@ -46,7 +43,7 @@ impl Quic {
             let connection = incoming.await?;
             let (writer, reader) = connection.accept_bi().await?;
             let served = serve(reader, writer, shape).await;
-            // A client ends by closing the connection.
+            // A client finishes by closing the connection.
             if connection.close_reason().is_some() { Ok(()) } else { served }
         })?;
         let (addr, certificate) = addr.recv().map_err(io::Error::other)?;
@@ -54,9 +51,6 @@ impl Quic {
     }
 
     /// Connects to a running server with this certificate, and opens a stream.
-    ///
-    /// # Errors
-    /// An error of the system or of QUIC.
     pub async fn connect_to(addr: SocketAddr, certificate: Vec<u8>, shape: Shape) -> io::Result<Self> {
         let endpoint = endpoint(None)?;
         let connecting = endpoint.connect_with(client(certificate.into())?, addr, NAME).map_err(io::Error::other)?;
@@ -65,10 +59,7 @@ impl Quic {
         Ok(Self { pipe: Pipe::new(reader, writer, shape), connection, _endpoint: endpoint })
     }
 
-    /// Opens another stream of its connection.
-    ///
-    /// # Errors
-    /// An error of QUIC.
+    /// Opens another stream of the connection.
     pub async fn another(&self, shape: Shape) -> io::Result<Pipe<RecvStream, SendStream>> {
         let (writer, reader) = self.connection.open_bi().await?;
         Ok(Pipe::new(reader, writer, shape))
@@ -126,7 +117,7 @@ fn endpoint(server: Option<ServerConfig>) -> io::Result<Endpoint> {
     Endpoint::new(config, server, UdpSocket::from(socket), Arc::new(TokioRuntime))
 }
 
-/// The settings of a node, so that both have the same speed.
+/// The settings of a node, for a fair comparison.
 fn transport() -> io::Result<Arc<QuinnTransport>> {
     let settings = TransportConfig::default();
     let mut mtu = MtuDiscoveryConfig::default();

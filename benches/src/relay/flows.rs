@@ -11,10 +11,9 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use super::socket::Socket;
 
-/// Most clients at a time. A further one replaces the one that has been silent for the longest time.
+/// The most concurrent clients. A further one replaces the one that has been silent for the longest time.
 const MAX_FLOWS: usize = 256;
 
-/// The state of one client at the relay.
 #[derive(Debug)]
 pub(super) struct Flow {
     pub(super) socket: Socket,
@@ -27,7 +26,6 @@ struct Entry {
     last_heard: u64,
 }
 
-/// All clients.
 pub(super) struct Flows {
     target: SocketAddr,
     entries: BTreeMap<SocketAddr, Entry>,
@@ -40,7 +38,7 @@ impl Flows {
         Self { target, entries: BTreeMap::new(), heard: 0, tasks: JoinSet::new() }
     }
 
-    /// The flow of this client. For a new client, runs `answers`, which receives what the target sends.
+    /// The flow of this client. For a new client, spawns `answers`, which receives from the target.
     pub(super) fn of<F>(&mut self, client: SocketAddr, answers: impl FnOnce(Arc<Flow>) -> F) -> io::Result<Arc<Flow>>
     where
         F: Future<Output = ()> + Send + 'static,
@@ -50,7 +48,7 @@ impl Flows {
             entry.last_heard = self.heard;
             return Ok(entry.flow.clone());
         }
-        // Reap ended tasks.
+        // Discard the results of ended tasks.
         while self.tasks.try_join_next().is_some() {}
         if self.entries.len() >= MAX_FLOWS {
             self.forget_oldest();

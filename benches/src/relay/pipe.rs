@@ -10,15 +10,15 @@ use crate::throughput::book::scramble;
 /// The effect of one direction of a link on datagrams.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shape {
-    /// How long a datagram is under way.
+    /// The delay of each datagram.
     pub delay: Duration,
-    /// Datagrams of a million that are lost, at random.
+    /// Randomly lost datagrams per million.
     pub loss_ppm: u32,
-    /// Datagrams of more bytes are dropped.
+    /// The longest datagram, in bytes. Longer ones are dropped.
     pub max_datagram: usize,
-    /// Bytes per second. `None`: as many as come.
+    /// Bytes per second. `None`: unlimited.
     pub rate: Option<u64>,
-    /// Bytes that may wait for their turn where there is a rate. Further ones are dropped.
+    /// Bytes that may wait in front of a link with a rate. Further ones are dropped.
     pub queue_bytes: u64,
     /// The seed of the random losses.
     pub seed: u64,
@@ -30,7 +30,7 @@ impl Default for Shape {
     }
 }
 
-/// Most bytes that are under way at a time: enough for 1.6 GB/s over 156 ms.
+/// The most bytes in flight: enough for 1.6 GB/s over 156 ms.
 const MAX_BYTES: usize = 256 << 20;
 
 /// Size of a train without its bytes.
@@ -41,9 +41,9 @@ const TRAIN_BYTES: usize = 128;
 pub enum Next<T> {
     /// This train leaves now.
     Due(Train, T),
-    /// A train leaves at this time.
+    /// The next train leaves at this time.
     At(Timestamp),
-    /// No train is under way.
+    /// No train is in flight.
     Nothing,
 }
 
@@ -53,7 +53,7 @@ pub struct Pipe<T> {
     shape: Shape,
     under_way: VecDeque<(Timestamp, Train, T)>,
     bytes: usize,
-    /// When the last byte that entered has been put on the link.
+    /// When the last byte that entered will have been sent on the link.
     busy_until: Timestamp,
     chance: u64,
     counts: Counts,
@@ -66,8 +66,8 @@ impl<T: PartialEq> Pipe<T> {
         Self { shape, under_way, bytes: 0, busy_until: Timestamp::ZERO, chance: seed, counts: Counts::default() }
     }
 
-    /// Some datagrams enter the link. A train arrives as a whole, when its last datagram does. A train that comes at the same
-    /// time as the one before becomes a part of that.
+    /// Adds datagrams. A train arrives as a whole, with its last datagram. A train that is due at the same time as the
+    /// one before, with the same destination, is merged with it if possible.
     pub fn enter(&mut self, now: Timestamp, train: Train, to: T) {
         let Some(train) = train.retain(|len| self.admits(now, len)) else { return };
         let due = self.busy_until.max(now) + self.shape.delay;
@@ -100,7 +100,7 @@ impl<T: PartialEq> Pipe<T> {
         true
     }
 
-    /// Whether there is room in the queue before the link. If so, takes a turn.
+    /// Whether the queue in front of the link has capacity. If so, occupies the link for these bytes.
     fn takes_turn(&mut self, now: Timestamp, len: u64) -> bool {
         let Some(rate) = self.shape.rate else { return true };
         let start = self.busy_until.max(now);
@@ -113,7 +113,7 @@ impl<T: PartialEq> Pipe<T> {
         true
     }
 
-    /// Takes out the next train that is due.
+    /// Removes the next train that is due.
     pub fn next(&mut self, now: Timestamp) -> Next<T> {
         match self.under_way.front() {
             None => return Next::Nothing,
@@ -126,7 +126,7 @@ impl<T: PartialEq> Pipe<T> {
         Next::Due(train, to)
     }
 
-    /// The fates of datagrams so far.
+    /// What happened to the datagrams.
     pub fn counts(&self) -> Counts {
         self.counts
     }

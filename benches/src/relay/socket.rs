@@ -10,20 +10,19 @@ use tokio::{io::Interest, net::UdpSocket};
 
 use super::train::Train;
 
-/// Most bytes of one train.
+/// The most bytes of one train.
 const TRAIN_BYTES: usize = 64 << 10;
 
-/// Requested size of each buffer of a socket, in bytes. The system may grant less.
+/// Requested size of each socket buffer, in bytes. The system may grant less.
 const SOCKET_BYTES: usize = 16 << 20;
 
-/// A UDP socket.
 #[derive(Debug)]
 pub(super) struct Socket {
     socket: UdpSocket,
     state: UdpSocketState,
 }
 
-/// Room for one batch of trains.
+/// Buffers for one batch of trains.
 pub(super) struct Buffers {
     bytes: Vec<u8>,
     metas: Vec<RecvMeta>,
@@ -49,7 +48,7 @@ impl Socket {
         self.socket.local_addr()
     }
 
-    /// Waits for datagrams: trains, and the source of each.
+    /// Receives trains of datagrams, with the source of each.
     pub(super) async fn receive<'a>(
         &self,
         buffers: &'a mut Buffers,

@@ -2,7 +2,7 @@
 
 use quinn::udp::EcnCodepoint;
 
-/// Most datagrams and bytes that the system sends at once.
+/// The most datagrams and bytes that the system sends at once.
 const MAX_DATAGRAMS: usize = 64;
 const MAX_BYTES: usize = 65_000;
 
@@ -11,7 +11,7 @@ const MAX_BYTES: usize = 65_000;
 pub struct Train {
     bytes: Vec<u8>,
     stride: usize,
-    /// The congestion mark of all of them.
+    /// The congestion mark of all datagrams.
     pub ecn: Option<EcnCodepoint>,
 }
 
@@ -27,20 +27,20 @@ impl Train {
         &self.bytes
     }
 
-    /// The length of each datagram but the last.
+    /// The length of each datagram except the last.
     pub fn stride(&self) -> usize {
         self.stride
     }
 
-    /// The number of datagrams. One without bytes counts too.
+    /// The number of datagrams. An empty train is one empty datagram.
     pub fn datagrams(&self) -> usize {
         self.bytes.len().div_ceil(self.stride).max(1)
     }
 
-    /// Appends another train, if the system can send both together at once.
+    /// Appends another train, if the system can send both together.
     ///
     /// # Errors
-    /// The other train, if it can't.
+    /// Returns the other train, if it can't.
     pub fn append(&mut self, other: Self) -> Result<(), Self> {
         let (own, others) = (self.bytes.len(), other.bytes.len());
         let is_whole = own > 0 && own % self.stride == 0;
@@ -56,8 +56,8 @@ impl Train {
         Ok(())
     }
 
-    /// The train without the datagrams for which `keep` is false. Calls `keep` for each of them, with its length. Without a
-    /// datagram in the middle it is still a train of equal lengths.
+    /// Removes the datagrams for which `keep`, which is called with the length of each, returns false. The rest is
+    /// still a train of equal lengths.
     pub fn retain(mut self, mut keep: impl FnMut(usize) -> bool) -> Option<Self> {
         let lengths = || self.bytes.chunks(self.stride).map(<[u8]>::len);
         let kept: Vec<_> = if self.bytes.is_empty() { vec![keep(0)] } else { lengths().map(&mut keep).collect() };

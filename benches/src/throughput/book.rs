@@ -13,7 +13,8 @@ use crate::{VALUE, key};
 const WORD: usize = 8;
 
 /// The keys of one cluster, and the numbers of the writes to each. A key has one writer at a time, which waits for each
-/// write. So its numbers rise, and a strong read must show the last number acknowledged before it began, or a later one.
+/// write. So its numbers ascend, and a strong read must return the last number acknowledged before it began, or a later
+/// one.
 #[derive(Debug)]
 pub struct Book {
     names: Vec<Bytes>,
@@ -25,7 +26,7 @@ pub struct Book {
 /// The work of one caller.
 #[derive(Debug, Clone, Copy)]
 pub struct Turn {
-    /// The index of the caller among the writers. Its keys are those whose number modulo `writers` is this index.
+    /// The index of the caller among the writers. It writes the keys whose number modulo `writers` is this index.
     pub writer: usize,
     /// The number of writers.
     pub writers: usize,
@@ -62,12 +63,12 @@ pub struct Asks {
 }
 
 impl Book {
-    /// `keys` keys, none of which was written.
+    /// `keys` keys without values.
     pub fn new(keys: usize) -> Arc<Self> {
         Self::with((0..keys).map(key).collect(), VALUE)
     }
 
-    /// Keys with these names, none of which was written. Values have at least 16 bytes.
+    /// Keys with these names, without values. Values have at least 16 bytes.
     pub fn with(names: Vec<Bytes>, value_bytes: usize) -> Arc<Self> {
         let zeroes = || names.iter().map(|_| AtomicU64::new(0)).collect();
         let (issued, acknowledged, value_bytes) = (zeroes(), zeroes(), value_bytes.max(2 * WORD));
@@ -90,30 +91,30 @@ impl Book {
         (number, value(at as u64, number, self.value_bytes))
     }
 
-    /// Notes that this write was acknowledged.
+    /// Records that this write was acknowledged.
     pub fn acknowledge(&self, at: usize, number: u64) {
         self.acknowledged[at].store(number, SeqCst);
     }
 
-    /// The least number that a read which begins now may show.
+    /// The lowest number that a read may return if it begins now.
     pub fn floor(&self, at: usize) -> u64 {
         self.acknowledged[at].load(SeqCst)
     }
 
-    /// Checks all bytes that a read has found.
+    /// Checks all bytes that a read returned.
     ///
     /// # Errors
-    /// A description of what is wrong.
+    /// A description of the mismatch.
     pub fn check(&self, at: usize, floor: u64, found: Option<&Bytes>) -> Result<(), Failed> {
         let name = String::from_utf8_lossy(&self.names[at]);
         let Some(found) = found else { return Err(format!("{name} is absent").into()) };
-        let number =
-            number(at as u64, found, self.value_bytes).ok_or_else(|| format!("{name} holds what is no value of it"))?;
+        let number = number(at as u64, found, self.value_bytes)
+            .ok_or_else(|| format!("{name} holds a value that isn't its own"))?;
         let issued = self.issued[at].load(SeqCst);
         if (floor.max(1)..=issued).contains(&number) {
             return Ok(());
         }
-        Err(format!("{name} holds write {number}; {floor} was acknowledged before, {issued} were begun").into())
+        Err(format!("{name} holds write {number}; {floor} was acknowledged before, {issued} were started").into())
     }
 
     /// The operations of a turn.
@@ -122,7 +123,7 @@ impl Book {
     }
 }
 
-/// A unique value: key, number, and words made of both. The last word is cut off if it does not fit whole.
+/// A unique value: key, number, and words made of both. The last word is truncated to fit.
 fn value(at: u64, number: u64, len: usize) -> Bytes {
     let mut value = Vec::with_capacity(len + WORD);
     let mix = mix(at, number);
@@ -138,7 +139,7 @@ fn value(at: u64, number: u64, len: usize) -> Bytes {
     value.into()
 }
 
-/// The number of the write to `at` that made this value, if any did.
+/// The number of the write to `at` that produced this value, if any did.
 fn number(at: u64, value: &[u8], len: usize) -> Option<u64> {
     let (words, rest) = value.as_chunks::<WORD>();
     let number = u64::from_le_bytes(*words.get(1)?);
@@ -161,7 +162,7 @@ pub(crate) fn scramble(mut bits: u64) -> u64 {
 }
 
 impl Asks {
-    /// The next operation: a read of any key, or a write to one of the caller's own.
+    /// The next operation: a read of any key, or a write to one of the caller's keys.
     pub fn next_ask(&mut self) -> Ask {
         self.chance = self.chance.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let chance = scramble(self.chance);
@@ -193,7 +194,7 @@ mod tests {
         let (_, new) = book.issue(3);
         let floor = book.floor(3);
         assert!(book.check(3, floor, Some(&old)).is_ok());
-        assert!(book.check(3, floor, Some(&new)).is_ok(), "under way: it may be there already");
+        assert!(book.check(3, floor, Some(&new)).is_ok(), "in flight: it may already be applied");
         book.acknowledge(3, 2);
         let stale = book.check(3, book.floor(3), Some(&old)).unwrap_err().to_string();
         assert!(stale.contains("write 1") && stale.contains("2 was acknowledged"), "{stale}");

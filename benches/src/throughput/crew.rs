@@ -1,4 +1,4 @@
-//! Callers that stand ready and call on command.
+//! Callers that wait for orders and then call.
 
 use std::{
     ops::Range,
@@ -45,19 +45,13 @@ impl Orders {
 /// Callers of one system.
 pub trait Crew {
     /// Adds callers until there are `callers`.
-    ///
-    /// # Errors
-    /// A caller can't connect.
     fn grow(&mut self, callers: u32) -> Result<(), Failed>;
 
-    /// Lets all callers call.
-    ///
-    /// # Errors
-    /// The first call that failed.
+    /// Runs all callers for one sample.
     fn sample(&mut self, orders: Orders) -> Result<Tally, Failed>;
 }
 
-/// How long an answer may be overdue before it counts as lost.
+/// How long an answer may be overdue before it is treated as lost.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Waits for the result of another thread.
@@ -66,20 +60,17 @@ fn wait<T>(found: &Receiver<Result<T, Failed>>, orders: Option<&Orders>) -> Resu
 }
 
 /// Waits for the result of another thread, which is busy until `until`.
-///
-/// # Errors
-/// The error of that thread, or that its result is overdue.
 pub fn wait_until<T>(found: &Receiver<Result<T, Failed>>, until: Timestamp) -> Result<T, Failed> {
     let busy = until.saturating_since(clock::now());
     found.recv_timeout(busy + PATIENCE).map_err(|error| match error {
-        RecvTimeoutError::Timeout => Failed::from("a caller doesn't come back"),
+        RecvTimeoutError::Timeout => Failed::from("a caller doesn't return"),
         RecvTimeoutError::Disconnected => Failed::from("a caller has ended"),
     })?
 }
 
 type Make = Arc<dyn Fn() -> Result<Box<dyn Blocking>, Failed> + Send + Sync>;
 
-/// Threads, each of which makes one call at a time.
+/// Threads with one call at a time each.
 pub struct Threads {
     book: Arc<Book>,
     make: Make,
@@ -87,7 +78,7 @@ pub struct Threads {
 }
 
 struct Thread {
-    /// The turns of the thread. The thread ends when this is dropped.
+    /// Sends turns to the thread, which ends when this is dropped.
     turns: Option<mpsc::Sender<Turn>>,
     /// The results of the thread. `None`: the thread has connected.
     found: Receiver<Result<Option<Tally>, Failed>>,
@@ -95,7 +86,7 @@ struct Thread {
 }
 
 impl Threads {
-    /// No threads yet. Each one will call through a client that `make` makes.
+    /// No threads yet. Each will call through its own result of `make`.
     pub fn new(book: Arc<Book>, make: impl Fn() -> Result<Box<dyn Blocking>, Failed> + Send + Sync + 'static) -> Self {
         Self { book, make: Arc::new(make), threads: Vec::new() }
     }
@@ -130,7 +121,7 @@ impl Thread {
         let (finds, found) = sync_channel(1);
         let run = move || {
             let failed = follow(&book, &make, &mut orders, &finds).err();
-            // The receiver may be gone already.
+            // The receiver may have been dropped.
             let _ = failed.map(|failed| finds.send(Err(failed)));
         };
         let thread = thread::Builder::new().name("caller".into()).stack_size(1 << 20).spawn(run)?;
@@ -171,27 +162,22 @@ fn follow(
     Ok(())
 }
 
-/// A runtime that is always driven, on a thread of its own or on several.
+/// A runtime that is always driven, by one or several dedicated threads.
 pub struct Driver {
     handle: Handle,
-    /// The runtime ends when this is dropped.
+    /// Dropping it stops the runtime.
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Driver {
-    /// Starts a runtime with `workers` threads besides its own. With none it is a current-thread runtime.
-    ///
-    /// # Errors
-    /// An error of the system.
+    /// Starts a runtime with `workers` threads besides its own; 0: a current-thread runtime.
     pub fn start(workers: usize) -> Result<Self, Failed> {
         Self::start_where(workers, || Ok(()))
     }
 
-    /// Like [`start`](Self::start), but its thread calls `enter` first, which may move it, for instance to a network namespace.
-    ///
-    /// # Errors
-    /// An error of the system or of `enter`.
+    /// Like [`start`](Self::start), but its thread first calls `enter`, which may move it, for example to a network
+    /// namespace.
     pub fn start_where(
         workers: usize,
         enter: impl FnOnce() -> Result<(), Failed> + Send + 'static,
@@ -201,7 +187,7 @@ impl Driver {
         let (stop, stopped) = oneshot::channel::<()>();
         let (finds, found) = sync_channel(1);
         let run = move || {
-            // The threads of a runtime start in the namespace of the thread that made it.
+            // The threads of a runtime start in the namespace of the thread that builds it.
             let made = enter().and_then(|()| Ok(builder.build()?));
             match made {
                 Ok(runtime) => {
@@ -221,9 +207,6 @@ impl Driver {
     }
 
     /// Runs a future on the runtime, and waits for its result.
-    ///
-    /// # Errors
-    /// The error of the future, or that its result is overdue.
     pub fn run<T: Send + 'static>(
         &self,
         what: impl Future<Output = Result<T, Failed>> + Send + 'static,
@@ -251,10 +234,7 @@ impl Drop for Driver {
     }
 }
 
-/// Does something with the keys below `keys`: a task for each of `firsts`, which goes on from there in steps of `step`.
-///
-/// # Errors
-/// The first error of a task.
+/// Processes the keys below `keys`: a task for each of `firsts` continues from there in steps of `step`.
 pub async fn spread<F: Future<Output = Result<(), Failed>> + Send>(
     firsts: Range<usize>,
     step: usize,
@@ -275,9 +255,6 @@ pub async fn spread<F: Future<Output = Result<(), Failed>> + Send>(
 }
 
 /// Waits for all tasks, or for the first one that fails.
-///
-/// # Errors
-/// The error of that task.
 pub async fn join(mut tasks: JoinSet<Result<(), Failed>>) -> Result<(), Failed> {
     while let Some(ended) = tasks.join_next().await {
         ended??;
@@ -285,20 +262,19 @@ pub async fn join(mut tasks: JoinSet<Result<(), Failed>>) -> Result<(), Failed> 
     Ok(())
 }
 
-/// Makes the line of a caller, in the runtime that will carry it.
+/// Creates the line of a caller, in the runtime that will drive it.
 pub type MakeLine<L> = Box<dyn Fn() -> Pin<Box<dyn Future<Output = Result<L, Failed>> + Send>>>;
 
-/// Tasks, each of which makes one call at a time, spread evenly over some runtimes.
+/// Tasks with one call at a time each, distributed evenly over several runtimes.
 pub struct Tasks<L> {
     book: Arc<Book>,
     parts: Vec<Part<L>>,
 }
 
-/// A runtime and its callers.
 struct Part<L> {
     make: MakeLine<L>,
     lines: Vec<L>,
-    /// Dropped last: lines may need it until their end.
+    /// Dropped last: lines may need it until they end.
     driver: Arc<Driver>,
 }
 

@@ -1,4 +1,4 @@
-//! A process that answers every request at once: the limit of bare sockets under the same callers.
+//! A process that answers every request immediately: the limit of bare sockets with the same callers.
 
 use std::{
     io::{self, Read, Write},
@@ -14,7 +14,7 @@ use tokio::runtime::Builder;
 use super::{Failed, processes::Process};
 use crate::raw::{Shape, answer_blocking, quic};
 
-/// The sizes: a small request, a value in return.
+/// The sizes: a small request and a value.
 pub const SHAPE: Shape = Shape::READ;
 
 /// The addresses of the servers.
@@ -29,9 +29,6 @@ pub struct Addresses {
 }
 
 /// Runs the servers: prints their addresses, and ends with standard input.
-///
-/// # Errors
-/// An error of the system.
 pub fn serve() -> Result<(), Failed> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let tcp = listener.local_addr()?;
@@ -51,7 +48,7 @@ fn accept(listener: &TcpListener) {
         thread::Builder::new().name("echo".into()).spawn(move || answer_blocking(stream, SHAPE)).map(drop)
     };
     if let Err(error) = listener.incoming().try_for_each(serve) {
-        eprintln!("no TCP connection is taken any more: {error}");
+        eprintln!("no further TCP connection is accepted: {error}");
     }
     io::stderr().flush().unwrap_or_default();
 }
@@ -59,7 +56,7 @@ fn accept(listener: &TcpListener) {
 /// The process, for its clients.
 #[derive(Debug)]
 pub struct Echo {
-    /// The process.
+    /// The running `program echo`.
     pub process: Process,
     /// The addresses of its servers.
     pub addresses: Addresses,
@@ -67,9 +64,6 @@ pub struct Echo {
 
 impl Echo {
     /// Starts `program echo`.
-    ///
-    /// # Errors
-    /// The process doesn't start, or prints nothing.
     pub fn start(program: &Path) -> Result<Self, Failed> {
         let process = Process::start(Command::new(program).arg("echo"))?;
         let addresses = serde_json::from_str(&process.said()?)?;

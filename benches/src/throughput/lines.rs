@@ -25,12 +25,9 @@ pub trait Line: Send + 'static {
 /// One call at a time, for a blocked thread. Its answer is checked.
 pub trait Blocking {
     /// Makes a call.
-    ///
-    /// # Errors
-    /// The call failed, or its answer is wrong.
     fn call(&mut self, ask: Ask) -> Result<(), Failed>;
 
-    /// Waits for the next turn, and keeps connections meanwhile.
+    /// Waits for the next turn while maintaining connections.
     fn rest(&mut self, turns: &mut Receiver<Turn>) -> Option<Turn> {
         turns.blocking_recv()
     }
@@ -45,15 +42,12 @@ pub struct KvLine {
 }
 
 impl KvLine {
-    /// A line to a chain of `copies` members. A write counts when all of them hold it.
+    /// A line to a chain of `copies` members. A write must be held by all of them.
     pub fn new(kv: Kv, book: Arc<Book>, copies: u32) -> Self {
         Self { kv, book, copies }
     }
 
     /// Reads a key, and returns the node that served it.
-    ///
-    /// # Errors
-    /// The read failed, or found a wrong value.
     pub async fn read(&self, at: usize) -> Result<NodeId, Failed> {
         let floor = self.book.floor(at);
         let read = self.kv.get(self.book.name(at)).await.map_err(|error| format!("a read failed: {error}"))?;
@@ -93,7 +87,7 @@ impl Line for Tcp {
     }
 }
 
-/// One stream.
+/// A caller's stream of a shared connection.
 #[derive(Debug)]
 pub struct QuicLine(pub Pipe<quinn::RecvStream, quinn::SendStream>);
 
@@ -104,29 +98,20 @@ impl Line for QuicLine {
 }
 
 /// Connects a client to a cluster.
-///
-/// # Errors
-/// No node is reached.
 pub async fn connect(contact: &Contact) -> Result<Client, Failed> {
     let seeds = contact.addrs.iter().copied();
     Ok(Client::builder().cluster(&contact.name).secret(&contact.secret).seeds(seeds).connect().await?)
 }
 
-/// Connects a client and lets it read. The node that its first call asks serves its reads from then on. If that call were a
-/// write, it would be the head for every client.
-///
-/// # Errors
-/// No node is reached, or the read failed.
+/// Connects a client and makes it read. The node that answers a client's first call serves its reads from then on;
+/// after a write that would be the head for every client.
 pub async fn reader(contact: &Contact, book: &Arc<Book>) -> Result<Client, Failed> {
     let client = connect(contact).await?;
     KvLine::new(client.kv(), book.clone(), contact.members()).read(0).await?;
     Ok(client)
 }
 
-/// A blocking client of its own for one thread.
-///
-/// # Errors
-/// No node is reached.
+/// A separate blocking client for one thread.
 pub fn blocking_client(contact: &Contact, book: &Arc<Book>) -> Result<Box<dyn Blocking>, Failed> {
     let runtime = Arc::new(Builder::new_current_thread().enable_all().build()?);
     let client = runtime.block_on(reader(contact, book))?;
@@ -134,11 +119,11 @@ pub fn blocking_client(contact: &Contact, book: &Arc<Book>) -> Result<Box<dyn Bl
     Ok(Box::new(CarriedClient { line, runtime, own: Some(client) }))
 }
 
-/// One of the threads that share a client, which runs elsewhere.
+/// A handle of one of the threads that share a client, whose runtime has its own threads.
 pub struct SharedClient {
-    /// Its handle.
+    /// The handle to the data.
     pub line: KvLine,
-    /// The runtime that the client runs in.
+    /// The runtime of the client.
     pub handle: Handle,
 }
 
@@ -148,14 +133,14 @@ impl Blocking for SharedClient {
     }
 }
 
-/// A thread that has a client, or one of those that share a client and carry it in turn: the thread that waits first
+/// A thread that has a client, or one of several that share a client and drive it in turn: the thread that waits first
 /// drives sockets and tasks for all.
 pub struct CarriedClient {
-    /// Its handle.
+    /// The handle to the data.
     pub line: KvLine,
     /// A current-thread runtime, driven by one of the threads at a time.
     pub runtime: Arc<Runtime>,
-    /// The client that ends with this thread.
+    /// The client that is closed with this thread.
     pub own: Option<Client>,
 }
 
@@ -183,7 +168,7 @@ impl Blocking for BlockingTcp {
     }
 }
 
-/// A QUIC connection with a runtime that runs on the calling thread.
+/// A QUIC connection with a runtime on the calling thread.
 pub struct OwnQuic {
     quic: Quic,
     runtime: Runtime,
@@ -191,9 +176,6 @@ pub struct OwnQuic {
 
 impl OwnQuic {
     /// Connects to the echo.
-    ///
-    /// # Errors
-    /// An error of the system or of QUIC.
     pub fn connect(addr: SocketAddr, certificate: Vec<u8>) -> Result<Self, Failed> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let quic = runtime.block_on(Quic::connect_to(addr, certificate, SHAPE))?;

@@ -8,7 +8,7 @@ use super::results::Machine;
 
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// This machine, now.
+/// The current state of this machine.
 pub fn machine() -> Machine {
     let is_clean = output("git", &["status", "--porcelain", "--untracked-files=no"]).is_empty();
     let unknown = |text: String| if text.is_empty() { "unknown".to_owned() } else { text };
@@ -37,27 +37,21 @@ fn processor(cpuinfo: &str) -> String {
     model.map(|(_, name)| name.trim().to_owned()).unwrap_or_default()
 }
 
-/// Seconds that this process has been busy.
+/// Processor time of this process, in seconds.
 pub fn own_cpu() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// Seconds that a process has been busy.
-///
-/// # Errors
-/// The process is gone.
+/// Processor time of a process, in seconds.
 pub fn cpu_of(pid: u32) -> io::Result<f64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    busy(&stat).ok_or_else(|| io::Error::other(format!("/proc/{pid}/stat makes no sense")))
+    busy(&stat).ok_or_else(|| io::Error::other(format!("/proc/{pid}/stat has an unknown format")))
 }
 
-/// Seconds that cores have been idle, all cores together.
-///
-/// # Errors
-/// The system doesn't report it.
+/// Idle time of all cores together, in seconds.
 pub fn idle_cpu() -> io::Result<f64> {
-    idle(&fs::read_to_string("/proc/stat")?).ok_or_else(|| io::Error::other("/proc/stat makes no sense"))
+    idle(&fs::read_to_string("/proc/stat")?).ok_or_else(|| io::Error::other("/proc/stat has an unknown format"))
 }
 
 /// The fourth and fifth number: idle, and idle while a process waits for a disk.

@@ -14,9 +14,6 @@ pub struct Placed {
 
 impl Placed {
     /// Moves this thread to the cores of a placement.
-    ///
-    /// # Errors
-    /// An error of the system.
     pub fn begin(placement: Placement) -> io::Result<Self> {
         let before = sched_getaffinity(None)?;
         if placement == Placement::OneCore {
@@ -26,7 +23,7 @@ impl Placed {
     }
 }
 
-/// The first of the cores that may be used.
+/// The first of the allowed cores.
 fn first_of(allowed: &CpuSet) -> CpuSet {
     let mut one = CpuSet::new();
     if let Some(core) = (0..CpuSet::MAX_CPU).find(|&core| allowed.is_set(core)) {

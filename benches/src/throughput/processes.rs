@@ -1,4 +1,4 @@
-//! Servers as processes of their own. None of them outlives this process.
+//! Servers in separate processes. None of them outlives this process.
 
 use std::{
     collections::BTreeMap,
@@ -25,14 +25,14 @@ use super::{Failed, quota::Share};
 /// How long a process may take to report that it is ready.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Processes and folders that are to go with this process.
+/// Processes to end and folders to remove when this process exits.
 static STARTED: Mutex<Started> =
     Mutex::new(Started { children: BTreeMap::new(), folders: Vec::new(), trees: Vec::new(), is_over: false });
 
 struct Started {
     children: BTreeMap<u32, Child>,
     folders: Vec<PathBuf>,
-    /// Folders that are removed with all that is in them.
+    /// Folders that are removed with their content.
     trees: Vec<PathBuf>,
     is_over: bool,
 }
@@ -41,8 +41,8 @@ fn started() -> MutexGuard<'static, Started> {
     STARTED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Ends every process that was started and removes the folders of their shares and of their data. From then on none can be
-/// started.
+/// Ends every started process, and removes the folders of their shares and their data. No process can be started
+/// afterwards.
 pub fn end_all() {
     let mut started = started();
     started.is_over = true;
@@ -50,21 +50,18 @@ pub fn end_all() {
     started.folders.drain(..).for_each(|folder| remove(&folder));
     started.trees.drain(..).for_each(|tree| {
         if let Err(error) = fs::remove_dir_all(&tree) {
-            eprintln!("{} is left behind: {error}", tree.display());
+            eprintln!("{} can't be removed: {error}", tree.display());
         }
     });
 }
 
 fn end(mut child: Child) {
-    // Both fail only for a process that is gone.
+    // Both only fail for a process that has exited.
     let _ = child.kill();
     let _ = child.wait();
 }
 
-/// Makes a folder that is to go with this process.
-///
-/// # Errors
-/// An error of the system.
+/// Creates a folder that is removed, empty, when this process exits.
 pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
     let mut started = started();
     if started.is_over {
@@ -75,10 +72,7 @@ pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a folder that is to go, with all that will be in it, when the run ends.
-///
-/// # Errors
-/// An error of the system.
+/// Creates a folder that is removed, with its content, when the run ends.
 pub fn make_tree(folder: &Path) -> io::Result<()> {
     let mut started = started();
     if started.is_over {
@@ -89,7 +83,7 @@ pub fn make_tree(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes a folder that [`make_folder`] made.
+/// Removes a folder created by [`make_folder`].
 pub(super) fn remove_folder(folder: &Path) {
     let mut started = started();
     if let Some(at) = started.folders.iter().position(|one| one == folder) {
@@ -100,18 +94,18 @@ pub(super) fn remove_folder(folder: &Path) {
 
 fn remove(folder: &Path) {
     if let Err(error) = fs::remove_dir(folder) {
-        eprintln!("{} is left behind: {error}", folder.display());
+        eprintln!("{} can't be removed: {error}", folder.display());
     }
 }
 
-/// The lines of a process on its standard error, each with the time when it came.
+/// The lines that a process wrote to its standard error, each with the time of its arrival.
 pub type Log = Arc<Mutex<Vec<(Timestamp, String)>>>;
 
 /// A server process. Dropping it ends the process.
 #[derive(Debug)]
 pub struct Process {
     pid: u32,
-    /// Its first line. Disconnected once its standard output has ended.
+    /// The first line of its standard output; disconnected once that has ended.
     said: Receiver<io::Result<String>>,
     log: Log,
     _stdin: Option<ChildStdin>,
@@ -119,9 +113,6 @@ pub struct Process {
 
 impl Process {
     /// Starts a process.
-    ///
-    /// # Errors
-    /// An error of the system.
     pub fn start(command: &mut Command) -> io::Result<Self> {
         let mut started = started();
         if started.is_over {
@@ -148,47 +139,38 @@ impl Process {
         self.pid
     }
 
-    /// What it has said on its standard error, if that was piped.
+    /// The lines written to its standard error, if that was piped.
     pub fn log(&self) -> Vec<(Timestamp, String)> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The first line that the process prints.
-    ///
-    /// # Errors
-    /// There is no line, or none in time.
     pub fn said(&self) -> Result<String, Failed> {
         self.said_within(PATIENCE)
     }
 
-    /// The same, with another time.
-    ///
-    /// # Errors
-    /// There is no line, or none in time.
+    /// Like [`said`](Self::said), with the given timeout.
     pub fn said_within(&self, patience: Duration) -> Result<String, Failed> {
         let said = self.said.recv_timeout(patience);
         let line = said.map_err(|_| format!("process {} isn't ready after {patience:?}", self.pid))??;
         if line.is_empty() { Err(format!("process {} ended before it was ready", self.pid).into()) } else { Ok(line) }
     }
 
-    /// Whether the process hasn't ended.
+    /// Whether the process hasn't exited.
     pub fn is_running(&self) -> bool {
         started().children.get_mut(&self.pid).is_some_and(|child| matches!(child.try_wait(), Ok(None)))
     }
 
     /// Sends a signal.
-    ///
-    /// # Errors
-    /// The process is gone.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
         let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
         Ok(kill_process(pid.ok_or_else(|| io::Error::other("no such process"))?, signal)?)
     }
 
-    /// Waits until the process, which was told to stop, has ended.
+    /// Waits until the process has exited after a request to stop.
     ///
     /// # Errors
-    /// It ends otherwise than by itself, with 0 and in time.
+    /// It doesn't exit in time, or not with code 0.
     pub fn ended(self, patience: Duration) -> Result<(), Failed> {
         loop {
             match self.said.recv_timeout(patience) {
@@ -205,12 +187,12 @@ impl Process {
     }
 }
 
-/// Passes the first line on, and returns when the process has closed its standard output.
+/// Sends the first line, and returns when the process has closed its standard output.
 fn listen(stdout: Option<ChildStdout>, says: &SyncSender<io::Result<String>>) {
     let Some(stdout) = stdout else { return };
     let (mut stdout, mut line) = (BufReader::new(stdout), String::new());
     let read = stdout.read_line(&mut line).map(|_| line);
-    // The receiver is gone if the caller has given the process up.
+    // The receiver may have been dropped with its process.
     let _ = says.send(read);
     let _ = io::copy(&mut stdout, &mut io::sink());
 }
@@ -236,28 +218,25 @@ pub struct ReadyLine {
     ready: bool,
     /// The address of the node.
     pub addr: SocketAddr,
-    /// Its place in the chain.
+    /// The node's place in the chain.
     pub role: String,
 }
 
 impl ReadyLine {
-    /// Reads the line.
-    ///
-    /// # Errors
-    /// It is no such line.
+    /// Parses the line.
     pub fn parse(line: &str) -> Result<Self, Failed> {
-        let told = |why: &dyn std::fmt::Display| format!("no line of a node that is ready: {line:?}: {why}");
+        let told = |why: &dyn std::fmt::Display| format!("not the line of a ready node: {line:?}: {why}");
         let parsed: Self = serde_json::from_str(line).map_err(|error| told(&error))?;
         if parsed.ready { Ok(parsed) } else { Err(told(&"it isn't ready").into()) }
     }
 }
 
-/// What a client needs to know of a cluster.
+/// What a client needs to reach a cluster.
 #[derive(Debug)]
 pub struct Contact {
-    /// Its name.
+    /// The cluster's name.
     pub name: String,
-    /// Its secret.
+    /// The cluster's secret.
     pub secret: String,
     /// The addresses of its nodes.
     pub addrs: Vec<SocketAddr>,
@@ -276,16 +255,13 @@ pub struct Cluster {
     /// What clients need to connect.
     pub contact: Arc<Contact>,
     nodes: Vec<Process>,
-    /// Dropped after the nodes: a share can't be removed before its process has ended.
+    /// Dropped after the nodes: a share can't be removed before its process has exited.
     shares: Vec<Share>,
 }
 
 impl Cluster {
     /// Starts `members` nodes, which find each other by mDNS, and waits until each of them is ready. `mode` is `cr` or
     /// `craq`.
-    ///
-    /// # Errors
-    /// A node doesn't start, or isn't ready in time.
     pub fn start(program: &Path, mode: &str, members: u32) -> Result<Self, Failed> {
         let (name, secret) = (format!("bench-{}", token()), token());
         let members = members.to_string();
@@ -302,10 +278,7 @@ impl Cluster {
         Ok(Self { contact: Arc::new(Contact { name, secret, addrs }), nodes, shares: Vec::new() })
     }
 
-    /// Holds each node to a part of a core.
-    ///
-    /// # Errors
-    /// An error of the system.
+    /// Limits each node to a fraction of a core.
     pub fn hold(&mut self, share: impl Fn(u32) -> io::Result<Share>) -> io::Result<()> {
         self.shares = self.nodes.iter().map(|node| share(node.pid())).collect::<io::Result<_>>()?;
         Ok(())
@@ -327,7 +300,7 @@ mod tests {
         let parsed = ReadyLine::parse(line).unwrap();
         assert_eq!((parsed.addr.port(), parsed.role.as_str()), (4711, "head"));
         for bad in ["", "ready", r#"{"ready":false,"addr":"127.0.0.1:1"}"#, r#"{"ready":true,"addr":"nowhere"}"#] {
-            assert!(ReadyLine::parse(bad).unwrap_err().to_string().contains("no line of a node"), "{bad}");
+            assert!(ReadyLine::parse(bad).unwrap_err().to_string().contains("not the line of a ready node"), "{bad}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Parts of a core for single processes, by control groups of either version.
+//! Limits processes to a fraction of a core, by control groups of either version.
 
 use std::{
     fmt, fs, io,
@@ -8,13 +8,13 @@ use std::{
 
 use super::processes;
 
-/// The period of quotas, in microseconds. Short, since a quota that is used up shows as latency until the period ends.
+/// The period of quotas, in microseconds. Short, since an exhausted quota shows as latency until the period ends.
 const PERIOD: u32 = 10_000;
 
-/// Factor over the weight of a usual group: a node gets its share even while other programs are busy.
+/// Factor over the weight of an ordinary group: a node gets its share even while other programs are busy.
 const AHEAD: u32 = 10;
 
-/// The folder in which control groups for processors are made.
+/// The folder in which control groups for processors are created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Quotas {
     /// Version 1: the folder of the controller `cpu`.
@@ -23,7 +23,7 @@ pub enum Quotas {
     V2(PathBuf),
 }
 
-/// The share that a process is held to. The process must have ended before this is dropped.
+/// The limit on a process. The process must have exited before this is dropped.
 #[derive(Debug)]
 pub struct Share {
     folder: PathBuf,
@@ -32,18 +32,15 @@ pub struct Share {
 static MADE: AtomicU32 = AtomicU32::new(0);
 
 impl Quotas {
-    /// Finds the control groups, and checks that one can be made.
-    ///
-    /// # Errors
-    /// The reason why none can be made.
+    /// Finds the control groups, and checks that one can be created.
     pub fn find() -> Result<Self, String> {
         let mounts = fs::read_to_string("/proc/self/mounts").map_err(|error| format!("/proc/self/mounts: {error}"))?;
         let has_cpu = |folder: &Path| {
             let all = fs::read_to_string(folder.join("cgroup.controllers")).unwrap_or_default();
             all.split_whitespace().any(|controller| controller == "cpu")
         };
-        let found = Self::of_mounts(&mounts, has_cpu).ok_or("no control group shares out processors here")?;
-        found.group(0.5).map(drop).map_err(|error| format!("no control group can be made ({error})"))?;
+        let found = Self::of_mounts(&mounts, has_cpu).ok_or("no control groups for processors are available")?;
+        found.group(0.5).map(drop).map_err(|error| format!("no control group can be created ({error})"))?;
         Ok(found)
     }
 
@@ -60,7 +57,7 @@ impl Quotas {
         mounts.lines().find_map(of_line)
     }
 
-    /// Holds a process to this part of a core.
+    /// Limits a process to this fraction of a core.
     ///
     /// # Errors
     /// An error of the system, with the name of the file.
@@ -128,7 +125,7 @@ mod tests {
         assert_eq!(found(v1, false), Some(Quotas::V1("/sys/fs/cgroup/cpu,cpuacct".into())));
         let v2 = "proc /proc proc rw 0 0\ncgroup2 /sys/fs/cgroup cgroup2 rw,nosuid 0 0\n";
         assert_eq!(found(v2, true), Some(Quotas::V2("/sys/fs/cgroup".into())));
-        assert_eq!(found(v2, false), None, "the controller isn't handed down");
+        assert_eq!(found(v2, false), None, "the controller isn't delegated");
         assert_eq!(found("cgroup /sys/fs/cgroup/cpuset cgroup rw,cpuset 0 0\n\nnonsense\n", true), None);
     }
 

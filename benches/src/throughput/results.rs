@@ -4,14 +4,14 @@ use std::{fmt, fs, io, path::Path};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-/// One run.
+/// The results of one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Results {
-    /// The machine and the time of the run.
+    /// The machine, and when the run was made.
     pub machine: Machine,
     /// The parameters of the run.
     pub settings: Settings,
-    /// The parts that were left out, and why.
+    /// The parts that were skipped, and why.
     pub skipped: Vec<String>,
     /// The measured points.
     pub points: Vec<Point>,
@@ -20,7 +20,7 @@ pub struct Results {
 /// The machine and the time of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
-    /// Day and time of the beginning, UTC.
+    /// Day and time of the start, UTC.
     pub date: String,
     /// The commit that was built, with a `+` if files differed from it.
     pub commit: String,
@@ -32,7 +32,7 @@ pub struct Machine {
     pub cores: usize,
     /// The compiler.
     pub compiler: String,
-    /// Runnable threads, averaged over the minute before the run: shows the noise by other programs.
+    /// Runnable threads, averaged over the minute before the run: shows the noise of other programs.
     pub load_before: f64,
 }
 
@@ -56,11 +56,11 @@ pub struct Settings {
     pub warm_up_ms: u64,
     /// Milliseconds of a sample.
     pub sample_ms: u64,
-    /// How threads call.
+    /// How threads make calls.
     pub blocking: String,
     /// The runtime of the concurrent callers.
     pub concurrent: String,
-    /// Callers for each member of a chain, where nodes were held to a part of a core.
+    /// Callers for each member of a chain, where nodes were limited to a fraction of a core.
     pub callers_per_member: u32,
     /// Largest UDP payload that was tried, segmentation offload, and socket buffers.
     pub transport: String,
@@ -70,11 +70,11 @@ pub struct Settings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Graph {
-    /// By threads, each of which makes one call at a time.
+    /// By number of threads with one call at a time each.
     Blocking,
     /// By concurrent callers on one handle.
     Concurrent,
-    /// By read share and length of chain, each node held to the same part of a core.
+    /// By read share and chain length, each node limited to the same fraction of a core.
     Shares,
 }
 
@@ -92,43 +92,43 @@ pub enum Placement {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum System {
-    /// A chain that reads at the tail alone.
+    /// A chain that serves reads only at the tail.
     Cr,
-    /// A chain that reads at every member.
+    /// A chain that serves reads at every member.
     Craq,
-    /// A server that answers each request on a TCP connection at once.
+    /// A server that answers each request on a TCP connection immediately.
     Tcp,
-    /// A server that answers each request on a QUIC stream at once.
+    /// A server that answers each request on a QUIC stream immediately.
     Quic,
 }
 
-/// The figures of one system at one number of callers. The lists have an entry for each sample.
+/// The figures of one system at one number of callers. Each list has one entry per sample.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     /// The graph.
     pub graph: Graph,
     /// The placement of threads.
     pub placement: Placement,
-    /// The system that was measured.
+    /// The measured system.
     pub system: System,
     /// Members of the chain; 1 for an echo.
     pub members: u32,
-    /// Part of a core that each node was held to. `None`: unlimited.
+    /// Fraction of a core to which each node was limited. `None`: unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<f64>,
-    /// The number of callers at the same time.
+    /// The number of concurrent callers.
     pub callers: u32,
     /// Percentage of reads. All other operations are writes.
     pub reads_percent: u32,
-    /// Operations a second.
+    /// Operations per second.
     pub per_second: Vec<f64>,
     /// Median latency of reads, in microseconds.
     pub p50_us: Vec<f64>,
     /// 99th percentile of the latency of reads, in microseconds.
     pub p99_us: Vec<f64>,
-    /// Cores that the callers' process was busy on.
+    /// Cores on which the callers' process was busy.
     pub client_cores: Vec<f64>,
-    /// Cores that all servers together were busy on.
+    /// Cores on which all servers together were busy.
     pub server_cores: Vec<f64>,
 }
 
@@ -166,15 +166,12 @@ impl Results {
     /// Reads a file.
     ///
     /// # Errors
-    /// The file can't be read, or is not of the format that [`store`](Self::store) writes.
+    /// The file can't be read, or doesn't have the format of [`store`](Self::store).
     pub fn load(path: &Path) -> io::Result<Self> {
         load(path)
     }
 
-    /// Writes a file, with a line for each point.
-    ///
-    /// # Errors
-    /// An error of the system.
+    /// Writes a file, with one line per point.
     pub fn store(&self, path: &Path) -> io::Result<()> {
         fs::write(path, self.text()?)
     }
@@ -189,7 +186,7 @@ impl Results {
         ))
     }
 
-    /// The points of one line, in their order.
+    /// The points of one line, in order.
     pub fn line(&self, graph: Graph, placement: Placement, system: System) -> Vec<&Point> {
         let is_of = |point: &&Point| (point.graph, point.placement, point.system) == (graph, placement, system);
         self.points.iter().filter(is_of).collect()
@@ -204,20 +201,18 @@ impl Results {
     }
 }
 
-/// Reads a stored file.
 pub(crate) fn load<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
     let told = |error: &dyn fmt::Display| io::Error::other(format!("{}: {error}", path.display()));
     let text = fs::read(path).map_err(|error| told(&error))?;
     serde_json::from_slice(&text).map_err(|error| told(&error))
 }
 
-/// A list with a line for each point.
+/// A list with one line per point.
 pub(crate) fn lines<T: Serialize>(points: &[T]) -> serde_json::Result<String> {
     let points = points.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
     Ok(format!("[\n{}\n]", points.join(",\n")))
 }
 
-/// Made-up results.
 #[cfg(test)]
 pub(crate) mod made_up {
     use super::*;
@@ -281,7 +276,7 @@ mod tests {
         let results = made_up::results(points);
         let text = results.text().unwrap();
         assert_eq!(serde_json::from_str::<Results>(&text).unwrap(), results);
-        assert!(text.lines().count() >= 8, "a point is a line of its own");
+        assert!(text.lines().count() >= 8, "each point has its own line");
     }
 
     #[test]

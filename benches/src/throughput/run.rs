@@ -85,7 +85,7 @@ fn echo_tasks(echo: &Echo, plan: &Plan) -> Result<Vec<Contestant>, Failed> {
     Ok(vec![of_echo(echo, System::Tcp, tcp), of_echo(echo, System::Quic, quic)])
 }
 
-/// Measures, at each number of callers, all contestants one after the other, round by round.
+/// Measures all contestants in turns at each number of callers, round by round.
 fn take_turns(
     plan: &Plan,
     graph: Graph,
@@ -110,7 +110,7 @@ fn take_turns(
     Ok(points)
 }
 
-/// The indices of the contestants, forward or backward by round, so that none is always the first.
+/// The indices of the contestants, forward or backward by round, so that none is always first.
 pub(crate) fn turns(contestants: usize, round: u32) -> Vec<usize> {
     let mut order: Vec<_> = (0..contestants).collect();
     if round % 2 == 1 {
@@ -119,7 +119,7 @@ pub(crate) fn turns(contestants: usize, round: u32) -> Vec<usize> {
     order
 }
 
-/// A sample of each contestant.
+/// Takes one sample of each contestant.
 fn sample_all(plan: &Plan, round: u32, contestants: &mut [Contestant], row: &mut [Point]) -> Result<(), Failed> {
     for at in turns(row.len(), round) {
         let (contestant, point) = (&mut contestants[at], &mut row[at]);
@@ -156,7 +156,7 @@ fn tell(row: &[Point]) {
     }
 }
 
-/// Measures chains of several lengths whose nodes are held to equal parts of a core, by read share.
+/// Measures chains of several lengths, whose nodes are limited to equal fractions of a core, by read share.
 ///
 /// # Errors
 /// Any failure, even of a single operation.
@@ -200,10 +200,7 @@ fn with_share(plan: &Plan, quotas: &Quotas, share: f64) -> Result<Vec<Point>, Fa
     Ok(points)
 }
 
-/// The program `node` beside this one.
-///
-/// # Errors
-/// The program is missing.
+/// The program `node` next to this one.
 pub fn node_beside(own: &Path) -> Result<PathBuf, Failed> {
     let node = own.with_file_name("node");
     if node.exists() {

@@ -1,4 +1,4 @@
-//! On SIGINT and SIGTERM, all started processes end before this one.
+//! Ends all started processes before this one exits on SIGINT or SIGTERM.
 
 use std::{process::ExitCode, thread};
 
@@ -9,14 +9,14 @@ use tokio::{
 
 use super::Failed;
 
-/// Runs a program. Calls `end` behind it, and before this process exits on SIGINT or SIGTERM.
+/// Runs a program. Calls `end` afterwards, or before this process exits on SIGINT or SIGTERM.
 pub fn run(end: impl Fn() + Copy + Send + 'static, program: impl FnOnce() -> Result<(), Failed>) -> ExitCode {
     let done = end_on_signals(end).and_then(|()| program());
     end();
     exit_code(done)
 }
 
-/// The exit code of a program. Its error is printed.
+/// Prints the error, if any, and returns the exit code.
 pub fn exit_code(done: Result<(), Failed>) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -7,10 +7,10 @@ use hdrhistogram::Histogram;
 
 use super::Failed;
 
-/// The time of a sample. Operations that end in it count.
+/// The time of a sample. Operations that end in it are counted.
 #[derive(Debug, Clone, Copy)]
 pub struct Window {
-    /// The begin. Until then callers warm up.
+    /// The start. Until then callers warm up.
     pub from: Timestamp,
     /// The end.
     pub until: Timestamp,
@@ -31,14 +31,11 @@ pub struct Tally {
     latencies: Histogram<u64>,
 }
 
-/// Longer latencies count as this one, in nanoseconds.
+/// In nanoseconds; longer latencies are counted as this one.
 const LONGEST: u64 = 60_000_000_000;
 
 impl Tally {
     /// An empty tally.
-    ///
-    /// # Errors
-    /// None with the present constants.
     pub fn new() -> Result<Self, Failed> {
         Ok(Self { operations: 0, latencies: Histogram::new_with_max(LONGEST, 3)? })
     }
@@ -55,15 +52,12 @@ impl Tally {
     }
 
     /// Adds the tally of another caller.
-    ///
-    /// # Errors
-    /// None, since all histograms have the same parameters.
     pub fn add(&mut self, other: &Self) -> Result<(), Failed> {
         self.operations += other.operations;
         Ok(self.latencies.add(&other.latencies)?)
     }
 
-    /// Operations a second.
+    /// Operations per second.
     pub fn per_second(&self, window: &Window) -> f64 {
         self.operations as f64 / window.length().as_secs_f64()
     }

@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use super::Value;
 
-/// What a client asked for.
+/// The request of a client.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum SeriesCall {
-    /// Append this item to a list. Each append of a history has an item of its own.
+    /// Append this item to a list. Each append of a history has a different item.
     Append(Value),
     /// Add one to a counter.
     Increment,
@@ -16,45 +16,45 @@ pub enum SeriesCall {
     Read,
 }
 
-/// What a client received as its answer.
+/// The answer that a client received.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum SeriesAnswer {
     /// The write was applied.
     Counted {
-        /// The version that it made.
+        /// The version that the write created.
         version: Version,
-        /// The length of the list, or the number, right after the write. The answer to a batch leaves it out.
+        /// The length of the list, or the number, directly after the write. Missing in the answer to a batch.
         count: Option<u64>,
     },
-    /// The list that was found; [`Version::NONE`]: the key was absent.
+    /// The list that was read; [`Version::NONE`]: the key was absent.
     List(Version, Vec<Value>),
-    /// The number that was found; [`Version::NONE`]: the key was absent.
+    /// The number that was read; [`Version::NONE`]: the key was absent.
     Number(Version, u64),
     /// Not applied, and never will be.
     Refused,
-    /// The outcome is unknown: the write may be applied already, later or never.
+    /// The outcome is unknown: the write may have been applied, may be applied later, or never.
     Unknown,
 }
 
-/// One operation on a list or a counter. A key holds one of the two, and gets no other operations.
+/// One operation on a list or a counter. A key holds one of the two, and has no other operations.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct SeriesOperation {
-    /// The client that asked.
+    /// The client that called.
     pub client: u32,
-    /// The key.
+    /// Identifies the key; its bytes don't matter.
     pub key: u32,
     /// When the operation was called.
     pub called: u64,
-    /// When the answer came; meaningless for [`SeriesAnswer::Unknown`].
+    /// When the answer was received. Meaningless for [`SeriesAnswer::Unknown`].
     pub returned: u64,
-    /// The call.
+    /// The requested operation.
     pub call: SeriesCall,
-    /// The answer.
+    /// Its result.
     pub answer: SeriesAnswer,
 }
 
 impl SeriesOperation {
-    /// The version that the answer reports, of what the operation wrote or saw.
+    /// The version in the answer, if any: of the write or of the state that was read.
     pub fn version(&self) -> Option<Version> {
         match self.answer {
             SeriesAnswer::Counted { version, .. }

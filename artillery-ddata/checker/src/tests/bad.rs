@@ -1,6 +1,6 @@
 //! Histories that no register explains, each with the source of its pattern.
 //!
-//! Versions are written as their sequence, all in one epoch; `swap(.., 0, ..)` expects an absent key.
+//! Versions are given as their sequences, all in one epoch; `swap(.., 0, ..)` expects an absent key.
 
 use super::brute::is_linearizable;
 use super::shrinking::explains_itself;
@@ -28,32 +28,34 @@ macro_rules! bad {
 }
 
 bad! {
-    /// Herlihy & Wing 1990, §1: a dequeue must return what an earlier, completed enqueue left.
+    /// Herlihy & Wing 1990, §1: a dequeue must return an item of an earlier, completed enqueue.
     overwritten_value_is_read: StaleRead = [
         put(1, 2, 1, written(1)), put(3, 4, 2, written(2)), read(5, 6, found(1, 1)),
     ];
-    /// Jepsen on Consul 0.4 and etcd 0.4 (2014): a deposed leader behind a partition went on answering from its own state.
+    /// Jepsen on Consul 0.4 and etcd 0.4 (2014): a deposed leader behind a partition kept answering from its own state.
     stale_read_behind_a_partition: StaleRead = [
         put(1, 2, 1, written(1)), read(3, 4, found(1, 1)), put(5, 6, 2, written(2)),
         read(7, 8, found(2, 2)), read(9, 12, found(1, 1)), read(10, 11, found(2, 2)),
     ];
-    /// CRAQ (Terrace & Freedman 2009), §2.3: a dirty object is read at its older version although the tail has the newer.
+    /// CRAQ (Terrace & Freedman 2009), §2.3: a dirty object is read at its older version although the tail has the
+    /// newer one.
     dirty_replica_answers_with_the_old_version: StaleRead = [
         put(1, 2, 1, written(1)), put(3, 6, 2, written(2)), read(4, 5, found(1, 1)), read(7, 8, found(1, 1)),
     ];
-    /// Chain replication (van Renesse & Schneider 2004), §2: a member that was cut out of the chain still answers queries.
+    /// Chain replication (van Renesse & Schneider 2004), §2: a member that was removed from the chain still answers
+    /// queries.
     expelled_member_answers: StaleRead = [
         put(1, 2, 1, written(1)), put(3, 4, 2, written(2)), put(5, 6, 3, written(3)), read(7, 8, found(2, 2)),
     ];
-    /// CRAQ §2.3 again: clean reads at two members, where the watermark of one lags behind.
+    /// CRAQ §2.3: clean reads at two members, one of which has an older watermark.
     read_goes_backwards_between_clients: ReadWentBack = [
         put(1, 2, 1, written(1)), put(3, 20, 2, written(2)), read(4, 5, found(2, 2)), read(6, 7, found(1, 1)),
     ];
-    /// Lamport 1986, new-old inversion: what tells a regular register from an atomic one.
+    /// Lamport 1986, new-old inversion: the difference between a regular register and an atomic one.
     read_goes_backwards_under_an_unknown_write: ReadWentBack = [
         put(1, 2, 1, written(1)), put(3, 4, 2, UNKNOWN), read(5, 6, found(2, 2)), read(7, 8, found(1, 1)),
     ];
-    /// docs/DESIGN.md §12, trap 20: a conflict reported a version that a later reader no longer saw.
+    /// docs/DESIGN.md §12, trap 20: a conflict reports a version that a later reader no longer sees.
     failed_swap_reports_a_version_that_then_vanishes: ReadWentBack = [
         put(1, 2, 1, written(1)), put(3, 4, 2, UNKNOWN), swap(5, 6, 1, 3, conflict(2, 2)), read(7, 8, found(1, 1)),
     ];
@@ -62,13 +64,14 @@ bad! {
         put(1, 2, 1, written(1)), put(3, 4, 2, written(2)), put(5, 6, 3, written(3)),
         read(7, 8, found(3, 3)), read(9, 10, found(1, 1)),
     ];
-    /// Jepsen on Elasticsearch 1.1 (2014): acknowledged documents are gone after a partition.
+    /// Jepsen on Elasticsearch 1.1 (2014): acknowledged documents are missing after a partition.
     acknowledged_write_is_lost: Vanished = [put(1, 2, 1, written(1)), read(3, 4, ABSENT)];
-    /// Jepsen on Redis Sentinel (2013), acknowledged writes lost in a failover: a value that one client had seen is gone.
+    /// Jepsen on Redis Sentinel (2013), acknowledged writes lost in a failover: a value that a client had seen is
+    /// missing.
     value_that_was_seen_is_lost: Vanished = [
         put(1, 2, 1, UNKNOWN), read(3, 4, found(1, 1)), read(5, 6, ABSENT),
     ];
-    /// docs/DESIGN.md §12, trap 21: a node that restarted with an empty store answers as its former incarnation.
+    /// docs/DESIGN.md §12, trap 21: a node restarted with an empty store answers as its former incarnation.
     conflict_with_an_empty_store: Vanished = [
         put(1, 2, 1, written(1)), swap(3, 4, 1, 2, CONFLICT_ABSENT),
     ];
@@ -90,15 +93,15 @@ bad! {
     deleted_key_comes_back: Resurrected = [
         put(1, 2, 1, written(1)), delete(3, 4, written(2)), read(5, 6, ABSENT), read(7, 8, found(1, 1)),
     ];
-    /// Cassandra's zombies: a replica that missed a delete for longer than `gc_grace_seconds` hands the value on.
+    /// Cassandra's zombies: a replica that missed a delete for longer than `gc_grace_seconds` propagates the value.
     zombie_is_met_by_a_swap: Resurrected = [
         put(1, 2, 1, written(1)), delete(3, 4, written(2)), swap(5, 6, 0, 2, conflict(1, 1)),
     ];
-    /// Cassandra again: a zombie that shows only by the absence before it.
+    /// Cassandra's zombies, revealed only by the absence before it.
     zombie_without_an_acknowledged_delete: NotLinearizable = [
         put(1, 2, 1, written(1)), delete(3, 4, UNKNOWN), read(5, 6, ABSENT), read(7, 8, found(1, 1)),
     ];
-    /// The same while the delete is under way at a slow tail.
+    /// An absence between two sights while the delete is in progress at a slow tail.
     absence_between_two_sights: NotLinearizable = [
         put(1, 2, 1, written(1)), delete(3, 12, written(2)), read(4, 5, found(1, 1)), read(6, 7, ABSENT), read(8, 9, found(1, 1)),
     ];
@@ -106,11 +109,11 @@ bad! {
     swap_is_applied_twice_after_a_retry: TwoVersions = [
         put(1, 2, 1, written(1)), swap(3, 4, 1, 2, written(2)), read(5, 6, found(2, 2)), read(7, 8, found(3, 2)),
     ];
-    /// docs/DESIGN.md §12, trap 7: a write is retried at the new head although the first attempt had been committed.
+    /// docs/DESIGN.md §12, trap 7: a write is retried at the new head although its first attempt was committed.
     write_is_applied_twice_across_a_failover: TwoVersions = [
         put(1, 2, 1, UNKNOWN), read(3, 4, found(1, 1)), put(5, 6, 2, written(2)), read(7, 8, found(3, 1)),
     ];
-    /// RIFL again: the duplicate of an older write lies over a newer one.
+    /// RIFL: the duplicate of an older write overwrites a newer one.
     duplicate_overwrites_a_newer_write: StaleRead = [
         put(1, 2, 1, written(1)), put(3, 4, 2, written(2)), swap(5, 6, 2, 3, conflict(1, 1)),
     ];
@@ -122,11 +125,11 @@ bad! {
     two_clients_create_one_lock: DoubleSwap = [
         swap(1, 4, 0, 1, written(1)), swap(2, 3, 0, 2, written(2)),
     ];
-    /// The same with one outcome unknown, but seen.
+    /// As `two_clients_create_one_lock`, with one outcome unknown but seen.
     two_clients_create_one_lock_unknown: DoubleSwap = [
         swap(1, 4, 0, 1, UNKNOWN), swap(2, 3, 0, 2, written(2)), read(5, 6, found(3, 1)),
     ];
-    /// The same with a delete for which no version is left between them.
+    /// As `two_clients_create_one_lock`, with a delete between the two but no version left for it.
     two_clients_create_one_lock_with_no_room_between: DoubleSwap = [
         swap(1, 2, 0, 1, written(1)), delete(3, 4, UNKNOWN), swap(5, 6, 0, 2, written(2)),
     ];
@@ -134,37 +137,37 @@ bad! {
     two_swaps_of_an_unreported_version: DoubleSwap = [
         put(1, 2, 1, UNKNOWN), swap(3, 4, 1, 2, written(2)), swap(5, 6, 1, 3, written(3)),
     ];
-    /// Berenson et al. 1995, P4 (lost update): the swap passes over a write that it had not read.
+    /// Berenson et al. 1995, P4 (lost update): the swap ignores a write that it hadn't read.
     lost_update: LostUpdate = [
         put(1, 2, 1, written(1)), put(3, 4, 2, written(2)), swap(5, 6, 1, 3, written(3)),
     ];
-    /// Put-if-absent without a check at the head: an insert that must be the first succeeds over an existing value.
+    /// Put-if-absent without a check at the head: a creation succeeds over an existing value.
     creation_over_a_value: LostUpdate = [put(1, 2, 1, written(1)), swap(3, 4, 0, 2, written(2))];
-    /// A swap that matches a deleted version: a tombstone taken for a value.
+    /// A swap that expects the version of a delete: a tombstone was treated as a value.
     swap_of_a_tombstone: SwapWithoutMatch = [
         put(1, 2, 1, written(1)), delete(3, 4, written(2)), swap(5, 6, 2, 2, written(3)),
     ];
-    /// A swap that matches a version that no operation wrote.
+    /// A swap that expects a version that no operation wrote.
     swap_of_nothing: SwapWithoutMatch = [put(1, 2, 1, written(2)), swap(3, 4, 3, 2, written(4)), put(5, 6, 3, UNKNOWN)];
-    /// One write of unknown outcome cannot have made both versions that were swapped.
+    /// One write of unknown outcome can't have created both versions that were swapped.
     one_maker_for_two_orphans: NotLinearizable = [
         put(1, 2, 1, UNKNOWN), swap(3, 4, 5, 2, written(6)), swap(5, 6, 8, 3, written(9)),
     ];
-    /// docs/DESIGN.md §12, trap 6: a new head goes on counting from a state without the last write.
+    /// docs/DESIGN.md §12, trap 6: a new head continues counting from a state without the last write.
     version_goes_back: VersionWentBack = [put(1, 2, 1, written(5)), put(3, 4, 2, written(4))];
-    /// The same, known only through a reader.
+    /// As `version_goes_back`, with a version known only from a reader.
     version_goes_back_below_a_seen_one: VersionWentBack = [
         put(1, 2, 1, UNKNOWN), read(3, 4, found(5, 1)), put(5, 6, 2, written(4)),
     ];
-    /// A swap whose own version lies below what it replaced.
+    /// A swap whose own version is below the one that it replaced.
     swap_below_what_it_replaced: VersionWentBack = [put(1, 8, 1, written(5)), swap(2, 7, 5, 2, written(4))];
     /// Kafka before KIP-101: truncation to the high watermark lets another record take the same offset.
     offset_is_used_for_two_records: VersionReused = [put(1, 2, 1, written(1)), put(3, 4, 2, written(1))];
-    /// KIP-101 again, seen by readers only.
+    /// KIP-101, observed by readers only.
     two_readers_see_one_version: VersionReused = [
         put(1, 2, 1, UNKNOWN), put(3, 4, 2, UNKNOWN), read(5, 6, found(1, 1)), read(7, 8, found(1, 2)),
     ];
-    /// KIP-101 across keys: the position in the chain's history is one for all keys.
+    /// KIP-101 across keys: a position in the chain's history belongs to one key.
     one_position_for_two_keys: VersionReused = [
         Operation { key: 3, ..put(1, 2, 1, written(1)) }, put(3, 4, 2, written(1)),
     ];
@@ -174,17 +177,17 @@ bad! {
     value_of_another_key: NeverWritten = [
         Operation { key: 8, ..put(1, 2, 1, UNKNOWN) }, read(3, 4, found(1, 1)),
     ];
-    /// Herlihy & Wing 1990: a response may not depend on an invocation that is still to come.
+    /// Herlihy & Wing 1990: a response may not depend on a future invocation.
     read_of_a_future_write: FromTheFuture = [read(1, 2, found(1, 1)), put(3, 4, 1, written(1))];
-    /// The same, reported by a conflict.
+    /// As `read_of_a_future_write`, reported by a conflict.
     conflict_with_a_future_write: FromTheFuture = [
         put(1, 2, 1, written(1)), swap(3, 4, 9, 2, conflict(2, 3)), put(5, 6, 3, UNKNOWN),
     ];
     /// A spurious failure, as of a weak compare-exchange: the swap found the version that it expected.
     swap_fails_for_what_it_expected: FalseConflict = [put(1, 2, 1, written(1)), swap(3, 4, 1, 2, conflict(1, 1))];
-    /// The same on an absent key.
+    /// As `swap_fails_for_what_it_expected`, on an absent key.
     creation_fails_on_an_absent_key: FalseConflict = [swap(1, 2, 0, 1, CONFLICT_ABSENT)];
-    /// One unknown delete would have to explain two absences with a value between: a resync brought the value back.
+    /// One unknown delete can't explain two absences with a value in between: a resync restored the value.
     one_delete_for_two_absences: NotLinearizable = [
         put(1, 2, 1, written(1)), delete(3, 4, UNKNOWN), read(5, 6, ABSENT), put(7, 8, 2, written(3)), read(9, 10, ABSENT),
     ];
@@ -192,16 +195,16 @@ bad! {
     no_version_is_left_for_a_delete: NotLinearizable = [
         put(1, 2, 1, written(1)), delete(3, 4, UNKNOWN), read(5, 6, ABSENT), put(7, 8, 2, written(2)),
     ];
-    /// CRAQ §2.3: a delete is applied at one member before another that has already shown it to a reader.
+    /// CRAQ §2.3: a member applies a delete before another member that has already shown it to a reader.
     two_readers_disagree_on_a_delete: NotLinearizable = [
         put(1, 2, 1, written(1)), delete(3, 20, written(2)), read(4, 5, ABSENT), read(6, 7, found(1, 1)),
     ];
-    /// The recorder's fault: the answer of a write to a read.
+    /// An error of the recorder: the answer of a write to a read.
     answer_to_another_question: Malformed = [read(1, 2, written(1))];
-    /// The recorder's fault: two writes of one value, so a read identifies neither.
+    /// An error of the recorder: two writes of one value, so a read identifies neither.
     one_value_written_twice: Malformed = [put(1, 2, 1, written(1)), put(3, 4, 1, written(2))];
-    /// The recorder's fault: an answer before the question.
+    /// An error of the recorder: an answer before its call.
     answer_before_the_question: Malformed = [put(5, 2, 1, written(1))];
-    /// A write is given the version that means "never written".
+    /// A write has the version that means "never written".
     version_of_nothing: Malformed = [put(1, 2, 1, written(0))];
 }

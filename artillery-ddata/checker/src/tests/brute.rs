@@ -1,4 +1,4 @@
-//! The definition of the register, tried on every order: slow, plain and written independently of the search.
+//! The definition of the register, tried on every order: slow, simple, and written independently of the search.
 
 use artillery_proto::Version;
 
@@ -38,9 +38,9 @@ fn extend(operations: &[Operation], order: &mut Vec<usize>) -> bool {
     })
 }
 
-/// Whether a register that is used in this order gives these answers.
+/// Whether a register used in this order returns these answers.
 fn explains(operations: &[Operation], order: &[usize]) -> bool {
-    // The version of each applied write, where an answer reports it.
+    // The version of each applied write, if an answer reports it.
     let mut versions: Vec<Option<Version>> = Vec::new();
     let mut current: Option<(usize, Value)> = None;
     for at in order {

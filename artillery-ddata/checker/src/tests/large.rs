@@ -1,4 +1,4 @@
-//! Long histories with many clients: the work must stay near to linear.
+//! Long histories with many clients: the work must stay nearly linear.
 
 use std::collections::BTreeMap;
 
@@ -16,19 +16,19 @@ struct Load {
     unknown: u32,
 }
 
-/// What clients of correct registers see, if each calls again as soon as it has its answer.
+/// What clients of correct registers observe if each calls again as soon as it has its answer.
 fn recorded(seed: u64, load: &Load) -> Vec<Operation> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut registers: BTreeMap<u32, (Version, Value)> = BTreeMap::new();
     let mut learnt: BTreeMap<u32, Version> = BTreeMap::new();
     let mut free: Vec<u64> = (0..load.clients).map(u64::from).collect();
-    // (moment of effect, client, key, called, returned)
+    // (instant of effect, client, key, called, returned)
     let mut plan = Vec::new();
     for at in 0..load.operations {
         let client = at % free.len();
         let called = free[client];
         let moment = called + random.random_range(1..1_000);
-        // No two times are equal: each client has a remainder of its own.
+        // All times must differ, so each client has its own remainder.
         let returned = moment + random.random_range(1..1_000);
         let returned = (returned / u64::from(load.clients) + 1) * u64::from(load.clients) + client as u64;
         free[client] = returned + u64::from(load.clients);
@@ -94,7 +94,7 @@ fn true_registers_are_accepted_with_little_work() {
     }
 }
 
-/// Near the end one read is answered with the value of some writes before.
+/// Near the end one read returns the value of an earlier read.
 #[test]
 fn one_wrong_answer_is_found_and_cut_down() {
     for (seed, load) in LOADS.iter().enumerate() {
@@ -149,7 +149,8 @@ fn undecided_history_is_a_violation() {
     }
 }
 
-/// The one costly case that is left: many latent swaps, each of which may have made the version that another one expected.
+/// The one costly case that remains: many latent swaps, each of which may have created the version that another one
+/// expected.
 #[test]
 fn a_search_without_end_is_stopped() {
     let latent = (0..40).map(|index| swap(index, index, 100 + index, index, UNKNOWN));

@@ -9,17 +9,17 @@ use super::super::{by_key, form, register, search};
 use super::brute::is_linearizable;
 use super::*;
 
-/// One operation before times are given out.
+/// An operation before its times are assigned.
 #[derive(Clone, Debug)]
 struct Draft {
-    /// 0 put, 1 delete, 2 compare-and-swap, 6 delete that returns the value, others read.
+    /// 0: put, 1: delete, 2: compare-and-swap, 6: delete that returns the value, others: read.
     call: u8,
     expected: u64,
-    /// When it takes effect among the others. It is under way from `before` that moment until `after` it.
+    /// When it takes effect. It is in progress from `before` until `after` that instant.
     moment: u64,
     before: u64,
     after: u64,
-    /// 0 unknown and applied, 1 unknown and not applied, 2 refused, 3.. answered.
+    /// 0: unknown and applied, 1: unknown and not applied, 2: refused, others: answered.
     outcome: u8,
 }
 
@@ -30,7 +30,6 @@ fn drafts() -> impl Strategy<Value = Vec<Draft>> {
     prop::collection::vec(draft, 1..=7)
 }
 
-/// The answers of a correct register.
 fn from_register(mut drafts: Vec<Draft>) -> Vec<Operation> {
     drafts.sort_by_key(|draft| draft.moment);
     let mut current: Option<(Version, Value)> = None;
@@ -70,7 +69,7 @@ fn from_register(mut drafts: Vec<Draft>) -> Vec<Operation> {
             }
         };
         let answer = if draft.outcome == 0 { Answer::Unknown } else { answer };
-        // Moments lie 10 apart and intervals may reach over several; no two times are equal.
+        // Instants are 10 apart, and intervals may span several of them. All times are different.
         let moment = 1_000 + 100 * draft.moment + 10 * index as u64;
         let operation = op(moment - 10 * draft.before - 1, moment + 10 * draft.after, call, answer);
         operations.push(Operation { client: index as u32, ..operation });
@@ -78,7 +77,7 @@ fn from_register(mut drafts: Vec<Draft>) -> Vec<Operation> {
     by_key(&operations).remove(&7).unwrap_or_default()
 }
 
-/// A change of one operation: its index, and what to change.
+/// The index of an operation, and how to change it.
 type Mutation = (prop::sample::Index, u8, u64, u64);
 
 fn mutations() -> impl Strategy<Value = Vec<Mutation>> {
@@ -142,7 +141,7 @@ fn run<S: Strategy>(cases: u32, strategy: &S, test: impl Fn(S::Value)) {
 fn answers_of_a_register_are_accepted() {
     run(20_000, &drafts(), |drafts| {
         let operations = from_register(drafts);
-        assert!(is_linearizable(&operations), "the exhaustive check refuses {operations:#?}");
+        assert!(is_linearizable(&operations), "the exhaustive check rejects {operations:#?}");
         if let Err(violation) = checked(&operations) {
             panic!("{violation}\n{operations:#?}");
         }
@@ -160,7 +159,7 @@ fn the_exhaustive_check_agrees() {
     tally.assert_healthy();
 }
 
-/// Deletes of unknown outcome and absences give the search its choices.
+/// Deletes of unknown outcome and absences are what gives the search choices.
 #[test]
 fn the_exhaustive_check_agrees_about_unknown_deletes() {
     let tally = Tally::default();
@@ -185,10 +184,10 @@ fn the_exhaustive_check_agrees_about_unknown_deletes() {
         tally.compare(&operations);
     });
     tally.assert_healthy();
-    assert!(tally.searched.get() > tally.cases() / 200, "the search alone found {}", tally.searched.get());
+    assert!(tally.searched.get() > tally.cases() / 200, "only the search found {}", tally.searched.get());
 }
 
-/// Versions that no answer reported, and writes of unknown outcome that may have made them.
+/// Versions that no answer reported, and writes of unknown outcome that may have created them.
 #[test]
 fn the_exhaustive_check_agrees_about_orphans() {
     let tally = Tally::default();
@@ -218,7 +217,6 @@ fn the_exhaustive_check_agrees_about_orphans() {
     assert!(orphans > tally.cases() / 100, "only {orphans} good histories with an orphan");
 }
 
-/// How often each verdict was reached.
 #[derive(Default, Debug)]
 struct Tally {
     good: Cell<u32>,
@@ -253,7 +251,7 @@ impl Tally {
                 }
             }
             Err(violation) => {
-                assert!(!expected, "a good history is refused: {violation}\n{operations:#?}");
+                assert!(!expected, "a good history is rejected: {violation}\n{operations:#?}");
                 assert_ne!(violation.kind, Kind::Undecided);
                 if violation.kind == Kind::NotLinearizable {
                     add(&self.searched);
@@ -270,7 +268,7 @@ impl Tally {
     }
 }
 
-/// The verdict of the search without the rules before it. `None` if its input cannot be made.
+/// The verdict of the search without the preceding rules. `None` if its input can't be built.
 fn search_alone(operations: &[Operation]) -> Option<bool> {
     let versions = form::check(operations).ok()?;
     let register = register::Register::new(7, operations).ok()?;

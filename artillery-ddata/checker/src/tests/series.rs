@@ -1,4 +1,4 @@
-//! Lists, counters, cuts and sessions: good histories, bad ones, and small random ones compared with every order.
+//! Lists, counters, cuts and sessions: good and bad histories, and small random ones compared with every order.
 
 use artillery_proto::{Sequence, Version};
 use proptest::prelude::*;
@@ -57,7 +57,7 @@ fn true_lists_are_accepted() {
         list(24, 25, 9, &[1, 3, 2, 5]),
     ])
     .unwrap();
-    // An append of unknown outcome takes effect late; another one was never seen.
+    // One append of unknown outcome takes effect late; another one is never seen.
     verdict(vec![append(1, 2, 1, UNKNOWN), append(3, 4, 2, counted(5, 1)), append(5, 6, 3, counted(8, 3))]).unwrap();
 }
 
@@ -65,15 +65,19 @@ fn true_lists_are_accepted() {
 fn wrong_lists_are_refused() {
     let ok = || append(1, 2, 1, counted(1, 1));
     let two = || append(3, 4, 2, counted(2, 2));
-    assert_eq!(broken(vec![ok(), list(3, 4, 2, &[1, 1])]), Rule::AppliedTwice, "a retry ran again");
+    assert_eq!(broken(vec![ok(), list(3, 4, 2, &[1, 1])]), Rule::AppliedTwice, "a retry was applied again");
     let longer = append(3, 4, 2, counted(3, 3));
-    assert_eq!(broken(vec![ok(), longer, list(5, 6, 3, &[1, 2])]), Rule::Forked, "a length that never was");
+    assert_eq!(broken(vec![ok(), longer, list(5, 6, 3, &[1, 2])]), Rule::Forked, "a length that the list never had");
     assert_eq!(broken(vec![ok(), two(), list(5, 6, 2, &[2])]), Rule::Lost);
     assert_eq!(broken(vec![ok(), list(3, 4, 0, &[])]), Rule::StaleRead);
     assert_eq!(broken(vec![ok(), two(), list(5, 6, 1, &[1])]), Rule::StaleRead, "back in time");
-    assert_eq!(broken(vec![ok(), append(3, 4, 2, REFUSED), list(5, 6, 2, &[1, 2])]), Rule::NotAsked, "a refused one");
-    assert_eq!(broken(vec![ok(), list(3, 4, 2, &[1, 2])]), Rule::NotAsked, "never asked for");
-    assert_eq!(broken(vec![ok(), list(3, 4, 2, &[1, 2]), append(5, 6, 2, UNKNOWN)]), Rule::NotAsked, "not yet");
+    assert_eq!(
+        broken(vec![ok(), append(3, 4, 2, REFUSED), list(5, 6, 2, &[1, 2])]),
+        Rule::NotAsked,
+        "the append was refused"
+    );
+    assert_eq!(broken(vec![ok(), list(3, 4, 2, &[1, 2])]), Rule::NotAsked, "never called");
+    assert_eq!(broken(vec![ok(), list(3, 4, 2, &[1, 2]), append(5, 6, 2, UNKNOWN)]), Rule::NotAsked, "not called yet");
     assert_eq!(
         broken(vec![append(1, 9, 1, counted(2, 0)), append(2, 8, 2, counted(1, 0)), list(10, 11, 2, &[1, 2])]),
         Rule::Forked,
@@ -85,7 +89,7 @@ fn wrong_lists_are_refused() {
     let late = vec![ok(), append(3, 4, 2, UNKNOWN), append(5, 6, 3, UNKNOWN), list(7, 8, 3, &[1, 3, 2])];
     verdict(late.clone()).unwrap();
     let seen = [late, vec![list(4, 5, 9, &[1, 3])]].concat();
-    assert!(verdict(seen).is_err(), "seen before it was asked for");
+    assert!(verdict(seen).is_err(), "seen before it was called");
     assert_eq!(broken(vec![op(1, 2, SeriesCall::Read, counted(1, 1)), ok()]), Rule::Malformed);
 }
 
@@ -103,18 +107,18 @@ fn counters_count_each_increment_once() {
     ])
     .unwrap();
     let one = || increment(1, 2, counted(1, 1));
-    assert_eq!(broken(vec![one(), number(3, 4, 2, 2)]), Rule::AppliedTwice, "a retry ran again");
+    assert_eq!(broken(vec![one(), number(3, 4, 2, 2)]), Rule::AppliedTwice, "a retry was applied again");
     assert_eq!(
         broken(vec![one(), increment(3, 4, REFUSED), number(5, 6, 2, 2)]),
         Rule::AppliedTwice,
-        "refused, and ran"
+        "refused, but applied"
     );
-    assert_eq!(broken(vec![one(), number(3, 4, 2, 2), increment(5, 6, UNKNOWN)]), Rule::AppliedTwice, "not asked yet");
+    assert_eq!(broken(vec![one(), number(3, 4, 2, 2), increment(5, 6, UNKNOWN)]), Rule::AppliedTwice, "not called yet");
     assert_eq!(broken(vec![one(), increment(3, 4, counted(2, 1))]), Rule::Lost);
     assert_eq!(broken(vec![one(), increment(3, 4, counted(2, 0)), number(5, 6, 2, 1)]), Rule::Lost);
     assert_eq!(broken(vec![one(), number(3, 4, 0, 0)]), Rule::StaleRead);
     let back = vec![one(), increment(3, 4, UNKNOWN), number(5, 6, 2, 2), increment(7, 8, counted(3, 2))];
-    assert_eq!(broken(back), Rule::Lost, "seen, and gone");
+    assert_eq!(broken(back), Rule::Lost, "seen, then lost");
     let two = vec![increment(1, 9, UNKNOWN), increment(2, 9, UNKNOWN), number(3, 8, 2, 1), number(4, 8, 2, 2)];
     assert_eq!(broken(two), Rule::Forked);
 }
@@ -128,7 +132,6 @@ fn cut(called: u64, returned: u64, seen: &[(u32, u64)]) -> Cut {
     Cut { client: 3, called, returned, seen: seen.collect() }
 }
 
-/// Two batches over keys 1 and 2, and a deletion of key 2.
 fn batches(cuts: Vec<Cut>) -> History {
     let both = |called, batch, answer| [1, 2].map(|key| of_batch(key, called, called + 1, batch, answer));
     let gone = Operation { key: 2, ..delete(50, 51, written(9)) };
@@ -148,9 +151,9 @@ fn half_batches_are_refused() {
     }
     assert_eq!(one(&[(1, 4), (2, 2)]), Err(Rule::HalfBatch));
     assert_eq!(one(&[(1, 2), (2, 4)]), Err(Rule::HalfBatch));
-    assert_eq!(one(&[(1, 2), (2, 0)]), Err(Rule::NoCut), "half of nothing");
+    assert_eq!(one(&[(1, 2), (2, 0)]), Err(Rule::NoCut), "only half of the batch was written");
     assert_eq!(one(&[(1, 0), (2, 4)]), Err(Rule::NoCut));
-    // An unknown batch of which one value was seen was applied as a whole.
+    // An unknown batch was applied completely if one of its values was seen.
     let mut history = batches(vec![cut(60, 61, &[(1, 12), (2, 0)])]);
     history.operations.extend([1, 2].map(|key| of_batch(key, 55, 56, 13, Answer::Unknown)));
     check_more(&history).unwrap();
@@ -183,13 +186,14 @@ fn sessions_never_go_back() {
         assert_eq!(look(1, floor, found), Ok(()), "{floor} {found}");
     }
     assert_eq!(look(1, 4, 2), Err(Rule::WentBack));
-    assert_eq!(look(1, 2, 0), Err(Rule::WentBack), "what was there is gone");
+    assert_eq!(look(1, 2, 0), Err(Rule::WentBack), "a value is missing");
     assert_eq!(look(2, 9, 0), Ok(()));
     assert_eq!(look(2, 4, 0), Ok(()), "deleted later");
-    assert_eq!(look(2, 9, 4), Err(Rule::WentBack), "what was gone is back");
+    assert_eq!(look(2, 9, 4), Err(Rule::WentBack), "a deleted value is back");
 }
 
-/// What a counter or a list answers when it is used in this order: which writes are applied, and what is reported of them.
+/// The answers of a counter or a list that is used in this order; the drafts choose which writes are applied and
+/// reported.
 fn recorded(drafts: &[(u8, u64, u64, u8)], is_list: bool) -> Vec<SeriesOperation> {
     let (mut sequence, mut items) = (0, Vec::new());
     let mut last = 0;
@@ -242,7 +246,7 @@ fn is_linearizable(operations: &[SeriesOperation], placed: &mut Vec<usize>) -> b
 }
 
 fn explains(operations: &[SeriesOperation], order: &[usize]) -> bool {
-    // The version of each write, where it is reported.
+    // The version of each write, if an answer reports it.
     let (mut items, mut versions): (Vec<Value>, Vec<Option<Version>>) = (Vec::new(), Vec::new());
     for at in order {
         let operation = &operations[*at];
@@ -318,7 +322,7 @@ proptest! {
         }
         let possible = is_linearizable(&operations, &mut Vec::new());
         let found = verdict(operations.clone());
-        prop_assert!(!possible || found.is_ok(), "refused though good, {found:?}: {operations:#?}");
+        prop_assert!(!possible || found.is_ok(), "rejected though good, {found:?}: {operations:#?}");
         let all_known = operations.iter().all(|operation| operation.answer != UNKNOWN);
         if !is_list && all_known {
             prop_assert!(possible || found.is_err(), "accepted though bad: {operations:#?}");

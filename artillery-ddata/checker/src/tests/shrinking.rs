@@ -1,15 +1,16 @@
-//! Explanations and shortened histories are themselves bad in the same way.
+//! Explanations and shortened histories must themselves be bad in the same way.
 
 use super::brute::is_linearizable;
 use super::*;
 
-/// Asserts that the operations of a violation, and the shortened history, are wrong in the way that the violation says.
+/// Asserts that the operations of a violation, and the shortened history, have the same kind of violation.
 pub(super) fn explains_itself(whole: &History, violation: &Violation) {
     let again = verdict(&violation.operations, Budget::default())
         .err()
         .unwrap_or_else(|| panic!("the explanation is good: {violation}\nof {whole:#?}"));
     assert_eq!(again.kind, violation.kind, "{violation}");
-    let last = violation.operation().unwrap_or_else(|| panic!("no operation is named: {violation}\nof {whole:#?}"));
+    let last =
+        violation.operation().unwrap_or_else(|| panic!("the violation names no operation: {violation}\nof {whole:#?}"));
     assert!(violation.to_string().lines().count() == violation.operations.len() + 1, "{violation}");
     assert!(violation.to_string().contains(&format!("\n> client {}", last.client)), "{violation}");
     let short = shortest(whole, violation);
@@ -33,7 +34,6 @@ pub(super) fn stays_good_without_what_can_go(operations: &[Operation]) {
     }
 }
 
-/// The text of a violation.
 #[test]
 fn a_violation_is_shown_one_operation_a_line() {
     let operations =
@@ -51,7 +51,7 @@ key 7: a value was seen after a newer one had been seen
     assert_eq!(shortest(&history, &violation).operations, operations);
 }
 
-/// The search's explanation ends with the first answer that cannot be explained, and shows no later operation.
+/// The search's explanation ends with the first answer that can't be explained, and shows no later operation.
 #[test]
 fn the_explanation_of_the_search_is_the_shortest_prefix() {
     let bad = [

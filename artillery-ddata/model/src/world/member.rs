@@ -1,4 +1,4 @@
-//! A node: its [`Decider`], its chain over a store, and the gate of the chain.
+//! A node: its [`Decider`], its chain with a store, and the gate of the chain.
 
 use std::{fmt, sync::Arc};
 
@@ -17,20 +17,19 @@ use super::{
 };
 use crate::bounds::Bounds;
 
-/// The health of a node.
+/// Whether a node works, and which connections it has.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Health {
-    /// The node works, and reaches all others.
+    /// The node works and reaches all others.
     Well,
-    /// The node stopped for good.
+    /// The node stopped permanently.
     Crashed,
-    /// The node works, and reaches only its clients.
+    /// The node works, but reaches only its clients.
     CutOff,
-    /// The node works and dials others, and none of them can dial it.
+    /// The node works and dials others, but none of them can dial it.
     Undialable,
 }
 
-/// A node.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) id: MemberId,
@@ -73,7 +72,7 @@ impl Node {
         self.health == Health::Well
     }
 
-    /// Whether the node gets its messages to others, and their answers.
+    /// Whether the node can send messages to others and receive their answers.
     pub(crate) fn dials(&self) -> bool {
         self.is_well() || self.health == Health::Undialable
     }
@@ -82,7 +81,6 @@ impl Node {
         self.health != Health::Crashed
     }
 
-    /// The versions of the key in the store, newest first.
     fn versions(&self) -> Vec<artillery_proto::store::Held> {
         let mut versions = Vec::new();
         let mut at_most = Sequence::MAX;
@@ -93,14 +91,14 @@ impl Node {
         versions
     }
 
-    /// A copy of all versions of the key. The store has no other state: it keeps no point of its history for a scan, and each
-    /// batch says below which sequence versions are no longer needed.
+    /// A copy of all versions of the key. The store has no other state: it has no pins, and each batch states the
+    /// sequence below which versions are no longer needed.
     fn copy_store(&self) -> Arc<MemoryStore> {
         let store = MemoryStore::small(0);
         let key = bytes::Bytes::from_static(KEY);
         let ops = self.versions().into_iter().rev().map(|held| StoreOp::Put { key: key.clone(), held });
         let batch = StoreBatch { chain: CHAIN, keep_from: Sequence::ZERO, ops: ops.collect() };
-        // A memory store accepts every batch.
+        // A memory store accepts every batch of ascending versions.
         let _ = store.apply(&batch);
         Arc::new(store)
     }
@@ -116,7 +114,7 @@ impl Clone for Node {
 }
 
 impl Piece for Node {
-    /// Of a crashed node only the state that the rules check.
+    /// For a crashed node, only the state that the rules check.
     fn describe(&self, out: &mut dyn fmt::Write) -> fmt::Result {
         let Self { id: _, health, runner, store: _, gate, decider } = self;
         write!(out, "{health:?}{:?}", gate.watermark())?;

@@ -1,5 +1,5 @@
-//! Parts of a world. Most steps change one or two of them; the others are shared with the world before, and so are their
-//! fingerprints.
+//! Parts of a world. Most steps change one or two of them; the others, with their fingerprints, are shared with the
+//! previous world.
 
 use std::{
     fmt,
@@ -10,9 +10,9 @@ use std::{
 
 use artillery_proto::node::NodeMachine;
 
-/// A component of a world. A clone is equal to the original, and shares nothing with it that changes.
+/// A component of a world. A clone is equal to the original and shares no mutable state with it.
 pub(crate) trait Piece: Clone {
-    /// Writes down everything on which the later steps of the piece depend.
+    /// Writes everything on which the later steps of the piece depend.
     fn describe(&self, out: &mut dyn fmt::Write) -> fmt::Result;
 }
 
@@ -34,7 +34,7 @@ impl<T: Piece> Part<T> {
         Self { piece: Arc::new(piece), fingerprint: OnceLock::new() }
     }
 
-    /// 64 bits of the description of the piece.
+    /// 64 bits of the piece's description.
     pub(crate) fn fingerprint(&self) -> u64 {
         *self.fingerprint.get_or_init(|| fingerprint(|out| self.piece.describe(out)))
     }

@@ -1,4 +1,4 @@
-//! Properties that must always be true (docs/DESIGN.md §3 and §4), and those that some run must show.
+//! Properties that must always hold (docs/DESIGN.md §3 and §4), and properties that some run must reach.
 
 use artillery_proto::{Sequence, types::update::Update};
 
@@ -9,18 +9,18 @@ use crate::{
 };
 
 impl World {
-    /// What clients saw is linearizable.
+    /// Whether the observations of clients are linearizable.
     pub fn is_linearizable(&self) -> bool {
         self.history.is_linearizable()
     }
 
-    /// Every acknowledged write is held by every serving member of the newest configuration.
+    /// Whether every serving member of the newest configuration holds every acknowledged write.
     pub fn acknowledged_is_held(&self) -> bool {
         let acknowledged = |which: &usize| self.history.outcome(*which) == Some(Outcome::Acknowledged);
         (0..WRITES).filter(acknowledged).all(|which| self.serving().all(|node| holds(node, which)))
     }
 
-    /// Any two members agree on what is committed.
+    /// Whether any two members agree on the committed history.
     pub fn has_one_history(&self) -> bool {
         self.nodes.iter().all(|one| {
             self.nodes.iter().all(|other| {
@@ -30,7 +30,7 @@ impl World {
         })
     }
 
-    /// Every serving member of the newest configuration holds what any member takes for committed.
+    /// Whether every serving member of the newest configuration holds what any member considers committed.
     pub fn committed_is_held(&self) -> bool {
         self.nodes.iter().all(|one| {
             let upto = one.gate.watermark();
@@ -38,44 +38,44 @@ impl World {
         })
     }
 
-    /// No member has halted on a broken invariant.
+    /// Whether no member has halted because of a broken invariant.
     pub fn nobody_halted(&self) -> bool {
         self.nodes.iter().all(|node| node.replica().status().halted.is_none())
     }
 
-    /// No member is syncing. How a chain treats a joiner depends on speed, which is no part of a state.
+    /// Whether no member is syncing. A chain's treatment of a joiner depends on speed, which isn't part of a state.
     pub fn nobody_joins(&self) -> bool {
         self.configs.iter().all(|config| config.syncing().is_none())
     }
 
-    /// A leader that no node can dial has removed no member: all nodes are well.
+    /// Whether a leader that no node can dial has removed no member: all nodes are well.
     pub fn unreached_leader_removes_none(&self) -> bool {
         !self.is_leader_undialable || self.configs.iter().all(|config| config.serving().count() == NODES)
     }
 
-    /// A leader that no node can dial has given up.
+    /// Whether a leader that no node can dial has resigned.
     pub fn unreached_leader_gave_up(&self) -> bool {
         self.is_leader_undialable && self.seen.gave_up
     }
 
-    /// A write was acknowledged after a member had been removed.
+    /// Whether a write was acknowledged after a change of the configuration.
     pub fn acknowledged_after_change(&self) -> bool {
         self.seen.acknowledged_after_change
     }
 
-    /// Both writes were acknowledged, and the read served.
+    /// Whether all writes were acknowledged and the read, if any, was served.
     pub fn all_done(&self) -> bool {
         let acknowledged = |which| self.history.outcome(which) == Some(Outcome::Acknowledged);
         let read = matches!(self.history.outcome(READ), Some(Outcome::Found(_)));
         (0..self.bounds.writes).all(acknowledged) && (read || !self.bounds.reads)
     }
 
-    /// The node served the read, at its gate or by its replica.
+    /// Whether this node served the read, at its gate or by its replica.
     pub fn read_at(&self, node: u8, at_gate: bool) -> bool {
         self.seen.read_at == Some((node, at_gate))
     }
 
-    /// A node that is cut off served the read under its lease.
+    /// Whether a node that is cut off served the read under its lease.
     pub fn read_cut_off(&self) -> bool {
         let cut_off = |at: u8| self.nodes[usize::from(at)].health == super::Health::CutOff;
         self.seen.read_at.is_some_and(|(at, at_gate)| at_gate && cut_off(at))

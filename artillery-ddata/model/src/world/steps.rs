@@ -25,16 +25,15 @@ use crate::{
     history::{Outcome, READ},
 };
 
-/// The input of one turn of a chain.
 type Received = Turn<ReadRequest<usize>, WriteRequest<usize>>;
 
-/// Room for updates on a link, in bytes: enough for all that exist.
+/// The byte budget for updates on a link: enough for all updates of a run.
 const ROOM: usize = 1 << 20;
 /// The deadline of clients: after the end of every exploration.
 const NEVER: Timestamp = Timestamp::from_nanos(1 << 50);
 
 impl World {
-    /// Performs a step.
+    /// Performs one of the possible steps; see [`actions`](Self::actions).
     pub fn step(&mut self, action: Action) {
         match action {
             Action::Deliver { from, to } => self.deliver(from.into(), to.into()),
@@ -71,7 +70,7 @@ impl World {
         self.send(from);
     }
 
-    /// The chain of a node processes the input that `receive` adds.
+    /// Adds input by `receive` to a turn of a node's chain, and processes it.
     pub(super) fn take_in(&mut self, node: usize, receive: impl FnOnce(&mut Received)) {
         let clock = moment(self.now);
         let mut turn = Turn::default();
@@ -81,7 +80,7 @@ impl World {
         self.send(node);
     }
 
-    /// Carries out the outputs of a chain.
+    /// Processes the outputs of a chain.
     fn settle(&mut self, node: usize) {
         while let Some(output) = self.nodes[node].runner.poll_output() {
             match output {
@@ -94,14 +93,14 @@ impl World {
         }
     }
 
-    /// Hands an input to a node and carries out its outputs.
+    /// Sends an input to a node and processes its outputs.
     pub(super) fn hand_in(&mut self, node: usize, input: NodeInput) {
         let clock = moment(self.now);
         self.nodes[node].decider.handle(clock, input);
         self.obey(node);
     }
 
-    /// Carries out the outputs of a node. None of these nodes ever leads, so no other output needs anything.
+    /// Processes the outputs of a node. None of these nodes ever leads, so the other outputs can be ignored.
     pub(super) fn obey(&mut self, node: usize) {
         while let Some(says) = self.nodes[node].decider.poll_output() {
             match says {
@@ -112,7 +111,7 @@ impl World {
         }
     }
 
-    /// Fills the links from a node to the others, each as far as it has room for frames.
+    /// Fills the links from a node to the others, up to the bound on frames in flight.
     fn send(&mut self, node: usize) {
         let clock = moment(self.now);
         for to in (0..NODES).filter(|&to| to != node) {
@@ -127,7 +126,7 @@ impl World {
                 self.links[link(node, to)].push_back(frame);
             }
         }
-        // Reads at the gate between these two steps are not modelled: the simulator covers them.
+        // Reads at the gate between these two steps aren't modelled: the simulator covers them.
         self.nodes[node].runner.settle(|| clock);
         self.settle(node);
     }
@@ -154,7 +153,7 @@ impl World {
         self.take_in(node, |turn| turn.writes.push(write));
     }
 
-    /// Reads as a node does: at the gate if possible, else through the replica.
+    /// Reads as a node does: at the gate if possible, otherwise through the replica.
     fn read(&mut self, node: usize) {
         self.history.begin(READ);
         let clock = moment(self.now);
@@ -169,8 +168,8 @@ impl World {
         self.take_in(node, |turn| turn.reads.push(read));
     }
 
-    /// All messages under way from and to the node are lost. A later arrival is explored as a later fault, since a crashed or
-    /// cut-off node sends nothing new; its leases are renewed until then.
+    /// Drops all messages in flight from and to the node. A delivery before the fault is explored as a later fault. The
+    /// node's leases are renewed until then.
     fn fault(&mut self, node: usize, health: Health) {
         self.faults += 1;
         self.nodes[node].health = health;
@@ -190,8 +189,8 @@ impl World {
         }
     }
 
-    /// What other nodes have sent to this one and what they send from now on is lost, and they know that they have no connection.
-    /// Its own messages, and the answers to them, arrive.
+    /// Drops all messages in flight to the node, and all later ones from others, which learn that the connection is
+    /// down. The node's own messages, and the answers to them, arrive.
     fn close(&mut self, node: usize) {
         self.faults += 1;
         self.nodes[node].health = Health::Undialable;
@@ -202,7 +201,7 @@ impl World {
         }
     }
 
-    /// No renewal reaches the leader any more.
+    /// From now on no renewal reaches the leader.
     fn close_leader(&mut self) {
         self.faults += 1;
         self.is_leader_undialable = true;
@@ -219,7 +218,7 @@ impl World {
             self.renew(node);
         }
         if self.bounds.undialable {
-            // The leader renews at itself, which begins a round, whether or not another node reaches it.
+            // The leader's renewal to itself begins a round, whether or not another node reaches it.
             while let Some((to, _, _)) = self.leader.poll_renewal(clock, |_| None) {
                 self.tell(NodeInput::Renewed { from: to, renewed: None });
             }
@@ -227,7 +226,7 @@ impl World {
         self.tell(NodeInput::Tick);
     }
 
-    /// A node asks for its lease, unless its last renewal is still under way.
+    /// Requests a node's lease, unless its last renewal is still in flight.
     fn renew(&mut self, node: usize) {
         if !self.nodes[node].dials() || !self.renewals[node].is_empty() {
             return;
@@ -266,7 +265,7 @@ impl World {
         self.hand_in(node, what_others_hear(self.configs.clone()));
     }
 
-    /// Hands an input to the leader and carries out its outputs. A quorum of the log answers at once.
+    /// Sends an input to the leader and processes its outputs. A quorum of the log answers immediately.
     fn tell(&mut self, told: NodeInput) {
         let mut inputs = vec![told];
         while let Some(told) = inputs.pop() {
@@ -286,7 +285,7 @@ impl World {
                         let entry = LogEntry { index: at, term, change };
                         inputs.extend(self.append(&entry));
                     }
-                    // The leader has no chain, so its orders count as done at once.
+                    // The leader has no chain, so its orders are treated as done immediately.
                     Says::Order(chain, ChainOrder::Enter { upto, .. } | ChainOrder::Expelled { upto, .. }) => {
                         inputs.push(NodeInput::Word { chain, word: Word::ActsBy(upto) });
                     }
@@ -297,13 +296,13 @@ impl World {
         }
     }
 
-    /// The nodes that answer messages of the log, if that matters here.
+    /// The nodes that answer messages of the log, if that matters within these bounds.
     fn answered(&self) -> BTreeMap<MemberId, Timestamp> {
         let answer = self.nodes.iter().filter(|node| self.bounds.undialable && node.is_well());
         answer.map(|node| (node.id, moment(self.now))).collect()
     }
 
-    /// The log accepts an entry for its next index while the bounds allow changes.
+    /// The log accepts an entry at its next index while the bounds allow changes.
     fn append(&mut self, entry: &LogEntry) -> [NodeInput; 2] {
         let at = entry.index;
         let mut configs = Configs::clone(&self.configs);
@@ -316,12 +315,12 @@ impl World {
             }
             _ => ProposalFate::Refused,
         };
-        // Inputs are taken from the end, so the leader learns the log before the fate of the entry.
+        // Inputs are taken from the end, so the leader receives the log before the fate of the entry.
         [NodeInput::Appended { at, fate }, self.what_the_leader_hears()]
     }
 }
 
-/// The number of the write that made this version.
+/// The number of the write that created this version.
 fn number(held: Option<&Held>) -> u8 {
     held.and_then(|held| held.value.as_ref()).and_then(|value| value.first().copied()).unwrap_or(0)
 }

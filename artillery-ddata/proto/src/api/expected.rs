@@ -2,7 +2,7 @@
 
 use crate::Version;
 
-/// The state that a key must have for a batch, a script or a group of a script to happen.
+/// A condition on a key: the batch, the script or the group of a script takes effect only if it holds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub enum Expected {

@@ -1,4 +1,4 @@
-//! The reads that a client can ask for.
+//! Reads of clients.
 
 use std::time::Duration;
 
@@ -13,82 +13,81 @@ pub enum ReadMode {
     /// Linearizable, from any member: local when clean, otherwise after one version query to the tail.
     #[default]
     Strong,
-    /// Linearizable, behind a barrier that passes the whole chain: trusts no clock.
+    /// Linearizable through a barrier that passes the whole chain; depends on no clock.
     ThroughChain,
-    /// The newest version that the member has. It may be uncommitted; the result says so.
+    /// The newest version that the member holds. It may be uncommitted; the result states whether it is.
     Eventual,
-    /// The newest version that the member has, with at most `versions` uncommitted ones of the key. Within `age` of its
-    /// own clock, the member has shown that it is not further behind. Otherwise as [`Strong`](Self::Strong).
+    /// The newest version that the member holds, if at most `versions` versions of the key are uncommitted there and
+    /// the member has shown within `age`, by its own clock, that it isn't further behind. Otherwise the read is served
+    /// as [`Strong`](Self::Strong).
     Bounded {
-        /// Uncommitted versions of the key at most.
+        /// The most uncommitted versions of the key.
         versions: u32,
-        /// How long ago the member may have heard from the tail.
+        /// The maximum age of the member's last proof that it isn't further behind: a version query or a lease renewal.
         age: Duration,
     },
 }
 
-/// What a read asks for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Query {
-    /// One key.
     Key(Bytes),
     /// These keys, all at one point of the history.
     Keys(Vec<Bytes>),
     /// A page of keys in order, at one point of the history.
     Scan(ScanQuery),
-    /// Committed changes in the order of the history. The answer comes with the first, at the latest at the deadline.
+    /// Committed changes in the order of the history. The reply is sent with the first change, or at the deadline.
     Changes(WatchQuery),
     /// A page of keys in hash order, at one point of the history.
     Hashed(HashedQuery),
 }
 
-/// Which changes a watch asks for.
+/// The range of a watch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WatchQuery {
-    /// Only changes of keys that begin with this.
+    /// Only changes of keys with this prefix.
     pub prefix: Bytes,
-    /// Only changes behind this position. `None`: from now on; the answer comes at once, and is the present position.
+    /// Only changes after this position. `None`: only future changes; the reply follows at once and states the current
+    /// position.
     pub after: Option<Sequence>,
-    /// How many changes of the update behind `after` were [shown](super::WatchReply::shown) already.
+    /// The number of changes of the update after `after` that were already [shown](super::WatchReply::shown).
     pub shown: u32,
 }
 
-/// Which page of keys in key order a scan asks for.
+/// The range of one page of a scan in key order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ScanQuery {
-    /// Only keys that begin with this.
+    /// Only keys with this prefix.
     pub prefix: Bytes,
-    /// Only keys behind this one; `None`: from the first.
+    /// Only keys after this one; `None`: from the first.
     pub after: Option<Bytes>,
-    /// At most so many entries.
+    /// The most records in the page.
     pub limit: u32,
-    /// The point of the history that the page shows.
     pub snapshot: Snapshot,
 }
 
-/// Which page of keys in hash order a scan asks for.
+/// The range of one page of a scan in hash order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HashedQuery {
-    /// Only keys at this [`position`](crate::store::position) or behind it; 0: from the first.
+    /// Only keys from this [`position`](crate::store::position) up; 0: from the first.
     pub from: u64,
-    /// At most so many keys, unless those of one position are more.
+    /// The most keys in the page. Keys of one position are never split between pages, so a page may exceed it.
     pub limit: u32,
 }
 
-/// Which point of the history the pages of a scan show.
+/// The point of the history that the pages of a scan show.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub enum Snapshot {
-    /// Each page shows a point of its own.
+    /// Each page shows its own point.
     No,
-    /// This page begins a snapshot: the member keeps what the following pages need, for a while.
+    /// This page begins a snapshot: the member keeps the versions that the next pages need, for a limited time.
     Begin,
     /// The snapshot that this member began under this number.
     Of(u64),
 }
 
 impl Query {
-    /// The keys that the query names. A scan in either order, and a watch, name none.
+    /// The keys that the query names; none for scans and watches.
     pub fn keys(&self) -> &[Bytes] {
         match self {
             Self::Key(key) => std::slice::from_ref(key),
@@ -97,7 +96,7 @@ impl Query {
         }
     }
 
-    /// The bounds that a scan or a watch names instead of keys: the prefix, and the key to go on behind.
+    /// The prefix and the key to continue after that a scan or a watch names instead of keys.
     pub fn bounds(&self) -> impl Iterator<Item = &Bytes> {
         let (prefix, after) = match self {
             Self::Scan(scan) => (Some(&scan.prefix), scan.after.as_ref()),

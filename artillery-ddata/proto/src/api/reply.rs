@@ -1,4 +1,4 @@
-//! The outcomes of requests.
+//! Replies to requests.
 
 use bytes::Bytes;
 
@@ -8,127 +8,115 @@ use crate::{
     store::{Held, ScanRecord},
 };
 
-/// The outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// The write is committed: all serving members hold it.
+    /// The write is committed: every serving member holds it.
     Committed(WriteReply),
-    /// The condition of the write failed. The version and value of the key that it saw are committed.
+    /// The condition of the write failed. The version and value that it was compared with are committed.
     Conflict {
         /// The update that records the failure.
         at: Version,
-        /// Which step of a batch, or requirement of a script, failed, counted from 0.
+        /// The step of a batch, or the requirement of a script, that failed; counted from 0.
         step: u32,
-        /// The version that the key had; [`Version::NONE`]: it was absent.
+        /// The key's version at that time; [`Version::NONE`]: it was absent.
         version: Version,
-        /// The value of that version, unless this answers a retry and the value is no longer held.
+        /// The value of that version. `None`: the key was absent, or this answers a retry and the value is no longer
+        /// stored.
         value: Option<Bytes>,
         /// Whether this is the outcome of an earlier attempt of the same request.
         replayed: bool,
     },
-    /// The read is served.
     Read(ReadReply),
-    /// The read of many keys is served.
     Cut(MultiGetReply),
-    /// The page of a scan is served.
     Page(ScanReply),
-    /// Committed changes.
     Changes(WatchReply),
-    /// Nothing was done and nothing will be.
+    /// The request has had no effect and will have none by this attempt.
     Refused(Refusal),
-    /// The deadline came before an answer. A read is over; the outcome of a write is unknown.
+    /// The deadline passed before an answer. A read has ended; the outcome of a write is unknown.
     Expired,
-    /// The page of a scan in hash order is served.
     Hashed(HashedReply),
 }
 
-/// A committed write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteReply {
-    /// The version that the write made.
+    /// The version that the write created.
     pub version: Version,
-    /// How many members hold it.
+    /// The number of members that hold the write.
     pub copies: u32,
     /// Whether this is the outcome of an earlier attempt of the same request.
     pub replayed: bool,
-    /// What the write computed.
     pub result: Computed,
 }
 
-/// What a write computed.
+/// The result of a committed write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Computed {
-    /// Nothing.
+    /// The write has no result.
     Nothing,
     /// The length of the value after an append, in bytes.
     Length(u64),
     /// The number after an increment.
     Number(i64),
-    /// The value that was taken away, and its version; `None`: the key was absent.
+    /// The value that a get-and-delete removed, and its version; `None`: the key was absent.
     Took(Option<(Version, Bytes)>),
-    /// A value of this version was taken away; it was too large to be kept for retries.
+    /// A get-and-delete removed a value of this version, which was too large to be kept for retries.
     TookForgotten(Version),
-    /// The outcomes of a script's groups, in their order.
+    /// The outcomes of a script's groups, in order.
     Ran(Vec<GroupOutcome>),
-    /// A script ran; its outcomes aren't kept for retries.
+    /// A script was applied; its outcomes aren't kept for retries.
     RanForgotten,
 }
 
-/// A served read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadReply {
-    /// The version that was found; a tombstone is shown as `None`.
+    /// The version that was found; `None` for a tombstone or an absent key.
     pub held: Option<Held>,
-    /// Whether the member knew that version to be committed.
+    /// Whether the member knew that this version is committed.
     pub clean: bool,
-    /// By which way it was served.
     pub way: ReadPath,
-    /// The read saw at least the history up to here, which is committed. The floor of a session rises to it.
+    /// The read reflects at least the history up to this committed position. The floor of a session rises to it.
     pub as_of: Sequence,
 }
 
-/// Keys at one point of the history.
+/// The result of a read of several keys at one point of the history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MultiGetReply {
-    /// What each key holds, in the order of the query; tombstones are shown as `None`.
+    /// What each key holds, in the order of the query; `None` for a tombstone or an absent key.
     pub found: Vec<Option<Held>>,
-    /// Whether all of it was known here to be committed.
+    /// Whether the member knew that all these versions are committed.
     pub clean: bool,
-    /// By which way it was served.
     pub way: ReadPath,
     /// As [`ReadReply::as_of`].
     pub as_of: Sequence,
 }
 
-/// A page of a scan: all at one point of the history.
+/// A page of a scan, at one point of the history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScanReply {
-    /// Keys and values in order, no tombstones.
+    /// Keys and values in order, without tombstones.
     pub records: Vec<ScanRecord>,
-    /// The key behind which the scan goes on; `None`: the scan is at its end. Other pages may be without records too.
+    /// The key after which the scan continues; `None`: the scan has ended. Any page may be empty.
     pub next: Option<Bytes>,
-    /// Whether all of it was known here to be committed.
+    /// Whether the member knew that all these versions are committed.
     pub clean: bool,
-    /// By which way it was served.
     pub way: ReadPath,
     /// As [`ReadReply::as_of`].
     pub as_of: Sequence,
-    /// The snapshot that the page belongs to, by the number that this member gave it.
+    /// The number that this member gave the snapshot to which the page belongs.
     pub snapshot: Option<u64>,
 }
 
-/// A page of keys in hash order: all at one point of the history.
+/// A page of keys in hash order, at one point of the history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HashedReply {
-    /// Keys that hold a value, in hash order: all those before the position at which the scan goes on.
+    /// Every key that holds a value, in hash order, up to the position at which the scan continues.
     pub keys: Vec<Bytes>,
-    /// The position at which the scan goes on; 0: the scan is at its end. If this member doesn't know the order yet, it
-    /// is the position at which the page began. Other pages than the last may be without keys too.
+    /// The position at which the scan continues; 0: the scan has ended. While the member is still building the hash
+    /// order, this is the position at which the page began. Any page may be empty.
     pub next: u64,
-    /// Whether all of it was known here to be committed.
+    /// Whether the member knew that all these versions are committed.
     pub clean: bool,
-    /// By which way it was served.
     pub way: ReadPath,
     /// As [`ReadReply::as_of`].
     pub as_of: Sequence,
@@ -137,20 +125,20 @@ pub struct HashedReply {
 /// Committed changes, in the order of the history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchReply {
-    /// Keys with their new values, tombstones for deletions.
+    /// Keys with their new values; a tombstone is a deletion.
     pub records: Vec<ScanRecord>,
-    /// The answer covers all changes up to here. The next query goes on behind it.
+    /// The reply covers all changes up to here. The next query continues after it.
     pub upto: Sequence,
-    /// How many changes of the update behind `upto` the answer covers too. That update didn't fit the answer as a
-    /// whole; the next query asks for its rest. 0: none of that update is shown.
+    /// The number of changes of the update after `upto` that the reply also covers, if that update doesn't fit as a
+    /// whole: the next query asks for the rest. 0: none.
     pub shown: u32,
 }
 
-/// The way in which a read was served.
+/// How a read was served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub enum ReadPath {
-    /// From this member's own state.
+    /// From the member's own state.
     Local,
     /// After a version query.
     Query,
@@ -158,138 +146,138 @@ pub enum ReadPath {
     Chain,
 }
 
-/// Why nothing was done.
+/// Why a request was refused. The attempt had no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
     /// This member is in no configuration, or has stopped.
-    #[error("this node serves no chain with that key")]
+    #[error("this node doesn't serve the chain of that key")]
     NoChain,
-    /// Only the head takes writes: this is the head, if it is known.
-    #[error("writes are taken by the head")]
+    /// Only the head accepts writes; the head, if known.
+    #[error("only the head accepts writes")]
     NotHead(Option<MemberId>),
-    /// In classic mode only the tail serves strong reads: this is the tail, if it is known.
-    #[error("strong reads are served by the tail")]
+    /// In classic mode only the tail serves strong reads; the tail, if known.
+    #[error("only the tail serves strong reads")]
     NotTail(Option<MemberId>),
-    /// This member holds no lease that still runs.
+    /// The member's lease has run out, or it has none.
     #[error("this node holds no lease")]
     NoLease,
-    /// The window, or a queue on the way to it, is full.
+    /// The window, or a queue in front of it, is full.
     #[error("too many bytes are in flight")]
     Busy,
-    /// Fewer members serve than the configuration requires for writes.
+    /// Fewer members serve than the chain requires for writes.
     #[error("{have} members serve, writes need {need}")]
     TooFewMembers {
-        /// Serving members.
+        /// The number of serving members.
         have: u32,
-        /// Members needed.
+        /// The configured minimum.
         need: u32,
     },
     /// The key is too long.
     #[error("a key of {len} bytes, at most {limit} are allowed")]
     KeyTooLong {
-        /// Its length in bytes.
+        /// The key's length in bytes.
         len: u64,
-        /// The longest allowed, in bytes.
+        /// The limit in bytes.
         limit: u64,
     },
-    /// The store failed.
+    /// The member's store reported an error.
     #[error("the store failed")]
     StoreFailed,
     /// The value is larger than the node allows.
     #[error("a value of {len} bytes, at most {limit} are allowed (max_value_bytes)")]
     ValueTooLarge {
-        /// Its length in bytes.
+        /// The value's length in bytes.
         len: u64,
-        /// The largest allowed, in bytes.
+        /// The limit in bytes.
         limit: u64,
     },
-    /// The client's session was evicted, or never existed. Whether the request was applied before is no longer known.
+    /// The client's session was evicted, or never existed. Whether the request was applied is no longer known.
     #[error("the client's session has expired")]
     SessionExpired,
-    /// The client itself has said that it knows the outcome of this request.
-    #[error("the record of this request is gone: its client said that it was answered")]
+    /// The client has confirmed that it knows the outcome of this request, so its record was dropped.
+    #[error("the record of this request was dropped: its client had confirmed the answer")]
     Forgotten,
-    /// The outcome was asked for before the request came: the request was never applied, and never will be.
-    #[error("the request was settled as never applied")]
+    /// The request was resolved before it arrived: it was never applied and never will be.
+    #[error("the request was resolved as never applied")]
     Barred,
-    /// The session has too many requests whose answers its client hasn't confirmed.
+    /// The session has too many requests whose replies its client hasn't confirmed.
     #[error("the client's session has too many unconfirmed requests")]
     SessionFull,
-    /// An increment of a value that is no decimal number of 64 bits.
-    #[error("the value is no decimal number of 64 bits")]
+    /// The value to increment isn't a decimal integer of 64 bits.
+    #[error("the value is not a decimal integer of 64 bits")]
     NotANumber,
-    /// An increment past the largest or smallest number of 64 bits.
+    /// The result of an increment doesn't fit in 64 bits.
     #[error("the number would leave the range of 64 bits")]
     Overflow,
     /// This member no longer keeps the snapshot, or never did.
     #[error("the snapshot is no longer kept")]
     SnapshotGone,
-    /// The keys belong to different chains: one batch, or one request id, can't span them. The text in a key's first
-    /// `{…}`, if there is one, decides about its chain.
+    /// The keys belong to different chains: one batch, or one request id, can't span them. The text in the first `{…}`
+    /// of a key, if any, determines its chain.
     #[error("the keys belong to different chains")]
     ManyChains,
-    /// Another write was made under this request id.
-    #[error("another write was made under this request id")]
+    /// This request id was used for a different write.
+    #[error("this request id was used for a different write")]
     OtherRequest,
-    /// A session, a watch or a request id of another history: of another cluster, or of before a recovery. It means
-    /// nothing in this history. Begin a new one.
+    /// The session, watch or request id belongs to another history: to another cluster, or to one before a recovery. It
+    /// is meaningless in this history. Begin a new one.
     #[error("the session, watch or request id belongs to another history of the cluster")]
     OtherHistory,
-    /// A batch or script without a step, or with too many.
+    /// A batch or script has no step, or too many.
     #[error("a batch of {len} steps; 1 to {limit} are allowed")]
     BatchSize {
-        /// How many it has.
+        /// The number of its steps.
         len: u64,
-        /// How many it may have.
+        /// The most steps of one batch or script.
         limit: u64,
     },
-    /// This member no longer keeps the changes asked for: the watch fell behind, or began too far back.
+    /// The member no longer keeps the requested changes: the watch fell behind, or began too far back.
     #[error("changes before sequence {first} are no longer kept")]
     Compacted {
-        /// The first one kept.
+        /// The first sequence that is still kept.
         first: u64,
     },
     /// The results of a script are larger than the node allows for one value. The script changed nothing.
     #[error("results of {len} bytes or more, at most {limit} are allowed (max_value_bytes)")]
     ResultsTooLarge {
-        /// Their length as far as the script got, in bytes.
+        /// The length of the results up to the point where the script stopped, in bytes.
         len: u64,
-        /// The largest allowed, in bytes.
+        /// The limit in bytes.
         limit: u64,
     },
-    /// This node's cluster was given up and another one succeeds it, and this node hears no other node of its cluster.
-    /// It keeps what it holds, and serves nothing.
-    #[error("this node's cluster was given up for cluster {by}: it keeps what it holds, and serves nothing")]
+    /// This node's cluster was replaced by another one, and this node reaches no other node of its own
+    /// cluster. It keeps its data and serves nothing.
+    #[error("this node's cluster was replaced by cluster {by}: the node keeps its data and serves nothing")]
     Succeeded {
         /// The cluster that succeeds it.
         by: crate::ClusterId,
     },
     /// The values that the write would leave are together larger than one update may be. The write changed nothing.
-    #[error(
-        "the update would come to {len} bytes, at most {limit} are allowed (max_value_bytes, or half of window_bytes)"
-    )]
+    #[error("the update would be {len} bytes, at most {limit} are allowed (max_value_bytes, or half of window_bytes)")]
     UpdateTooLarge {
-        /// Their length, in bytes.
+        /// Their length in bytes.
         len: u64,
-        /// The largest allowed, in bytes.
+        /// The limit in bytes.
         limit: u64,
     },
-    /// The disk of a member counts as full. Nothing is added until it has room again; deletes and reads go on.
+    /// The disk of a member is considered full. Writes that add data are refused until it has space again; deletes and
+    /// reads continue.
     #[error("the disk of node {} is full", member.node)]
     DiskFull {
-        /// That member.
+        /// The member with the full disk.
         member: MemberId,
     },
-    /// A member holds as many bytes of keys and values as it may. Nothing is added until it holds fewer; deletes and reads go on.
-    #[error("node {} holds as many bytes as its memory may", member.node)]
+    /// A member has reached its limit on the bytes of keys and values. Writes that add data are refused until it is
+    /// below; deletes and reads continue.
+    #[error("node {} has reached its memory limit", member.node)]
     MemoryFull {
-        /// That member.
+        /// The member that reached its limit.
         member: MemberId,
     },
-    /// The cluster goes on in a newer history, and this node's store may hold commits that it lacks. The node keeps what it holds
-    /// and serves nothing, until an operator has decided.
-    #[error("the histories of this cluster have parted: it goes on as {by}, and this node waits for an operator")]
+    /// The cluster continues in a newer history, and this node's store may hold committed updates that are missing
+    /// there. The node keeps its data and serves nothing until an operator has decided.
+    #[error("the histories of this cluster have diverged: it continues as {by}, and this node waits for an operator")]
     Parted {
         /// The newer history.
         by: crate::control::History,

@@ -1,9 +1,9 @@
-//! The outcome of a request that was attempted more than once.
+//! The outcome of a request after several attempts.
 //!
-//! A refusal is about the attempt that it answers. Whether it holds for the whole request depends on the attempts
-//! before it: an unanswered one may have been applied, or may still be, by a head that the refusing node doesn't know
-//! of. So once an attempt is unanswered, "nothing was applied" is reported only if the request's own record says so
-//! (docs/DESIGN.md §3 and §9). Clients of every kind ask [`RetryState`] instead of judging refusals for themselves.
+//! A refusal concerns only the attempt that it answers. An earlier attempt without an answer may have been applied, or
+//! may still be, by a head that the refusing node doesn't know. So once an attempt is unanswered, "nothing was applied"
+//! is reported only if the request's own record states it (docs/DESIGN.md §3 and §9). Every kind of client uses
+//! [`RetryState`] instead of interpreting refusals itself.
 //!
 //! ```
 //! use artillery_proto::{
@@ -31,38 +31,37 @@ use crate::{
 /// The effect of repeating a request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Repeat {
-    /// None: a read, or the opening of a session.
+    /// None: the request is a read, or opens a session.
     Harmless,
-    /// None, since the request has an id by which a repetition is recognized.
+    /// None: the request has an id by which a repetition is recognized.
     Recorded,
     /// The write may be applied twice, since it has no request id. It is repeated only while it certainly wasn't
     /// applied.
     Twice,
 }
 
-/// What to do after an attempt.
+/// The next action after an attempt.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum NextAttempt {
     /// The reply is the outcome of the request.
     Done,
-    /// Try again, under the same request id if it has one. If there is no time for that, end by
-    /// [`RetryState::give_up`].
+    /// Try again, under the same request id if it has one. If no time is left, end with [`RetryState::give_up`].
     Again,
-    /// Another attempt is useless.
+    /// Further attempts are useless.
     Over(Ending),
 }
 
 /// How a request ends without an outcome.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Ending {
-    /// Nothing was applied, and nothing will be, under this request id; the last refusal, if there was one. After
-    /// [`Refusal::SessionExpired`] the same may be asked for under another id, in a new session.
+    /// Nothing was applied, and nothing will be, under this request id; with the last refusal, if any. After
+    /// [`Refusal::SessionExpired`] the caller may repeat the request in a new session, under another id.
     NotApplied(Option<Refusal>),
-    /// The request may have been applied, may be applied later, or never; the last refusal, if there was one.
+    /// The request may have been applied, may still be, or never will be; with the last refusal, if any.
     Unknown(Option<Refusal>),
 }
 
-/// The state of the attempts at one request. Attempts that certainly never left this process don't count.
+/// The state of all attempts at one request, without attempts that certainly never left this process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RetryState {
     repeat: Repeat,
@@ -72,36 +71,33 @@ pub struct RetryState {
 }
 
 impl RetryState {
-    /// No attempt was made yet.
     pub const fn new(repeat: Repeat) -> Self {
         Self { repeat, unanswered: false, refusal: None, guards: Guards::ALL }
     }
 
-    /// An unknown number of attempts were made, and their outcome is to be [settled](crate::api::Write::Resolve).
+    /// A state for [resolving](crate::api::Write::Resolve) a request after an unknown number of attempts.
     pub const fn settling() -> Self {
         let mut tries = Self::new(Repeat::Recorded);
         tries.unanswered = true;
         tries
     }
 
-    /// The same attempts under these guards.
     #[cfg(any(test, feature = "mutants"))]
     #[must_use]
     pub const fn with_guards(self, guards: Guards) -> Self {
         Self { guards, ..self }
     }
 
-    /// Whether an attempt is unanswered, so that it may have been applied, or may still be.
+    /// Whether an attempt is unanswered: it may have been applied, or may still be.
     pub const fn is_open(&self) -> bool {
         self.unanswered
     }
 
-    /// The last refusal.
     pub const fn refusal(&self) -> Option<Refusal> {
         self.refusal
     }
 
-    /// An attempt was sent, and its answer is not awaited any more.
+    /// Records that an attempt was sent and that its answer is no longer awaited.
     pub const fn unanswered(&mut self) -> NextAttempt {
         self.unanswered = true;
         match self.repeat {
@@ -110,7 +106,7 @@ impl RetryState {
         }
     }
 
-    /// An attempt was answered.
+    /// Records the answer to an attempt.
     pub const fn replied(&mut self, reply: &Reply) -> NextAttempt {
         match reply {
             Reply::Refused(refusal) => self.refused(*refusal),
@@ -125,7 +121,7 @@ impl RetryState {
         }
     }
 
-    /// The ending when there is no time for another attempt.
+    /// How the request ends if no time is left for another attempt.
     pub const fn give_up(&self) -> Ending {
         match self.repeat {
             Repeat::Recorded | Repeat::Twice if self.unanswered => Ending::Unknown(self.refusal),
@@ -147,15 +143,15 @@ impl RetryState {
     }
 }
 
-/// What a refusal is about.
+/// The scope of a refusal.
 enum Says {
-    /// The moment, or the node that was asked.
+    /// The present time or the asked node: a later attempt may succeed.
     NotNow,
-    /// The member that was asked: another one may answer a request that any member can.
+    /// The asked member: another one may answer a request that any member can answer.
     NotHere,
-    /// This attempt: any node would refuse it alike.
+    /// The attempt: every node would refuse it.
     Never,
-    /// The request: its record says that it changed nothing.
+    /// The request: its record states that it changed nothing.
     Settled,
 }
 
@@ -175,7 +171,8 @@ const fn says(refusal: Refusal) -> Says {
         | Refusal::Overflow
         | Refusal::ResultsTooLarge { .. }
         | Refusal::UpdateTooLarge { .. } => Says::Settled,
-        // A value can be too large by itself, or after an append; only the latter leaves a record.
+        // `ValueTooLarge` can mean the value of the request itself or the value after an append; only the latter leaves
+        // a record.
         Refusal::TooFewMembers { .. }
         | Refusal::DiskFull { .. }
         | Refusal::MemoryFull { .. }

@@ -1,4 +1,4 @@
-//! The chains of a cluster and the addresses of their members, for clients.
+//! The chains of a cluster and the addresses of its nodes, for clients.
 
 use std::{collections::BTreeMap, net::SocketAddr};
 
@@ -9,36 +9,37 @@ use crate::{
     control::{Configs, History, NodeInfo, Relation, log::LogIndex, places::EncodedAddress},
 };
 
-/// A node's answer to a query for the routing.
+/// The chains and nodes of a cluster, as one node knows them.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Routing {
     /// The formation.
     pub cluster: ClusterId,
-    /// The history: the first one, unless the cluster was recovered after a loss.
+    /// Its history: the first one, unless the cluster was recovered after a loss.
     pub history: History,
-    /// The entry of the configuration log by which an operator accepted the last loss of a chain in this history; 0: none.
+    /// The entry of the configuration log by which an operator accepted the last loss of a chain in this history; 0:
+    /// none.
     pub last_loss: LogIndex,
     /// The configuration of each chain, by chain id.
     pub chains: Vec<ChainConfig>,
-    /// The known nodes.
+    /// The known nodes and their addresses.
     pub nodes: BTreeMap<NodeId, NodeAddress>,
 }
 
-/// How a node is called and reached.
+/// A node's name and addresses.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(into = "EncodedAddress", try_from = "EncodedAddress")]
 pub struct NodeAddress {
-    /// Its name, from which its id is derived.
+    /// The name, from which the node's id is derived.
     pub name: String,
-    /// Where it can be dialled.
+    /// Addresses to dial.
     pub addrs: Vec<SocketAddr>,
-    /// The host name and port that it advertises, if it does. It is looked up when the addresses are silent.
+    /// The host name and port that the node advertises, if any. Clients resolve it when no address answers.
     pub host: Option<String>,
 }
 
 impl Routing {
-    /// Chains, members and addresses, as the log knows them.
+    /// The routing according to the state of the configuration log.
     pub fn of(cluster: ClusterId, configs: &Configs) -> Self {
         let address = |founder: &NodeInfo| NodeAddress {
             name: founder.name.clone(),
@@ -50,7 +51,7 @@ impl Routing {
         Self { cluster, history, last_loss, chains: configs.iter().cloned().collect(), nodes: nodes.collect() }
     }
 
-    /// A routing of these chains, by chain id, and nodes.
+    /// A routing of these chains, ordered by chain id, and nodes.
     pub fn new(
         cluster: ClusterId,
         history: History,
@@ -60,21 +61,22 @@ impl Routing {
         Self { cluster, history, last_loss: LogIndex::default(), chains, nodes }
     }
 
-    /// The history to which sessions and watches belong. Their positions of one history mean nothing in another.
+    /// The id of the history to which sessions and watches belong. Their positions are meaningless in another history.
     pub fn history_id(&self) -> ClusterId {
         self.history.sessions_id(self.last_loss)
     }
 
-    /// The configuration of a chain.
+    /// The configuration of a chain; `None`: there is no such chain.
     pub fn chain(&self, chain: ChainId) -> Option<&ChainConfig> {
         self.chains.get(chain.0 as usize)
     }
 
-    /// The newer configuration of each chain. If the answering node lags behind, the addresses known so far stay too.
+    /// Both routings combined: the newer configuration of each chain. If `new` has an older configuration of some
+    /// chain, the addresses in `self` are kept too.
     #[must_use]
     pub fn merged(&self, new: Self) -> Self {
         if self.cluster != new.cluster {
-            // The endpoint refuses another formation. A routing of one changes nothing here.
+            // The endpoint rejects another formation, so its routing is ignored here.
             return self.clone();
         }
         match new.history.relation(self.history) {

@@ -1,65 +1,40 @@
-//! The writes that a client can ask for.
+//! Writes of clients.
 
 use bytes::Bytes;
 
 use super::{Expected, ScriptStep, ScriptWrite};
 use crate::Version;
 
-/// A write that a client asks for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Write {
-    /// The key has this value from now on.
-    Put {
-        /// The key.
-        key: Bytes,
-        /// The value.
-        value: Bytes,
-    },
-    /// The key is absent from now on.
-    Delete {
-        /// The key.
-        key: Bytes,
-    },
-    /// Changes the key if its newest version is `expected` ([`Version::NONE`]: if it is absent).
+    /// Sets the key's value.
+    Put { key: Bytes, value: Bytes },
+    /// Deletes the key.
+    Delete { key: Bytes },
+    /// Changes the key if its newest version is `expected`; [`Version::NONE`]: if it is absent.
     CompareAndSwap {
-        /// The key.
         key: Bytes,
-        /// The version that it must have.
         expected: Version,
         /// The new value; `None` deletes.
         value: Option<Bytes>,
     },
-    /// The value gets these bytes at its end; an absent key counts as empty.
-    Append {
-        /// The key.
-        key: Bytes,
-        /// What is appended.
-        value: Bytes,
-    },
-    /// The value, a decimal number, gets larger by this much; an absent key counts as 0.
-    Increment {
-        /// The key.
-        key: Bytes,
-        /// How much, perhaps negative.
-        by: i64,
-    },
-    /// The key is absent from now on, and what it held comes back.
-    GetDelete {
-        /// The key.
-        key: Bytes,
-    },
-    /// Does all of these steps or none, in this order. Each step sees what those before it did.
+    /// Appends to the key's value; an absent key is treated as empty.
+    Append { key: Bytes, value: Bytes },
+    /// Adds to the key's value, a decimal number; an absent key is treated as 0.
+    Increment { key: Bytes, by: i64 },
+    /// Deletes the key and returns its value.
+    GetDelete { key: Bytes },
+    /// Applies all of these steps, in this order, or none. Each step sees the changes of the steps before it.
     Batch(Vec<Step>),
-    /// Runs steps in groups of which each fails alone. The outcomes of the steps come back.
+    /// Applies steps in groups that fail independently. The reply contains the outcomes of the steps.
     Script(ScriptWrite),
     /// Opens a client session. Its id is the version of the update.
     OpenSession,
-    /// Settles a request: answers with its record, or bars it for ever. It must come with that request's key.
+    /// Resolves the request whose key it carries: returns the recorded outcome, or bars the request permanently.
     Resolve,
 }
 
 impl Write {
-    /// The keys that it is about.
     pub fn keys(&self) -> impl Iterator<Item = &Bytes> {
         let one = match self {
             Self::Put { key, .. }
@@ -74,7 +49,6 @@ impl Write {
         one.into_iter().chain(self.steps().iter().map(Step::key)).chain(script)
     }
 
-    /// The values that it carries.
     pub fn values(&self) -> impl Iterator<Item = &Bytes> {
         let one = match self {
             Self::Put { value, .. } | Self::Append { value, .. } => Some(value),
@@ -85,7 +59,7 @@ impl Write {
         one.into_iter().chain(self.steps().iter().filter_map(Step::value)).chain(script)
     }
 
-    /// The keys to whose values it appends.
+    /// The keys whose values the write appends to.
     pub fn appended(&self) -> impl Iterator<Item = &Bytes> {
         let one = if let Self::Append { key, .. } = self { Some(key) } else { None };
         let of_step = |step: &Step| matches!(step, Step::Append { .. });
@@ -95,7 +69,7 @@ impl Write {
         one.into_iter().chain(batch).chain(script)
     }
 
-    /// The steps of a batch; other writes have none here.
+    /// The steps of a batch; empty for other writes.
     fn steps(&self) -> &[Step] {
         if let Self::Batch(steps) = self { steps } else { &[] }
     }
@@ -106,7 +80,6 @@ impl Write {
 }
 
 impl Step {
-    /// The key that it is about.
     pub fn key(&self) -> &Bytes {
         match self {
             Self::Require { key, .. }
@@ -117,7 +90,6 @@ impl Step {
         }
     }
 
-    /// The value that it carries.
     pub fn value(&self) -> Option<&Bytes> {
         match self {
             Self::Put { value, .. } | Self::Append { value, .. } => Some(value),
@@ -126,40 +98,16 @@ impl Step {
     }
 }
 
-/// One step of a [`Write::Batch`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// Nothing of the batch happens unless the key is as expected.
-    Require {
-        /// The key.
-        key: Bytes,
-        /// How it must be.
-        expected: Expected,
-    },
+    /// A condition: the batch has no effect unless it holds.
+    Require { key: Bytes, expected: Expected },
     /// As [`Write::Put`].
-    Put {
-        /// The key.
-        key: Bytes,
-        /// The value.
-        value: Bytes,
-    },
+    Put { key: Bytes, value: Bytes },
     /// As [`Write::Delete`].
-    Delete {
-        /// The key.
-        key: Bytes,
-    },
+    Delete { key: Bytes },
     /// As [`Write::Append`].
-    Append {
-        /// The key.
-        key: Bytes,
-        /// What is appended.
-        value: Bytes,
-    },
+    Append { key: Bytes, value: Bytes },
     /// As [`Write::Increment`].
-    Increment {
-        /// The key.
-        key: Bytes,
-        /// How much.
-        by: i64,
-    },
+    Increment { key: Bytes, by: i64 },
 }

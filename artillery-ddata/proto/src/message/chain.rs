@@ -1,9 +1,10 @@
-//! What the members of a chain say to each other.
+//! Messages between the members of a chain.
 //!
-//! [`Updates`] carry history down the chain. [`Chunk`]s carry the updates that are too large for one frame.
-//! [`SnapshotPart`]s carry to a joiner what history no longer says. [`Control`] carries everything else, as *cumulative
-//! state*: what the sender holds, has committed, asks and answers by now. A later one says all that an earlier one
-//! said. So a member keeps only one pending control frame per peer, and loss, repetition and reordering can only delay.
+//! [`Updates`] carry history down the chain, and [`Chunk`]s carry updates that are too large for one frame.
+//! [`SnapshotPart`]s carry to a joiner the data whose history is no longer kept. [`Control`] carries everything else,
+//! as *cumulative state*: what the sender currently holds, has committed, asks and answers. A later one contains
+//! everything in an earlier one. So a member keeps only one pending control frame per peer, and loss, repetition and
+//! reordering only cause delay.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -17,155 +18,148 @@ use crate::{ChainId, Epoch, Sequence, Version, types::update::Update};
 /// A message and the configuration in which it was sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ChainFrame {
-    /// Which chain.
     pub chain: ChainId,
-    /// The sender's configuration; a receiver in another one ignores the message (docs/DESIGN.md §5.4).
+    /// The epoch of the sender's configuration; a receiver in another epoch ignores the message (docs/DESIGN.md §5.4).
     pub epoch: Epoch,
-    /// Log index of that configuration.
+    /// The log index of that configuration.
     pub index: u64,
-    /// The message itself.
     pub message: ChainMessage,
 }
 
-/// What one member says to another.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ChainMessage {
-    /// History, to the successor.
+    /// To the successor.
     Updates(Updates),
-    /// Everything else, to any member.
+    /// To any member.
     Control(Control),
     /// A piece of an update that is too large for one frame, to the successor.
     Chunk(Chunk),
     /// A part of a snapshot, to the joiner behind the sender.
     Snapshot(SnapshotPart),
-    /// How far the sender is durable. To the successor: all members from the head to the sender hold everything up to this
-    /// version on their disks. To the predecessor: the sender does. Members in memory never send it.
+    /// A durable mark. To the successor: all members from the head to the sender hold everything up to this version on
+    /// disk. To the predecessor: the sender does. In-memory members never send it.
     Durable(Version),
-    /// To the head: what the sender has no room in. It counts for some heartbeats.
+    /// To the head: the sender's disk or memory is full. The head ignores the report some heartbeats later, unless it
+    /// is repeated.
     Full(Fullness),
 }
 
-/// What a member has no room in. Then its chain adds no values.
+/// The resource of a member that is full. Its chain then accepts no writes that add data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum Fullness {
-    /// It has room.
     #[default]
     Nothing,
-    /// Its disk counts as full.
     Disk,
-    /// Its node holds as many bytes as it may.
+    /// Its node has reached its limit on the bytes of keys and values.
     Memory,
 }
 
-/// Consecutive updates. The sender's watermark travels with them.
+/// Consecutive updates, and the sender's watermark.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Updates {
-    /// The sender's commit watermark.
     pub watermark: Sequence,
-    /// The version before the first update; [`Version::NONE`]: the history begins here. A receiver whose history ends
-    /// in another version lacks something, or has diverged (trap 54).
+    /// The version before the first update; [`Version::NONE`]: the history begins here. If the receiver's history ends
+    /// in another version, it is missing updates or has diverged (trap 54).
     pub after: Version,
     /// Consecutive by sequence, never empty.
     pub updates: Vec<Update>,
 }
 
-/// A piece of the next update. The sender's watermark travels with it. A member hands a piece on before it has the next
-/// piece, so that a large value passes all hops of the chain at the same time.
+/// A piece of the next update, and the sender's watermark. A member forwards a piece before it receives the next, so
+/// that the hops of a chain transfer a large value concurrently.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Chunk {
-    /// The sender's commit watermark.
     pub watermark: Sequence,
-    /// The version before that update, as in [`Updates`].
+    /// The version before the update, as in [`Updates`].
     pub after: Version,
-    /// Which update.
+    /// The version of the update.
     pub version: Version,
-    /// Where the piece belongs.
     pub part: ChunkPart,
-    /// 1 to [`MAX_CHUNK`] bytes of the update's keys and values, one behind the other.
+    /// 1 to [`MAX_CHUNK`] bytes of the update's keys and values, which are back to back.
     pub bytes: Bytes,
 }
 
-/// The longest piece of an update, in bytes. Another message waits for at most one piece of a large value.
+/// The longest piece of an update, in bytes. Other messages wait for at most one piece of a large value.
 pub const MAX_CHUNK: usize = 64 << 10;
 
-/// Where a piece of an update belongs.
+/// The position of a piece in its update.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum ChunkPart {
-    /// At the beginning; here with the outline of the update.
+    /// At the start; carries the update without its bytes.
     First(Outline),
-    /// Behind so many bytes.
+    /// At this offset, in bytes.
     Behind(u64),
 }
 
-/// How much of an update has come.
+/// The part of an update that has been received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Partial {
-    /// Which update.
+    /// The version of the update.
     pub version: Version,
-    /// Bytes of its keys and values, from the first on.
+    /// Received bytes of its keys and values, from the first.
     pub bytes: u64,
 }
 
-/// Where a member's history stands.
+/// The end of a member's history, and its epochs.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Position {
     /// The newest version applied.
     pub last: Version,
-    /// The first sequence of each epoch in the history, oldest first: enough to find the last version that two
+    /// The first sequence of each epoch in the history, oldest first. They suffice to find the last version that two
     /// histories have in common.
     pub epochs: Vec<(Epoch, Sequence)>,
 }
 
-/// The cumulative state that a member shows to another one.
+/// The cumulative state that a member sends to another one.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Control {
-    /// The sender's commit watermark.
     pub watermark: Sequence,
-    /// The receiver's watermark as the sender knows it: the receiver needn't repeat it.
+    /// The receiver's watermark as known to the sender; the receiver needn't repeat it.
     pub echo: Sequence,
-    /// The sender asks for an echo: it doesn't know whether the receiver knows its watermark.
+    /// Requests an echo: the sender doesn't know whether the receiver has its watermark.
     pub confirm: bool,
-    /// Whether the epoch is open at the sender.
+    /// Whether the sender's epoch is open.
     pub is_open: bool,
     /// To the predecessor: the newest version applied (a hop acknowledgement).
     pub acknowledged: Version,
-    /// To the predecessor: send from behind this position, even what was sent before.
+    /// To the predecessor: a request to send everything after this position, even if it was sent before.
     pub resume: Option<Position>,
-    /// To the predecessor: how much of the next update has come, if it comes in pieces. With `resume` it says where in
-    /// that update to go on.
+    /// To the predecessor: the received part of the next update, if it is sent in pieces. With `resume` it is the
+    /// position in that update at which to continue.
     pub partial: Option<Partial>,
-    /// To the successor: the sender knows where the receiver's history stands, and that it is a prefix of its own.
+    /// To the successor: the sender knows the end of the receiver's history and that this history is a prefix of its
+    /// own.
     pub following: bool,
-    /// To the successor: the histories diverge; what the successor must drop before it goes on.
+    /// To the successor: the histories diverge, and the successor must drop part of its own before it continues.
     pub cut: Option<Truncate>,
     /// To the successor: the epoch is open for it once it holds all updates up to here (rule 5.5).
     pub open: Option<Sequence>,
     /// To the tail: the version query that waits for its answer (0: none).
     pub query: u64,
-    /// From the tail: the highest query asked by the receiver, and the watermark at a moment after it was received.
+    /// From the tail: the receiver's highest query, and the watermark at some time after the query was received.
     pub answer: Option<VersionAnswer>,
     /// To the head: the barrier that waits to be ordered (0: none).
     pub barrier: u64,
     /// From the head: the highest barrier ordered for the receiver, and its sequence.
     pub ordered: Option<VersionAnswer>,
-    /// To the predecessor: the sender is in the middle of a snapshot, and has no history until that is complete.
+    /// To the predecessor: the sender is receiving a snapshot, and has no history until it is complete.
     pub snapshot: Option<Box<SnapshotProgress>>,
 }
 
-/// Where a successor's history diverges from its predecessor's.
+/// The point from which a successor must drop its history, which diverges from its predecessor's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Truncate {
-    /// The newest version that the successor reported. If that has changed since, it drops nothing: this came too late.
+    /// The newest version that the successor reported. If it has another one by now, the message is outdated and it
+    /// drops nothing.
     pub said: Version,
     /// The newest version common to both. The successor drops everything above it.
     pub keep: Version,
 }
 
-/// The answer to a numbered query or barrier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct VersionAnswer {
-    /// The number of the query or barrier. The answer holds for all lower ones too.
+    /// The number of the query or barrier. The answer also applies to all lower ones.
     pub number: u64,
-    /// A watermark or the place of a barrier.
+    /// For a query a watermark, for a barrier its sequence.
     pub sequence: Sequence,
 }

@@ -8,29 +8,27 @@ use crate::control::{
     recovery::Standing,
 };
 
-/// What one node asks of another one.
 #[allow(clippy::large_enum_variant, reason = "a call is encoded where it is made")]
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ControlCall {
-    /// The sender is alive, and asks for a lease; with its history, if it has one yet.
+    /// A renewal of the sender's lease; with the sender's history, if it has one yet.
     Renewal(Option<History>, Renewal),
-    /// A message of the group that keeps the log.
+    /// A message of the group that keeps the configuration log.
     Log(Bytes),
-    /// Asks what the receiver has, in case the others are lost for good.
+    /// Asks what data the receiver holds, in case the other nodes are lost permanently.
     Survey,
 }
 
-/// The answer of the other node. A node that has no answer ends the stream instead.
+/// The answer to a call. A node without an answer closes the stream instead.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ControlAnswer {
     /// To [`ControlCall::Renewal`]; with the history of the answering node, if it has one yet.
     Renewed(Option<History>, Box<Renewed>),
-    /// To [`ControlCall::Log`].
     Log(Bytes),
-    /// To [`ControlCall::Survey`].
     Surveyed(Box<Standing>),
-    /// To a node of a history that is over: the cluster was recovered as this one.
+    /// To a node whose history has ended: the cluster was recovered, and this is the new history.
     OtherHistory(History),
-    /// To a node whose store has less than it had before: its directory is an older copy.
+    /// To a node whose store is older than a state that it reported before: its directory was restored from an older
+    /// copy.
     RolledBack,
 }

@@ -1,4 +1,4 @@
-//! Updates without their bytes: how long their keys and values are.
+//! Updates without the bytes of their keys and values.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -12,38 +12,34 @@ use crate::{
 /// The lengths of a key and of its new value, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Lengths {
-    /// Of the key.
     pub key: u32,
-    /// Of the value; `None` deletes.
+    /// `None`: the key is deleted.
     pub value: Option<u32>,
 }
 
 impl Lengths {
-    /// Of both together.
     pub fn sum(&self) -> u64 {
         u64::from(self.key) + u64::from(self.value.unwrap_or(0))
     }
 }
 
-/// An update without its version and its bytes.
+/// An update without its version and the bytes of its keys and values.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Outline {
-    /// What the update is for.
     pub kind: UpdateKind,
-    /// The key of the request that it answers, if there is one.
+    /// The id of the request that the update answers, if any.
     pub request: Option<RequestKey>,
-    /// The outcome of the request.
     pub outcome: RequestOutcome,
-    /// The head's stamp.
+    /// The head's timestamp, as in [`Update`].
     pub chain_time: u64,
-    /// Its keys and values, by their lengths.
+    /// The lengths of its keys and values.
     pub changes: Vec<Lengths>,
 }
 
 impl Outline {
-    /// The outline of `update`.
     pub fn of(update: &Update) -> Self {
-        // A frame can't state a longer one. The update then has more bytes than stated here, and `encode` refuses it.
+        // The wire can't express a larger length. The update then has more bytes than stated here, and `encode` rejects
+        // it.
         let len = |bytes: &Bytes| u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         let lengths = |change: &KeyChange| Lengths { key: len(&change.key), value: change.value.as_ref().map(len) };
         Self {
@@ -55,12 +51,12 @@ impl Outline {
         }
     }
 
-    /// How many bytes its keys and values have together.
+    /// The length of all keys and values, in bytes.
     pub fn bytes(&self) -> u64 {
         self.changes.iter().map(Lengths::sum).sum()
     }
 
-    /// The update with this version whose keys and values are `body`, back to back; `None` if they don't fill it.
+    /// The update with this version whose keys and values are `body`, back to back; `None` if the lengths don't match.
     pub fn fill(self, version: Version, body: &Bytes) -> Option<Update> {
         if self.bytes() != body.len() as u64 {
             return None;

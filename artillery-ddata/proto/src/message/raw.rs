@@ -1,4 +1,4 @@
-//! Raw bytes in headers, where they are short.
+//! Serialization of short byte strings in headers.
 
 use bytes::Bytes;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

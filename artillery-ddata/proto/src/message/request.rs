@@ -1,4 +1,4 @@
-//! What clients ask of nodes, and nodes of each other on their behalf.
+//! Requests of clients to nodes, also forwarded ones between nodes, and their responses.
 
 use bytes::Bytes;
 
@@ -15,125 +15,110 @@ use crate::{
     types::update::RequestKey,
 };
 
-/// How many requests may wait for their responses on one stream. A receiver reads no further while so many wait.
+/// The most requests that may wait for their responses on one stream. At this number the receiver stops reading
+/// requests.
 pub const MAX_OUTSTANDING: usize = 1 << 16;
 
-/// The largest body of a request or a reply, in bytes, that shares its stream with others. A larger request has a
-/// stream of kind [`REQUESTS`](crate::wire::streams::REQUESTS) to itself, a larger reply one of kind
+/// The largest body of a request or a response that shares its stream with others, in bytes. A larger request uses its
+/// own stream of kind [`REQUESTS`](crate::wire::streams::REQUESTS), a larger response one of kind
 /// [`ANSWERS`](crate::wire::streams::ANSWERS).
 pub const SMALL: usize = 64 << 10;
 
-/// A request to a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Request {
-    /// The number that the response repeats.
+    /// The response repeats this number.
     pub number: u64,
-    /// The chain that is meant; without meaning if the operation concerns none.
+    /// The chain that should answer; ignored if the operation concerns no chain.
     pub chain: ChainId,
-    /// How long the sender will wait from now on, in milliseconds. The clocks of the two needn't agree.
+    /// How long the sender waits from now on, in milliseconds. A duration needs no synchronized clocks.
     pub deadline_ms: u32,
-    /// A node forwarded the request: the receiver answers or refuses it, and doesn't forward it again.
+    /// Whether a node forwarded the request: then the receiver doesn't forward it again.
     pub forwarded: bool,
-    /// What is to be done.
     pub operation: Operation,
 }
 
-/// What is to be done.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Operation {
-    /// Read.
     Read {
-        /// What is read.
         query: Query,
-        /// How it may be served.
         mode: ReadMode,
-        /// The floor of the session that the read belongs to, if it belongs to one.
+        /// The floor of the read's session, if it has one.
         floor: Option<Sequence>,
-        /// The history that its session, or its watch, belongs to: a member of another history refuses it.
+        /// The history of the read's session or watch. A member in another history refuses the request.
         history: Option<ClusterId>,
     },
-    /// Write.
     Write {
-        /// The request id of the write, if it has one.
+        /// The id of the request, if it has one.
         request: Option<RequestKey>,
-        /// The history that its session belongs to, if it is in one: a member of another history refuses it.
+        /// The history of the write's session, if it has one. A member in another history refuses the request.
         history: Option<ClusterId>,
-        /// What is written.
         write: Write,
     },
-    /// What concerns the node or the cluster rather than data.
+    /// An operation on the node or the cluster instead of data.
     Admin(AdminOperation),
 }
 
 impl Operation {
-    /// Whether it changes data.
     pub fn is_write(&self) -> bool {
         matches!(self, Self::Write { .. })
     }
 }
 
-/// What is to be done that neither reads nor changes data: the node answers it, not a chain.
+/// An operation that the node itself answers, not a chain. `Recover`, `Found` and `Reopen` may discard acknowledged
+/// data.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AdminOperation {
-    /// Say which chains there are, and where their members are.
+    /// Returns the chains and the addresses of the nodes.
     Routing,
-    /// Say what state the node is in.
+    /// Returns the state of the node.
     Status,
-    /// Carry out an operator's command.
+    /// Executes an operator's command.
     Arrange(AdminCommand),
-    /// Say what the node has, in case the others are lost for good.
+    /// Returns what data the node holds, in case the other nodes are lost permanently.
     Survey,
-    /// Go on alone under a new history, if the others are lost for good.
+    /// Continues alone under a new history, if the other nodes are lost permanently.
     Recover {
-        /// The cluster.
         cluster: ClusterId,
-        /// The history that is to end.
+        /// The history that should end.
         history: History,
     },
-    /// Give the cluster up for one that succeeds it, if no incarnation that ever served is there.
+    /// Abandons the cluster for a new one, if no incarnation that ever served is still reachable.
     Found {
-        /// The cluster that is given up.
+        /// The cluster to abandon.
         cluster: ClusterId,
-        /// Whether the node founds the new cluster; otherwise it joins that cluster.
+        /// Whether the node creates the new cluster; otherwise it joins that cluster.
         founds: bool,
     },
-    /// Say which chains there are, and where their members are, even if another cluster succeeds this one.
+    /// As `Routing`, but also answered if another cluster has succeeded this one.
     RoutingAnyway,
-    /// Open a chain again from what is left, as the leader, if none of its last serving stores may come back.
-    Reopen {
-        /// The chain.
-        chain: ChainId,
-    },
+    /// As the leader, reopens a chain from the surviving stores, if none of its last serving stores may return.
+    Reopen { chain: ChainId },
 }
 
-/// The response to a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Response {
     /// The number of the request.
     pub number: u64,
     /// The member that answered, if it isn't the node at the other end of the stream.
     pub by: Option<MemberId>,
-    /// The answer itself.
     pub answer: ResponseAnswer,
 }
 
-/// The answer to a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ResponseAnswer {
-    /// To a read or a write.
+    /// The reply to a read or a write.
     Reply(Reply),
     /// Chains, members and addresses; `None`: the cluster isn't formed yet.
     Routing(Option<Box<Routing>>),
     /// The state of the node, as JSON.
     Status(Bytes),
-    /// To an operator's command: it is carried out, in this epoch if it made one.
+    /// The result of an operator's command, with the epoch that it created, if any.
     Arranged(Result<Option<Epoch>, ArrangeError>),
-    /// What the node has; `None`: its configuration can't be lost, or it has none yet.
+    /// What data the node holds; `None`: its configuration can't be lost, or it has none yet.
     Survey(Option<Box<Standing>>),
-    /// The outcome of a recovery.
     Recovered(Result<Box<Recovered>, NotRecovered>),
-    /// The node has given its cluster up: the nodes of that cluster that answered it, itself first. Or why it hasn't.
+    /// If the node has abandoned its cluster: the nodes of that cluster that answered it, itself first.
     Founds(Result<Vec<NodeInfo>, NotFounded>),
-    /// What a chain goes on with, of which an operator has accepted a loss; or why it doesn't.
+    /// The store from which the chain was reopened, or the reason why it wasn't.
     Reopened(Result<Reopened, NotReopened>),
 }

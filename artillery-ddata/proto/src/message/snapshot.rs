@@ -1,4 +1,4 @@
-//! The parts of a snapshot that a source sends to a joiner, and the joiner's report of its progress.
+//! The parts of a snapshot that a source sends to a joiner, and the joiner's progress reports.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -6,37 +6,35 @@ use serde::{Deserialize, Serialize};
 use super::raw;
 use crate::{Epoch, Sequence, Version, store::ScanRecord, types::update::RequestOutcome};
 
-/// A part of a snapshot, from a source to the joiner behind it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SnapshotPart {
-    /// Which snapshot: the source's number, at least 1, rising within an epoch.
+    /// The source's number of the snapshot: at least 1, ascending within an epoch.
     pub id: u64,
-    /// What stands before this part. A joiner accepts the part only if it has exactly that.
+    /// The position of this part. A joiner accepts the part only if it has received exactly the parts before.
     pub at: SnapshotCursor,
-    /// The source's commit watermark when it made this part. The part shows a key as it was then, or at some moment
-    /// between the beginning of the snapshot and then.
+    /// The source's commit watermark when it made this part. The part shows each key at some time between the start of
+    /// the snapshot and then.
     pub watermark: Sequence,
-    /// The content of the part.
     pub content: SnapshotContent,
 }
 
-/// The content of a part of a snapshot, in the order of the parts.
+/// The kinds of parts, in the order in which they are sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SnapshotContent {
-    /// The first part: the header.
+    /// The first part.
     Begin(SnapshotHeader),
     /// Entries of the table of sessions, at least one.
     Sessions(Vec<SessionEntry>),
-    /// Records in key order, at least one, and none of them a tombstone.
+    /// Records in key order, at least one, without tombstones.
     Records(Vec<ScanRecord>),
     /// A piece of one record whose value is too large for one part.
     Piece(RecordPiece),
-    /// The last part: there is nothing more.
+    /// The last part.
     End,
 }
 
 impl SnapshotContent {
-    /// Bytes of keys and values, for a rough size.
+    /// The approximate size, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Records(records) => {
@@ -49,76 +47,71 @@ impl SnapshotContent {
     }
 }
 
-/// The header of a snapshot.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SnapshotHeader {
     /// The newest version that the joiner reported ([`Version::NONE`] too, if it was in the middle of another
-    /// snapshot). If that has changed since, the joiner doesn't begin this snapshot: the header came too late.
+    /// snapshot). If it has another one by now, the header is outdated and the joiner doesn't begin this snapshot.
     pub said: Version,
-    /// The source had committed the history up to here. Later history comes as updates. Records that come later may
-    /// show some of those updates already.
+    /// The source's newest committed version at the start. Later updates are sent as history; records may already
+    /// reflect some of them.
     pub version: Version,
     /// The first sequence of each epoch in that history, oldest first.
     pub epochs: Vec<(Epoch, Sequence)>,
-    /// A stamp that no update of that history exceeds.
+    /// At least the timestamp of every update of that history.
     pub chain_time: u64,
-    /// How many entries the table of sessions has.
+    /// The number of entries of the table of sessions.
     pub sessions: u64,
 }
 
-/// A piece of a record.
+/// A piece of a record's value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RecordPiece {
-    /// The record's key.
     pub key: Bytes,
-    /// The version that it holds.
     pub version: Version,
     /// The length of the whole value, in bytes.
     pub len: u32,
-    /// Bytes of the value, behind those that [`SnapshotCursor::bytes`] counts: 1 to [`MAX_CHUNK`](super::MAX_CHUNK).
+    /// 1 to [`MAX_CHUNK`](super::MAX_CHUNK) bytes of the value, from offset [`SnapshotCursor::bytes`].
     pub bytes: Bytes,
 }
 
-/// An entry of the table of sessions: sessions in the order of their ids, each followed by its records.
+/// An entry of the table of sessions. Sessions are in the order of their ids, each followed by its records.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum SessionEntry {
-    /// A session.
     Session {
         /// The version of the update that opened it.
         id: Version,
-        /// The lowest number that is still unanswered at its client.
+        /// The lowest number of a request whose reply the client hasn't received.
         lowest: u64,
-        /// The update that used it last.
+        /// The last update that used it.
         used: Sequence,
     },
     /// A record of the session before it.
     Record {
-        /// The request's number.
+        /// The number of the request.
         number: u64,
-        /// The update that recorded it.
+        /// The version of the update that recorded it.
         version: Version,
-        /// The outcome of the request.
         outcome: RequestOutcome,
-        /// The value that the request took away, at most [`MAX_TAKEN`](crate::types::update::MAX_TAKEN) bytes.
+        /// The value that the request removed, at most [`MAX_TAKEN`](crate::types::update::MAX_TAKEN) bytes.
         #[serde(with = "raw")]
         taken: Option<Bytes>,
     },
 }
 
-/// A place in a snapshot, given by all that stands before it.
+/// A position in a snapshot: the parts sent before it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Default, Debug, Serialize, Deserialize)]
 pub struct SnapshotCursor {
-    /// Entries of the table of sessions.
+    /// The number of entries of the table of sessions.
     pub sessions: u64,
-    /// The key of the last whole record; `None`: there is none yet.
+    /// The key of the last complete record; `None`: there is none yet.
     #[serde(with = "raw")]
     pub behind: Option<Bytes>,
-    /// Bytes of the value of the record behind that.
+    /// Bytes of the next record's value.
     pub bytes: u64,
 }
 
 impl SnapshotCursor {
-    /// Moves behind a part.
+    /// Moves past a part.
     pub(crate) fn advance(&mut self, content: &SnapshotContent) {
         match content {
             SnapshotContent::Sessions(entries) => self.sessions += entries.len() as u64,
@@ -138,21 +131,21 @@ impl SnapshotCursor {
     }
 }
 
-/// The progress of a joiner that is in the middle of a snapshot, and so has no history.
+/// The progress of a joiner that is receiving a snapshot and therefore has no history.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct SnapshotProgress {
-    /// Which snapshot of this epoch; 0: none yet.
+    /// The number of the snapshot in this epoch; 0: none yet.
     pub id: u64,
-    /// How much of that snapshot has come.
+    /// The received part of that snapshot.
     pub mark: SnapshotCursor,
-    /// Asks for the parts from behind `mark`, even those that were sent before.
+    /// Requests all parts after `mark`, even if they were sent before.
     pub again: bool,
-    /// The newest of the updates that the joiner keeps until the snapshot is complete.
+    /// The newest update that the joiner has received and keeps until the snapshot is complete.
     pub upto: Sequence,
-    /// Asks for the updates from behind `upto`, even those that were sent before.
+    /// Requests all updates after `upto`, even if they were sent before.
     pub missed: bool,
-    /// The joiner has no capacity for more updates until it has applied some of its kept updates.
+    /// The joiner accepts further updates only after it has applied some of the kept ones.
     pub hold: bool,
-    /// The last part has come. Only updates are missing, up to the highest watermark at which a part was made.
+    /// The last part has been received. Only updates are missing, up to the highest watermark in a part.
     pub ended: bool,
 }

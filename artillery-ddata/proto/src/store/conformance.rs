@@ -1,8 +1,8 @@
-//! The contract of a [`Store`], as a test suite for implementations.
+//! The contract of [`Store`] as a test suite for implementations.
 //!
-//! Each function panics when the store breaks its contract, with a message that says how. Call them from tests. [`run`]
-//! runs the fixed cases. [`model::replay`] compares a store with a naive model over given steps, for instance those of
-//! a property test.
+//! Each function panics with an explanation if the store breaks the contract. Call them from tests: [`run`] runs the
+//! fixed cases, and [`model::replay`] compares a store with a naive model over given steps, for example those of a
+//! property test.
 
 use std::sync::{
     Arc,
@@ -61,7 +61,7 @@ pub fn run(make: impl Fn() -> Arc<dyn Store>) {
 
 fn apply(store: &dyn Store, chain: ChainId, keep_from: u64, ops: impl IntoIterator<Item = StoreOp>) -> Applied {
     let ops = SmallVec::from_iter(ops);
-    store.apply(&StoreBatch { chain, keep_from: Sequence(keep_from), ops }).expect("a batch is taken in")
+    store.apply(&StoreBatch { chain, keep_from: Sequence(keep_from), ops }).expect("a batch is applied")
 }
 
 fn held(sequence: u64, value: Option<&str>) -> Held {
@@ -97,17 +97,17 @@ fn keys(store: &dyn Store, chain: ChainId, from: &[u8], at_most: u64) -> Vec<Byt
     scan(store, chain, from, at_most).into_iter().map(|(key, _)| key).collect()
 }
 
-/// An empty store holds no bytes, no keys, no chains.
+/// An empty store holds no bytes, keys or chains.
 pub fn nothing_is_there_at_first(store: &dyn Store) {
     assert_eq!(read(store, CHAIN, b"a", u64::MAX), None);
     assert_eq!(scan(store, CHAIN, b"", u64::MAX), []);
-    assert_eq!(store.recover().expect("an empty store is no damaged one"), []);
+    assert_eq!(store.recover().expect("an empty store isn't damaged"), []);
     assert_eq!(store.bytes(), 0);
     apply(store, CHAIN, 9, [prune(b"a"), drop_above(b"a", 0)]);
     assert_eq!(scan(store, CHAIN, b"", u64::MAX), []);
 }
 
-/// A read finds exactly the newest version at or below its bound.
+/// A read finds the newest version at or below its bound.
 pub fn reads_find_the_newest_version_at_or_below(store: &dyn Store) {
     apply(store, CHAIN, 0, [put(b"a", 2, "two")]);
     apply(store, CHAIN, 0, [put(b"a", 5, "five")]);
@@ -122,17 +122,17 @@ pub fn reads_find_the_newest_version_at_or_below(store: &dyn Store) {
     assert_eq!(store.bytes(), 1 + 3 + 4, "the key once and every value");
 }
 
-/// A deletion is found as a version of its own.
+/// A deletion is stored as a version.
 pub fn a_deleted_key_is_a_version(store: &dyn Store) {
     apply(store, CHAIN, 0, [put(b"a", 1, "one"), delete(b"a", 2), put(b"a", 3, "three")]);
     assert_eq!(read(store, CHAIN, b"a", 1), Some(held(1, Some("one"))));
     assert_eq!(read(store, CHAIN, b"a", 2), Some(held(2, None)));
     assert_eq!(read(store, CHAIN, b"a", 3), Some(held(3, Some("three"))));
     apply(store, CHAIN, 0, [delete(b"never", 4)]);
-    assert_eq!(read(store, CHAIN, b"never", 4), Some(held(4, None)), "pending, so it counts");
+    assert_eq!(read(store, CHAIN, b"never", 4), Some(held(4, None)), "an uncommitted tombstone is kept");
 }
 
-/// A key may have any bytes, and values are read as they were put.
+/// A key may have any bytes, and a read returns the value that was put.
 pub fn any_bytes_are_a_key(store: &dyn Store) {
     let long = vec![0xff; crate::types::update::MAX_KEY];
     let all: [&[u8]; 7] = [b"", b"\0", b"\0\0", b"a", b"a\0", b"\xff", &long];
@@ -164,7 +164,6 @@ pub fn chains_are_apart(store: &dyn Store) {
     assert_eq!(store.bytes(), 1 + 3 + 1 + 3, "superseded versions went despite the pins of another chain");
 }
 
-/// The operations of one batch are applied in their order.
 pub fn operations_of_a_batch_have_an_order(store: &dyn Store) {
     apply(store, CHAIN, 0, [put(b"a", 1, "one"), put(b"a", 2, "two"), put(b"b", 2, "two")]);
     let again = |key: &[u8]| StoreOp::Put {
@@ -195,7 +194,7 @@ pub fn pruning_keeps_what_readers_need(store: &dyn Store) {
     assert_eq!(store.bytes(), 1 + 1);
 }
 
-/// A version that is committed when it is put drops exactly the versions that it supersedes. A tombstone stays.
+/// A put at or below the watermark drops exactly the versions that it supersedes, and stays even as a tombstone.
 pub fn puts_below_the_watermark_prune(store: &dyn Store) {
     apply(store, CHAIN, 0, [put(b"a", 1, "1"), put(b"b", 2, "2"), put(b"c", 3, "3")]);
     apply(store, CHAIN, 4, [put(b"a", 4, "4"), put(b"b", 5, "5")]);
@@ -207,7 +206,8 @@ pub fn puts_below_the_watermark_prune(store: &dyn Store) {
     assert_eq!(store.bytes(), 3 + 1 + 2);
 }
 
-/// The same while a position is pinned: the versions that it holds back are dropped when it is unpinned.
+/// Like `puts_below_the_watermark_prune` with a pinned position: versions that the pin protects are dropped when it is
+/// released.
 pub fn puts_below_the_watermark_leave_what_is_pinned(store: &dyn Store) {
     apply(store, CHAIN, 1, [put(b"a", 1, "1")]);
     store.pin(CHAIN, Sequence(1));
@@ -218,7 +218,7 @@ pub fn puts_below_the_watermark_leave_what_is_pinned(store: &dyn Store) {
     assert_eq!(store.bytes(), 1 + 1, "nothing is held for a pin that is gone");
 }
 
-/// A committed tombstone leaves nothing behind, in reads, scans or bytes.
+/// A pruned tombstone leaves nothing in reads, scans or sizes.
 pub fn pruned_tombstones_vanish(store: &dyn Store) {
     apply(store, CHAIN, 0, [put(b"a", 1, "1"), delete(b"a", 2), put(b"b", 3, "3")]);
     apply(store, CHAIN, 1, [prune(b"a")]);
@@ -233,7 +233,7 @@ pub fn pruned_tombstones_vanish(store: &dyn Store) {
     assert_eq!(read(store, CHAIN, b"a", u64::MAX), None);
 }
 
-/// While a position is pinned, reads there find the same. As many unpins as pins release it.
+/// Reads at a pinned position keep their results until it has been unpinned as often as pinned.
 pub fn pins_hold_versions_and_are_counted(store: &dyn Store) {
     apply(store, CHAIN, 2, [put(b"a", 1, "1"), put(b"gone", 1, "1"), put(b"a", 2, "2"), delete(b"gone", 2)]);
     store.pin(CHAIN, Sequence(2));
@@ -255,7 +255,7 @@ pub fn pins_hold_versions_and_are_counted(store: &dyn Store) {
     assert_eq!(store.bytes(), 1 + 1 + 1 + 1 + 4 + 1, "nothing is held for a pin that is gone");
 }
 
-/// Dropping the versions above a sequence uncovers those below, and newer epochs may reuse the sequences.
+/// Dropping the versions above a sequence uncovers the older ones, and newer epochs may reuse the sequences.
 pub fn dropped_versions_uncover_older_ones(store: &dyn Store) {
     apply(store, CHAIN, 0, [put(b"a", 1, "1"), put(b"a", 3, "3"), put(b"a", 4, "4"), put(b"new", 4, "4")]);
     apply(store, CHAIN, 0, [delete(b"b", 2), put(b"c", 2, "2"), delete(b"c", 5)]);
@@ -271,7 +271,8 @@ pub fn dropped_versions_uncover_older_ones(store: &dyn Store) {
     assert_eq!(read(store, CHAIN, b"a", u64::MAX), Some(next));
 }
 
-/// Keys are dropped one by one, and only those named. An absent key, or one without versions above, changes nothing.
+/// `DropAbove` affects only the named key. It changes nothing for an absent key or one without versions above the
+/// bound.
 pub fn a_chain_is_emptied_key_by_key(store: &dyn Store) {
     let name = |n: u64| format!("{n:04}").into_bytes();
     apply(store, CHAIN, 0, (0..300).map(|n| put(&name(n), n + 1, "v")));
@@ -293,7 +294,7 @@ pub fn a_chain_is_emptied_key_by_key(store: &dyn Store) {
     assert_eq!(keys(store, CHAIN, b"", u64::MAX), [&b"a"[..]]);
 }
 
-/// Batches are numbered in rising order, and each callback for stable storage is called once.
+/// Batch numbers ascend, and each callback of `persist` is called once.
 pub fn persistence_is_told(store: &dyn Store) {
     let first = apply(store, CHAIN, 0, [put(b"a", 1, "1")]);
     let second = apply(store, ChainId(9), 0, [put(b"a", 1, "1")]);
@@ -303,7 +304,7 @@ pub fn persistence_is_told(store: &dyn Store) {
         store.persist(
             upto,
             Box::new(move |result| {
-                // Can't fail: the receiver waits for it.
+                // The send can't fail: the receiver waits for it.
                 let _ = tell.send(result);
             }),
         );
@@ -323,7 +324,7 @@ pub fn recovery_names_every_chain(store: &dyn Store) {
     assert!(found[0].watermark == Sequence(0) && found[1].watermark <= Sequence(1), "never ahead of the batches'");
 }
 
-/// A key with many pending versions costs no more than twice their bytes, and all of them can be read.
+/// A key with many pending versions costs at most twice their bytes, and all of them can be read.
 pub fn many_pending_versions(store: &dyn Store) {
     const MANY: u64 = 5000;
     for n in 1..=MANY {
@@ -337,10 +338,10 @@ pub fn many_pending_versions(store: &dyn Store) {
     assert_eq!(store.bytes(), 3 + 1);
 }
 
-/// Readers on other threads find the old entry or the new one: never a part, never none, and never an older one again.
+/// Readers on other threads find either the old or the new entry, whole, and never an older one afterwards.
 ///
-/// The writer replaces entries that always exist, and adds and removes others around them, so that an index has to move
-/// entries.
+/// The writer replaces entries that always exist, and adds and removes others between them, so that an index has to
+/// move entries.
 pub fn readers_meet_whole_entries(store: &dyn Store) {
     const STEADY: u64 = 8;
     const ROUNDS: u64 = 20_000;
@@ -376,7 +377,7 @@ pub fn readers_meet_whole_entries(store: &dyn Store) {
     });
 }
 
-/// Stops the readers, also when their writer panics.
+/// Stops the readers, even if their writer panics.
 pub(crate) struct StopsReaders<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for StopsReaders<'_> {

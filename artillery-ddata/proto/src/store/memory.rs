@@ -1,11 +1,10 @@
-//! A store in memory, lost at exit.
+//! A store in memory, whose data is lost at exit.
 //!
-//! Every key has one slot, which holds all its versions, committed and pending. A change makes new versions and
-//! exchanges them for the old ones, so a reader sees either the old ones or the new ones, whole. A hash index that is
-//! read without locks holds the slots. Slots are only added and removed there, never replaced: `scc::HashIndex`
-//! replaces an entry by adding the new one and marking the old one removed. A reader that looks for the new entry
-//! before it is added, and for the old one after it is removed, finds neither
-//! (`conformance::readers_meet_whole_entries` detects it).
+//! Every key has one slot with all its versions, committed and pending. A change builds new versions and exchanges them
+//! for the old ones, so a reader sees either set as a whole. The slots are in a hash index that is read without locks.
+//! They are only added and removed there, never replaced: `scc::HashIndex` replaces an entry by adding the new one and
+//! then marking the old one removed. A reader that looks for the new entry before it is added, and for the old one
+//! after it is removed, would find neither (`conformance::readers_meet_whole_entries` detects it).
 
 mod chains;
 mod hashed;
@@ -48,7 +47,6 @@ use crate::{
     },
 };
 
-/// A store in memory.
 pub struct MemoryStore {
     slots: Slots,
     ordered: SortedIndex<Key>,
@@ -63,10 +61,10 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
-    /// An empty store whose index hashes keys under `seed`.
+    /// An empty store whose index hashes keys with `seed`.
     ///
-    /// No result depends on the seed. But a client that knows it can choose keys that make the store slow: take a
-    /// random seed wherever keys come from outside.
+    /// No result depends on the seed, but a client that knows it can choose keys that make the store slow. Use a random
+    /// seed wherever keys come from outside.
     pub fn with_seed(seed: u64) -> Self {
         Self::in_parts(seed, PARTS)
     }
@@ -85,8 +83,8 @@ impl MemoryStore {
         }
     }
 
-    /// The same store with another hash order than that of [`position`], to which one call adds `fill` keys. For tests
-    /// of cases that otherwise take luck, or millions of keys.
+    /// Replaces the hash order of [`position`], and the number of keys that one call adds to it. For tests of cases
+    /// that otherwise need luck, or millions of keys.
     #[cfg(any(test, feature = "mutants"))]
     #[must_use]
     pub fn with_positions(mut self, position: fn(&[u8]) -> u64, fill: usize) -> Self {
@@ -94,14 +92,13 @@ impl MemoryStore {
         self
     }
 
-    /// An empty store with one index of slots. It takes little memory and time to make, but its longest steps grow with
-    /// its keys. For the model, which makes millions of stores.
+    /// An empty store with one index of slots. It is small and quickly created, but its longest steps grow with its
+    /// keys. For the model, which creates millions of stores.
     #[cfg(any(test, feature = "mutants"))]
     pub fn small(seed: u64) -> Self {
         Self::in_parts(seed, 1)
     }
 
-    /// The same store with these guards.
     #[cfg(any(test, feature = "mutants"))]
     #[must_use]
     pub fn with_guards(self, guards: Guards) -> Self {
@@ -112,8 +109,8 @@ impl MemoryStore {
         self.slots.peek(key, |slot| slot.read(|versions| versions.at(at_most).cloned())).flatten().flatten()
     }
 
-    /// The result of `change` on a key's versions, and their slot. Each chain has one writer at a time, so the versions
-    /// don't change until this writer replaces them. Readers go on meanwhile.
+    /// Applies `change` to a key's versions, and returns the result with the key's slot. A chain has one writer at a
+    /// time, so the versions can't change until this writer replaces them; readers continue.
     fn changed<T>(&self, key: KeyRef<'_>, change: impl FnOnce(&Versions) -> T) -> Option<(Arc<Slot>, T)> {
         let slot = self.slots.get(key)?;
         let made = slot.read(change)?;
@@ -125,7 +122,7 @@ impl MemoryStore {
         let follow = |old: &Versions| {
             let newest = old.newest().version;
             if newest.sequence >= version.sequence {
-                return Err(StoreError::Failed(format!("version {version} was to follow {newest} of the same key")));
+                return Err(StoreError::Failed(format!("version {version} isn't above {newest} of the same key")));
             }
             if version.sequence <= floor {
                 return Ok(Versions::new(held.clone()));
@@ -139,7 +136,7 @@ impl MemoryStore {
             return Ok(());
         };
         let new = new?;
-        // Without the pins no older version would be left.
+        // The pins alone keep the older versions.
         if floor < version.sequence && version.sequence <= keep_from {
             chain.held_back.insert(Bytes::copy_from_slice(key.bytes));
         }
@@ -156,7 +153,7 @@ impl MemoryStore {
         debug_assert!(inserted, "another writer of the same chain");
         self.place(chain, &key);
         let inserted = self.ordered.insert(key);
-        debug_assert!(inserted, "a key left one index alone");
+        debug_assert!(inserted, "a key is in one of the two indexes only");
     }
 
     fn replace(&self, chain: &mut Chain, key: KeyRef<'_>, slot: &Slot, new: Versions) {
@@ -164,14 +161,14 @@ impl MemoryStore {
         let Some(old) = slot.replace(Some(new)) else { return };
         let before = old.weight();
         chain.count(key.bytes.len(), Some(before), Some(after));
-        // A negative difference wraps, and so does the addition: the sum is right.
+        // A negative difference wraps, and so does the addition, so the sum is correct.
         let more = after.bytes.wrapping_sub(before.bytes);
         if more != 0 {
             self.bytes.fetch_add(more, Ordering::Relaxed);
         }
     }
 
-    /// Removes a key. The index frees removed entries late, so the slot is emptied first.
+    /// Removes a key. The slot is emptied first, because the index frees removed entries later.
     fn remove(&self, chain: &mut Chain, key: KeyRef<'_>, slot: &Slot) {
         let Some(old) = slot.replace(None) else { return };
         let weight = old.weight();

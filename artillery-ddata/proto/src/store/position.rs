@@ -2,12 +2,11 @@
 
 use siphasher::sip::SipHasher24;
 
-/// The position of `key` in hash order: SipHash-2-4 under the key of sixteen zero bytes. It is never 0: a hash of 0
+/// The position of `key` in hash order: SipHash-2-4 with a key of sixteen zero bytes. It is never 0: a hash of 0
 /// becomes 1.
 ///
-/// The function never changes and is the same at every node, since cursors hold positions. The hash is public, so
-/// clients can choose keys of similar positions. To find a further key of the *same* position takes work of the order
-/// of 2⁶⁴.
+/// Cursors contain positions, so the function never changes and is the same at every node. It has no secret, so clients
+/// can choose keys with similar positions. Finding another key of the *same* position takes about 2⁶⁴ attempts.
 pub fn position(key: &[u8]) -> u64 {
     SipHasher24::new().hash(key).max(1)
 }

@@ -1,4 +1,4 @@
-//! The configuration of one chain, as the configuration log has it.
+//! The configuration of one chain, as stored in the configuration log.
 
 use std::fmt;
 
@@ -10,44 +10,44 @@ use crate::{Epoch, MemberId};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug, Serialize, Deserialize)]
 pub struct ChainId(pub u32);
 
-/// Where strong reads are served.
+/// Which members serve strong reads.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Mode {
-    /// At every member, apportioned by clean and dirty versions (Terrace & Freedman 2009, §2.3).
+    /// Every member, by apportioned reads of clean and dirty versions (Terrace & Freedman 2009, §2.3).
     #[default]
     Craq,
-    /// At the tail alone: classic chain replication (van Renesse & Schneider 2004), the baseline of our graphs.
+    /// Only the tail: classic chain replication (van Renesse & Schneider 2004), the baseline of the benchmarks' graphs.
     Classic,
 }
 
-/// The role of a member in its chain. The list is open: the numbers of learners and witnesses are reserved.
+/// The role of a member in its chain. Learners and witnesses are reserved, so more roles may follow.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Role {
     /// Holds every committed update and may serve.
     Serving,
-    /// Behind the tail, catching up; at most one.
+    /// Catches up behind the tail; at most one member.
     Syncing,
-    /// Reserved: follows for ever, never serves strong reads.
+    /// Reserved: follows permanently and never serves strong reads.
     Learner,
-    /// Reserved: keeps versions, not values.
+    /// Reserved: keeps versions without values.
     Witness,
 }
 
-/// Where a member stands in its chain.
+/// A member's position in its chain.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Place {
-    /// The first: it orders. Also the only one of a chain of one.
+    /// The first serving member, which orders updates. The only member of a chain of one is also the head.
     Head,
-    /// Neither first nor last.
+    /// A serving member between head and tail.
     Middle,
-    /// The last: it commits.
+    /// The last serving member, which commits updates.
     Tail,
     /// Behind the tail, catching up.
     Syncing,
-    /// No member.
+    /// Not a member of the chain.
     Spare,
 }
 
@@ -63,7 +63,6 @@ impl fmt::Display for Place {
     }
 }
 
-/// One member of a configuration.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct ChainMember {
     /// The node and its incarnation.
@@ -72,43 +71,43 @@ pub struct ChainMember {
     pub role: Role,
 }
 
-/// One configuration of one chain: its members, in their order, under its epoch.
+/// One configuration of a chain: the ordered members of one epoch.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ChainConfig {
     /// The chain.
     pub chain: ChainId,
-    /// The number of this configuration.
     pub epoch: Epoch,
-    /// Index of the log entry that made it.
+    /// The index of the log entry that created it.
     pub index: u64,
-    /// Where strong reads are served.
+    /// Which members serve strong reads.
     pub mode: Mode,
-    /// The head refuses writes when fewer members serve: the lower bits, which [`fewest`](Self::fewest) returns. The two highest ones
-    /// state that the chain is [sealed](Self::is_sealed) or [over](Self::is_over). An earlier release takes them for a number of
-    /// members that no chain has, and refuses writes, too.
+    /// The head refuses writes if fewer members serve. The lower bits are that number, which [`fewest`](Self::fewest)
+    /// returns; the two highest bits state that the chain is [sealed](Self::is_sealed) or [over](Self::is_over). An
+    /// earlier release reads such a value as an unreachable number of members, and therefore refuses writes too.
     pub min_members: u32,
     /// Head first; serving members before all others.
     pub members: Vec<ChainMember>,
 }
 
-/// The bit of [`ChainConfig::min_members`] of a sealed chain.
+/// The bit of [`ChainConfig::min_members`] that marks a sealed chain.
 const SEALED: u32 = 1 << 31;
 
-/// The bit of a chain that is over.
+/// The bit of [`ChainConfig::min_members`] that marks a chain that is over.
 const OVER: u32 = 1 << 30;
 
 impl ChainConfig {
-    /// The fewest serving members with which the head orders writes.
+    /// The lowest number of serving members with which the head orders writes.
     pub fn fewest(&self) -> u32 {
         self.min_members & !(SEALED | OVER)
     }
 
-    /// Whether no member orders anything in this epoch: the cluster may be about to give way to another one (docs/DESIGN.md §5.14).
+    /// Whether no member orders updates in this epoch: the cluster may be about to give way to another one
+    /// (docs/DESIGN.md §5.14).
     pub fn is_sealed(&self) -> bool {
         self.min_members & (SEALED | OVER) != 0
     }
 
-    /// Whether the chain's cluster has given way to another one, permanently.
+    /// Whether the chain's cluster has permanently given way to another one.
     pub fn is_over(&self) -> bool {
         self.min_members & OVER != 0
     }
@@ -119,13 +118,13 @@ impl ChainConfig {
         Self { min_members: self.min_members | SEALED, ..self.clone() }
     }
 
-    /// The same configuration, open for writes again unless it is over.
+    /// The same configuration without the seal. A chain that is over stays closed to writes.
     #[must_use]
     pub fn unsealed(&self) -> Self {
         Self { min_members: self.min_members & !SEALED, ..self.clone() }
     }
 
-    /// The same configuration, over.
+    /// The same configuration, marked as over.
     #[must_use]
     pub fn over(&self) -> Self {
         Self { min_members: self.fewest() | OVER, ..self.clone() }
@@ -136,27 +135,27 @@ impl ChainConfig {
         self.members.iter().filter(|member| member.role == Role::Serving).map(|member| member.id)
     }
 
-    /// The first serving member: it orders.
+    /// The first serving member, which orders updates.
     pub fn head(&self) -> Option<MemberId> {
         self.serving().next()
     }
 
-    /// The last serving member: it commits.
+    /// The last serving member, which commits updates.
     pub fn tail(&self) -> Option<MemberId> {
         self.serving().next_back()
     }
 
-    /// The member that is catching up behind the tail.
+    /// The member that catches up behind the tail.
     pub fn syncing(&self) -> Option<MemberId> {
         self.members.iter().find(|member| member.role == Role::Syncing).map(|member| member.id)
     }
 
-    /// The role of exactly this incarnation of a node.
+    /// The role of this exact incarnation.
     pub fn role(&self, id: MemberId) -> Option<Role> {
         self.members.iter().find(|member| member.id == id).map(|member| member.role)
     }
 
-    /// The place of exactly this incarnation of a node.
+    /// The place of this exact incarnation.
     pub fn place(&self, id: MemberId) -> Place {
         match self.role(id) {
             Some(Role::Serving) if self.head() == Some(id) => Place::Head,
@@ -167,13 +166,13 @@ impl ChainConfig {
         }
     }
 
-    /// The member from which `id` gets its updates. That of a syncing member is the tail.
+    /// The member from which `id` receives updates; for a syncing member, the tail.
     pub fn predecessor(&self, id: MemberId) -> Option<MemberId> {
         let at = self.link_order().position(|member| member == id)?;
         at.checked_sub(1).and_then(|before| self.link_order().nth(before))
     }
 
-    /// The member to which `id` sends its updates.
+    /// The member to which `id` sends updates.
     pub fn successor(&self, id: MemberId) -> Option<MemberId> {
         let at = self.link_order().position(|member| member == id)?;
         self.link_order().nth(at + 1)
@@ -200,7 +199,7 @@ mod tests {
         assert!(!open.is_sealed() && sealed.is_sealed() && over.is_sealed() && !sealed.is_over() && over.is_over());
         assert_eq!([open.fewest(), sealed.fewest(), over.fewest()], [2; 3]);
         assert_eq!(sealed.unsealed(), open);
-        assert!(over.unsealed().is_over(), "there is no way back");
+        assert!(over.unsealed().is_over(), "a chain that is over stays over");
     }
 
     #[test]

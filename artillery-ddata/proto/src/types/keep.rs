@@ -1,18 +1,18 @@
-//! Keys and values taken out of received frames, to be kept for long.
+//! Keys and values that outlive the frame in which they were received.
 
 use std::ops::Range;
 
 use bytes::Bytes;
 
-/// Received values below this many bytes are always copied out of their frame, and so are larger ones that make up less
-/// than half of its body: what is kept of a frame must not keep much more than itself in memory.
+/// Received values below this length, in bytes, are always copied out of their frame. Larger ones are copied if they
+/// make up less than half of its body: kept data must not hold much more memory than its own length.
 pub(crate) const COPY_BELOW: usize = 16 << 10;
 
-/// The longest copy that stands behind its own count, in bytes.
+/// The longest copy with an inline reference count, in bytes.
 pub const SHORT: usize = 127;
 
-/// The key and the value behind it that stand at `at` in a body whose length has been checked; the value begins at
-/// `value_at`. A copy of both is one allocation.
+/// The key and value at `at` in a body whose length has been checked; the value begins at `value_at`. If both are
+/// copied, they share one allocation.
 pub(crate) fn keep(body: &Bytes, at: Range<usize>, value_at: usize) -> (Bytes, Bytes) {
     let value = at.end - value_at;
     if value >= COPY_BELOW && value * 2 >= body.len() {
@@ -23,8 +23,8 @@ pub(crate) fn keep(body: &Bytes, at: Range<usize>, value_at: usize) -> (Bytes, B
     (key, value)
 }
 
-/// A copy that is about to be shared. A short one stands behind its own count, where [`Bytes`] would make another
-/// allocation for that as soon as it is cloned.
+/// A copy that will soon be shared. A short one is stored next to its reference count; [`Bytes`] alone would allocate
+/// that count separately at the first clone.
 pub fn copied(bytes: &[u8]) -> Bytes {
     match bytes.len() {
         0 => Bytes::new(),
@@ -35,7 +35,6 @@ pub fn copied(bytes: &[u8]) -> Bytes {
     }
 }
 
-/// Up to `N` bytes.
 struct Short<const N: usize> {
     len: u8,
     bytes: [u8; N],

@@ -1,15 +1,15 @@
-//! The name of one request, by which its outcome can be asked for later.
+//! The persistent id of a request.
 
 use std::{fmt, str::FromStr};
 
 use super::text::{ParseIdError, parse_hex, parsed};
 use crate::{ChainId, ClusterId, Version, types::update::RequestKey};
 
-/// Names one write of one client. Written `CLUSTER/CHAIN/EPOCH.SEQUENCE/NUMBER`. Store it where the write must happen
-/// exactly once even if this process ends meanwhile.
+/// Identifies one write of one client. Its text form is `CLUSTER/CHAIN/EPOCH.SEQUENCE/NUMBER`. Store it where the write
+/// must happen exactly once even if this process ends before the answer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RequestId {
-    /// The history of the cluster.
+    /// The id of the cluster's history.
     pub cluster: ClusterId,
     /// The chain that orders the write.
     pub chain: ChainId,
@@ -46,7 +46,7 @@ impl FromStr for RequestId {
             };
             parts.next().is_none().then_some(id)
         };
-        parsed(text, "request id: CLUSTER/CHAIN/EPOCH.SEQUENCE/NUMBER", parse)
+        parsed(text, "request id (CLUSTER/CHAIN/EPOCH.SEQUENCE/NUMBER)", parse)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Sessions: the least that a reader must be shown, by what it has seen before (docs/DESIGN.md §3).
+//! Sessions: earlier reads and writes are lower bounds on later reads (docs/DESIGN.md §3).
 
 use std::{
     collections::BTreeMap,
@@ -10,28 +10,28 @@ use std::{
 use super::text::{ParseIdError, parse_hex, parsed};
 use crate::{ChainId, ClusterId, Sequence};
 
-/// How far a session has seen: in each chain a sequence below which nothing may be shown to it any more.
+/// What a session has seen: in each chain the sequence that every later read of the session must include.
 ///
-/// Written `CLUSTER/CHAIN=SEQUENCE,…`, or `-` while it has seen nothing.
+/// Its text form is `CLUSTER/CHAIN=SEQUENCE,…`, or `-` for a session that has seen nothing.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Frontier {
-    /// The history of the cluster to which the floors belong.
+    /// The id of the cluster's history to which the floors belong.
     cluster: Option<ClusterId>,
     floors: BTreeMap<ChainId, Sequence>,
 }
 
 impl Frontier {
-    /// The history of the cluster to which it belongs; `None` while it has seen nothing.
+    /// The id of the cluster's history; `None`: the session has seen nothing.
     pub fn cluster(&self) -> Option<ClusterId> {
         self.cluster
     }
 
-    /// The floor of a chain.
+    /// The floor of a chain; 0 if the session has seen nothing of it.
     pub fn floor(&self, chain: ChainId) -> Sequence {
         self.floors.get(&chain).copied().unwrap_or_default()
     }
 
-    /// Raises the floor of a chain. Without effect for another history of the cluster.
+    /// Raises the floor of a chain to at least `to`. No effect if `cluster` is another history.
     pub fn raise(&mut self, cluster: ClusterId, chain: ChainId, to: Sequence) {
         if *self.cluster.get_or_insert(cluster) == cluster {
             let floor = self.floors.entry(chain).or_default();
@@ -70,37 +70,37 @@ impl FromStr for Frontier {
             }
             Some(frontier)
         };
-        parsed(text, "frontier of a session: CLUSTER/CHAIN=SEQUENCE,… or -", parse)
+        parsed(text, "session frontier (CLUSTER/CHAIN=SEQUENCE,… or -)", parse)
     }
 }
 
-/// Reads in a session never show less than the session has seen or written before, at any node (read-your-writes and
+/// Makes reads at any node include everything that the session has read or written before (read-your-writes and
 /// monotonic reads). Clones are the same session.
 ///
-/// A session goes with any read mode. Its reads are served committed versions only.
+/// Every read mode can be used in a session; the reads then return committed versions only.
 #[derive(Clone, Debug, Default)]
 pub struct Session {
     frontier: Arc<Mutex<Frontier>>,
 }
 
 impl Session {
-    /// A session that has seen nothing yet.
+    /// A session that has seen nothing.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A session that goes on from the frontier of another one, perhaps of another process.
+    /// A session that continues from the frontier of another one, possibly of another process.
     pub fn resume(frontier: Frontier) -> Self {
         Self { frontier: Arc::new(Mutex::new(frontier)) }
     }
 
-    /// The history that it belongs to; `None` while it has seen nothing.
+    /// The id of the session's history; `None`: it has seen nothing.
     #[doc(hidden)]
     pub fn history_id(&self) -> Option<ClusterId> {
         self.lock().cluster
     }
 
-    /// What it has seen so far.
+    /// What the session has seen, for [`resume`](Self::resume).
     pub fn frontier(&self) -> Frontier {
         self.lock().clone()
     }
@@ -112,14 +112,14 @@ impl Session {
         frontier.cluster.is_none_or(|known| known == cluster).then(|| frontier.floor(chain))
     }
 
-    /// Nothing below `to` may be shown to it any more; without effect in another history.
+    /// Raises the floor of a chain to at least `to`. No effect if `cluster` is another history.
     #[doc(hidden)]
     pub fn raise(&self, cluster: ClusterId, chain: ChainId, to: Sequence) {
         self.lock().raise(cluster, chain, to);
     }
 
     fn lock(&self) -> MutexGuard<'_, Frontier> {
-        // A panic leaves no half-made change in it.
+        // No panic can leave the frontier half changed.
         self.frontier.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

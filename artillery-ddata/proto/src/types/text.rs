@@ -1,15 +1,15 @@
 //! Ids as text.
 
-/// A text can't be parsed as what was expected.
+/// The text isn't an id of the expected kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no {expected} was expected")]
+#[error("{text:?} is not a valid {expected}")]
 pub struct ParseIdError {
     text: String,
-    /// The kind of id, and its form.
+    /// The kind of id and its form.
     expected: &'static str,
 }
 
-/// The id in `text` by `parse`; `expected` names the kind of id and its form.
+/// Parses `text` by `parse`; `expected` names the kind of id and its form.
 pub(crate) fn parsed<T>(
     text: &str,
     expected: &'static str,
@@ -18,7 +18,7 @@ pub(crate) fn parsed<T>(
     parse(text).ok_or_else(|| ParseIdError { text: text.to_owned(), expected })
 }
 
-/// A cluster id as it is written: 32 lower-case digits.
+/// Parses a cluster id: 32 lower-case hexadecimal digits.
 pub(crate) fn parse_hex(text: &str) -> Option<u128> {
     let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     (text.len() == 32 && text.bytes().all(is_digit)).then(|| u128::from_str_radix(text, 16).ok())?

@@ -1,4 +1,4 @@
-//! One entry of a chain's history.
+//! Updates: the entries of a chain's history.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -6,23 +6,23 @@ use smallvec::SmallVec;
 
 use crate::Version;
 
-/// The kind of an update. The list is open on the wire. But a member that receives an unknown kind stops: to skip an
-/// update would lose data.
+/// The kind of an update. A later release may add kinds; a member that receives an unknown one stops, because skipping
+/// an update would lose data.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct UpdateKind(pub u8);
 
 impl UpdateKind {
-    /// Changes nothing. With a request id it bars that request: the request was never applied, and never will be.
+    /// Changes nothing. With a request id it bars that request, which was never applied and never will be.
     pub const NOOP: Self = Self(0);
-    /// Carries changes; none, if its condition failed.
+    /// Carries changes, or none if its condition failed.
     pub const WRITE: Self = Self(1);
-    /// Changes nothing. Once it is committed, all updates before it are, so a read behind it is linearizable.
+    /// Changes nothing. Its commit implies that of all updates before it, so a read behind it is linearizable.
     pub const BARRIER: Self = Self(2);
     /// Opens a client session, whose id is the version of this update (docs/DESIGN.md §9).
     pub const SESSION_OPEN: Self = Self(3);
-    /// Evicts the client session that its request names: the table of records is bounded.
+    /// Evicts the client session named by its request, since the table of records is bounded.
     pub const SESSION_EVICT: Self = Self(4);
-    /// Reserved: the expiry of keys.
+    /// Reserved: expires keys.
     pub const EXPIRE: Self = Self(5);
     /// Reserved: prepares a transaction.
     pub const PREPARE: Self = Self(6);
@@ -31,20 +31,20 @@ impl UpdateKind {
     /// Reserved: aborts a transaction.
     pub const ABORT: Self = Self(8);
 
-    /// Whether this release knows how to apply it.
+    /// Whether this release can apply it.
     pub const fn is_known(self) -> bool {
         self.0 <= Self::SESSION_EVICT.0
     }
 }
 
-/// Names the request that an update answers.
+/// The session and number of the request that an update answers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct RequestKey {
     /// The version of the update that opened the client's session.
     pub session: Version,
-    /// The request's number in that session.
+    /// The number of the request in that session.
     pub number: u64,
-    /// The lowest number still unanswered at the client: records below it are needed no more. 0: unknown.
+    /// The lowest number whose reply the client hasn't received: records below it are no longer needed. 0: unknown.
     pub lowest: u64,
 }
 
@@ -52,62 +52,63 @@ pub struct RequestKey {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum RequestOutcome {
-    /// Its changes were made.
+    /// The changes were applied.
     #[default]
     Done,
-    /// A condition failed and nothing was changed. The key's version then ([`Version::NONE`]: the key was absent).
+    /// A condition failed and nothing was changed; the key's version at that time ([`Version::NONE`]: the key was
+    /// absent).
     Conflict(Version),
-    /// A requirement of a batch failed and nothing was changed.
+    /// A condition of a batch or script failed and nothing was changed.
     Unmet {
-        /// The step, counted from 0.
+        /// The index of the step or condition, from 0.
         step: u32,
-        /// The key's version.
+        /// The key's version at that time.
         version: Version,
     },
-    /// An append was made: the length of the value afterwards, in bytes.
+    /// An append: the length of the value afterwards, in bytes.
     Length(u64),
-    /// An increment was made: the number afterwards.
+    /// An increment: the number afterwards.
     Number(i64),
-    /// A value of this version was taken away ([`Version::NONE`]: the key was absent).
+    /// A get-and-delete: the version of the removed value ([`Version::NONE`]: the key was absent).
     Took(Version),
-    /// The write can't be done, and nothing was changed.
+    /// The write couldn't be applied, and nothing was changed.
     Failed(RequestFailure),
-    /// The request never was applied and never will be: its outcome was asked for before it came.
+    /// The request was never applied and never will be: it was resolved before it arrived.
     Barred,
-    /// A script ran. Its results aren't kept.
+    /// A script was applied. Its results aren't kept.
     Ran,
 }
 
-/// Why a write can't be done, independently of its conditions.
+/// Why a write couldn't be applied although its conditions held.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestFailure {
-    /// An increment of a value that is no decimal number of 64 bits.
-    #[error("the value is no decimal number of 64 bits")]
+    /// The value to increment isn't a decimal integer of 64 bits.
+    #[error("the value is not a decimal integer of 64 bits")]
     NotANumber,
-    /// An increment past the largest or smallest number of 64 bits.
+    /// The result of an increment doesn't fit in 64 bits.
     #[error("the number would leave the range of 64 bits")]
     Overflow,
-    /// The value would have become too large; its length in bytes.
-    #[error("the value would have {0} bytes, which are too many")]
+    /// A value would be larger than the node allows; its length in bytes.
+    #[error("the value would be {0} bytes, which is too large")]
     TooLarge(u64),
-    /// The results of a script are too large; their length as far as the script ran, in bytes.
-    #[error("the results would have {0} bytes, which are too many")]
+    /// The results of a script are larger than the node allows; their length up to the point where it stopped, in
+    /// bytes.
+    #[error("the results would be {0} bytes, which is too large")]
     ResultsTooLarge(u64),
-    /// The values of all keys together would have become too large; their length in bytes.
-    #[error("all values of the update would have {0} bytes, which are too many")]
+    /// The values of all keys are together larger than one update may be; their length in bytes.
+    #[error("the values of the update would be {0} bytes together, which is too large")]
     UpdateTooLarge(u64),
 }
 
-/// The longest value, in bytes, that the record of a get-and-delete keeps, so that a retry gets the value.
+/// The longest removed value, in bytes, that the record of a get-and-delete keeps for retries.
 pub const MAX_TAKEN: usize = 4096;
 
-/// A key's new value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KeyChange {
-    /// The key, at most [`MAX_KEY`] bytes.
+    /// At most [`MAX_KEY`] bytes.
     pub key: Bytes,
-    /// Its value; `None` deletes.
+    /// The new value; `None` deletes the key.
     pub value: Option<Bytes>,
 }
 
@@ -117,30 +118,27 @@ pub const MAX_KEY: usize = 4096;
 /// One entry of a chain's history, resolved to full values by the head that ordered it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Update {
-    /// Its place in the history.
     pub version: Version,
-    /// Its kind.
     pub kind: UpdateKind,
-    /// The request that it answers, if that has an id.
+    /// The key of the request that it answers, if the request has an id.
     pub request: Option<RequestKey>,
-    /// The outcome of the request.
     pub outcome: RequestOutcome,
-    /// The head's stamp: milliseconds since the Unix epoch, never below that of an earlier update.
+    /// The head's timestamp in milliseconds since the Unix epoch, never below that of an earlier update.
     pub chain_time: u64,
-    /// Its changes, which take effect as a whole.
+    /// Its changes, which take effect atomically.
     pub changes: SmallVec<[KeyChange; 1]>,
 }
 
 impl Update {
-    /// What the update counts in windows and backlogs, in bytes: about its memory.
+    /// The size of the update in windows and backlogs, in bytes: approximately its memory.
     pub fn cost(&self) -> usize {
         const FIXED: usize = 112;
-        // The first change is inline in the update.
+        // The first change is stored inline in the update.
         const FURTHER: usize = 96;
         FIXED + FURTHER * self.changes.len().saturating_sub(1) + self.bytes()
     }
 
-    /// The bytes of its keys and values.
+    /// The length of its keys and values, in bytes.
     pub fn bytes(&self) -> usize {
         self.changes.iter().map(|change| change.key.len() + change.value.as_ref().map_or(0, Bytes::len)).sum()
     }

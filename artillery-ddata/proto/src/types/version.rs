@@ -10,37 +10,35 @@ use super::text::{ParseIdError, parsed};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug, Serialize, Deserialize)]
 pub struct Epoch(pub u64);
 
-/// A position in a chain's history. The first update has 1; 0 means before all. Contiguous across epochs.
+/// A position in a chain's history. The first update has 1; 0 is before it. Sequences are contiguous across epochs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug, Serialize, Deserialize)]
 pub struct Sequence(pub u64);
 
 impl Sequence {
-    /// Before the first update.
+    /// The position before the first update.
     pub const ZERO: Self = Self(0);
-    /// Behind every update.
+    /// Greater than the sequence of any update.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// The position behind this one.
     pub const fn next(self) -> Self {
         Self(self.0 + 1)
     }
 
-    /// As [`next`](Self::next), for a position that came from outside. After [`MAX`](Self::MAX), where no update ever
-    /// is, comes `MAX`.
+    /// As [`next`](Self::next), for a number from outside: [`MAX`](Self::MAX), which no update has, stays `MAX`.
     pub const fn saturating_next(self) -> Self {
         Self(self.0.saturating_add(1))
     }
 }
 
-/// Names an update by the epoch in which the head ordered it, and its sequence. Written `EPOCH.SEQUENCE`.
+/// Identifies an update by its sequence and the epoch in which the head ordered it. Its text form is `EPOCH.SEQUENCE`.
 ///
-/// A new head orders in a new epoch, so no version ever names two values. Equal versions mean equal histories up to
+/// A new head orders in a new epoch, so a version never has two values. Equal versions imply equal histories up to
 /// them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Version {
     /// The epoch in which the update was ordered.
     pub epoch: Epoch,
-    /// Its position in the chain's history.
+    /// The position in the chain's history.
     pub sequence: Sequence,
 }
 
@@ -91,7 +89,7 @@ impl FromStr for Version {
             let (epoch, sequence) = text.split_once('.')?;
             Some(Self::new(epoch.parse().ok()?, sequence.parse().ok()?))
         };
-        parsed(text, "version: EPOCH.SEQUENCE, two numbers,", parse)
+        parsed(text, "version (EPOCH.SEQUENCE)", parse)
     }
 }
 

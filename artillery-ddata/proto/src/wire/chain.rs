@@ -24,40 +24,37 @@ use snapshot::{HeardSnapshot, SaidSnapshot, check_mark, decode_snapshot, encode_
 
 /// The most updates in one frame.
 ///
-/// The header of updates with one change each takes less than [`Update::cost`] says, however large their numbers are. So a
-/// sender that fills a frame by cost up to [`MAX_HEADER`] stays below that limit too.
+/// An encoded update with one change is shorter than its [`Update::cost`], however large its numbers. So a sender that
+/// fills a frame by cost up to [`MAX_HEADER`] stays below this limit too.
 pub const MAX_UPDATES: usize = 1 << 16;
 
-/// A message ready to be framed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Encoded {
-    /// An encoding by [`artillery_core::internal::codec`].
     pub header: EncodedHeader,
-    /// Pieces of the body, in order: the keys and values of the message, shared with it.
+    /// The keys and values of the message, in order. They share its memory.
     pub body: EncodedBody,
 }
 
 impl Encoded {
-    /// The frame that the receiver gets. For tests: it copies the body.
+    /// The frame as its receiver sees it. For tests: it copies the body.
     pub fn to_frame(&self) -> Frame {
         Frame { header: Bytes::copy_from_slice(&self.header), body: self.body.concat().into() }
     }
 }
 
-/// An encoded header. Up to 64 bytes need no allocation.
+/// An encoded header, without an allocation up to 64 bytes.
 pub type EncodedHeader = SmallVec<[u8; 64]>;
 
-/// The pieces of a body, in order. Up to two, a key and a value, need no allocation.
+/// The pieces of a body, in order. Up to two (a key and a value) need no allocation.
 pub type EncodedBody = SmallVec<[Bytes; 2]>;
 
 /// A message that can't be sent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncodeError {
-    /// The message's history breaks a rule.
+    /// The updates don't form a valid history.
     #[error(transparent)]
     History(#[from] HistoryError),
-    /// The header can't be encoded.
     #[error(transparent)]
     Codec(#[from] CodecError),
     /// The frame is longer than its length field can express.
@@ -65,83 +62,73 @@ pub enum EncodeError {
     TooLong(u64),
 }
 
-/// A frame that holds no valid message.
+/// A frame that isn't a valid message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// The header can't be decoded.
     #[error(transparent)]
     Codec(#[from] CodecError),
-    /// The header is encoded in another form than every sender uses.
+    /// The header isn't in the only form that senders use.
     #[error("the header isn't in its shortest form")]
     NotCanonical,
-    /// The message's history breaks a rule.
+    /// The updates don't form a valid history.
     #[error(transparent)]
     History(#[from] HistoryError),
-    /// The updates claim another number of changes than the frame lists.
+    /// The number of changes that the updates state differs from the number of listed changes.
     #[error("the updates have {counted} changes, the frame has {listed}")]
     Changes {
-        /// Changes that the updates claim.
+        /// Changes that the updates state.
         counted: u64,
         /// Changes whose lengths are listed.
         listed: u64,
     },
-    /// Keys and values don't fill the body.
+    /// The stated keys and values don't fill the body exactly.
     #[error("keys and values of {stated} bytes in a body of {actual}")]
     BodyLength {
-        /// The length by the header, in bytes.
+        /// The length according to the header, in bytes.
         stated: u64,
-        /// The length of the body in bytes.
+        /// The length of the body, in bytes.
         actual: u64,
     },
 }
 
-/// Updates that can't follow each other in a frame.
+/// Updates that can't be consecutive in a history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HistoryError {
-    /// There is no update.
     #[error("a frame without updates")]
     Empty,
-    /// There are more than [`MAX_UPDATES`].
     #[error("{0} updates in a frame, at most {MAX_UPDATES} are allowed")]
     TooMany(u64),
-    /// The sequences aren't consecutive, or not numbers that an update can have.
-    #[error("an update with sequence {found} in the place of {expected}")]
-    Sequence {
-        /// The sequence that should stand there.
-        expected: Sequence,
-        /// The sequence that stands there.
-        found: Sequence,
-    },
-    /// The epoch of an update is below that of the one before it.
-    #[error("an update of epoch {found} behind one of {before}")]
+    /// A sequence isn't the next one, or is [`Sequence::MAX`], which no update may have.
+    #[error("an update with sequence {found} where {expected} was expected")]
+    Sequence { expected: Sequence, found: Sequence },
+    /// An update's epoch is lower than that of the update before it.
+    #[error("an update of epoch {found} after one of {before}")]
     Epoch {
-        /// The epoch of the update before.
+        /// The previous update's epoch.
         before: Epoch,
-        /// The update's own epoch.
         found: Epoch,
     },
-    /// A key is longer than [`MAX_KEY`].
     #[error("a key of {0} bytes, at most {MAX_KEY} are allowed")]
     KeyTooLong(u64),
-    /// A piece of an update has no bytes, or more than [`MAX_CHUNK`].
+    /// A piece of an update is empty or longer than [`MAX_CHUNK`].
     #[error("a piece of {0} bytes, 1 to {MAX_CHUNK} are allowed")]
     PieceLength(u64),
-    /// A piece ends behind its update.
+    /// A piece ends beyond the end of its update.
     #[error("a piece that ends at byte {end} of an update of {len}")]
     PieceTooFar {
-        /// Where the piece ends.
+        /// The offset in the update at which the piece ends.
         end: u64,
-        /// The bytes of all keys and values.
+        /// The length of all keys and values of the update, in bytes.
         len: u64,
     },
-    /// The part of a snapshot breaks a rule.
+    /// A part of a snapshot is invalid.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
 }
 
-/// The header of every frame between members. `M` is borrowed when it is encoded.
+/// The header of every frame between members. `M` is a borrowing type for encoding and an owning one for decoding.
 #[derive(Serialize, Deserialize)]
 struct Header<M> {
     chain: ChainId,
@@ -190,7 +177,7 @@ struct UpdateHeader {
     changes: u32,
 }
 
-/// The header of a chunk. `P` is borrowed when it is encoded.
+/// `P` is borrowed for encoding and owned for decoding.
 #[derive(Serialize, Deserialize)]
 struct ChunkHeader<P> {
     watermark: Sequence,
@@ -202,7 +189,7 @@ struct ChunkHeader<P> {
 /// Encodes `message`. Keys and values are shared, not copied.
 ///
 /// # Errors
-/// [`EncodeError`]: [`decode`] would refuse the message.
+/// [`EncodeError`] if [`decode`] would reject the message.
 pub fn encode(message: &ChainFrame) -> Result<Encoded, EncodeError> {
     let (said, body) = match &message.message {
         ChainMessage::Updates(updates) => {
@@ -301,7 +288,7 @@ fn check_chunk(after: Version, version: Version, part: &ChunkPart, bytes: &Bytes
     if piece <= len { Ok(()) } else { Err(HistoryError::PieceTooFar { end: piece, len }) }
 }
 
-/// Checks that versions follow each other as in a history.
+/// Checks that versions follow one another as in a history.
 struct VersionOrder {
     expected: Sequence,
     epoch: Epoch,
@@ -313,7 +300,7 @@ impl VersionOrder {
     }
 
     fn next(&mut self, version: Version) -> Result<(), HistoryError> {
-        // The highest number is never used, so that there always is a next one.
+        // The highest number is never used, so every sequence has a successor.
         if version.sequence != self.expected || version.sequence == Sequence::MAX {
             return Err(HistoryError::Sequence { expected: self.expected, found: version.sequence });
         }
@@ -326,12 +313,12 @@ impl VersionOrder {
     }
 }
 
-/// Decodes the message that a frame carries. Update kinds that this release doesn't know are kept as they are.
+/// Decodes the message in a frame. Unknown kinds of updates are kept as they are.
 ///
-/// Large values are slices of the frame's memory; small ones are copied, so that they don't keep the frame.
+/// Large values are slices of the frame's memory; small ones are copied so that they don't keep the frame alive.
 ///
 /// # Errors
-/// [`DecodeError`]. A decoded message encodes to the same frame again.
+/// [`DecodeError`]. A message that decodes encodes to the same frame again.
 pub fn decode(frame: &Frame) -> Result<ChainFrame, DecodeError> {
     let header: Header<DecodedMessage> = codec::decode(&frame.header)?;
     if !codec::is_encoding(&header, &frame.header) {

@@ -1,6 +1,6 @@
-//! Calls between nodes about the configuration, and their answers: one frame each.
+//! Calls between nodes about the configuration, and the answers: one frame each.
 //!
-//! Messages of the log's group stand in the body, as that group encodes them.
+//! The body holds messages of the log's group in that group's encoding.
 
 use artillery_core::{
     Frame,
@@ -25,37 +25,34 @@ pub const MAX_NAME: usize = 255;
 /// The longest host name with its port: 253 bytes, a dot, a colon and five digits.
 const MAX_HOST: usize = 260;
 
-/// A frame that holds no valid call or answer, or no message of formation.
+/// A frame that isn't a valid call, answer or message of formation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ControlDecodeError {
-    /// The header can't be decoded.
     #[error(transparent)]
     Codec(#[from] CodecError),
-    /// A body behind a message that has none.
-    #[error("{0} bytes of body behind a message that has none")]
+    /// A body after a header that takes none.
+    #[error("an unexpected body of {0} bytes")]
     Body(usize),
-    /// A header whose numbers could be shorter.
-    #[error("a header of {0} bytes that could be shorter")]
+    /// The numbers in the header aren't in their shortest form.
+    #[error("a header of {0} bytes that isn't in its shortest form")]
     Form(usize),
-    /// An answer where a call was expected, or the other way round.
-    #[error("a message that goes the other way")]
+    /// An answer where a call was expected, or the reverse.
+    #[error("an answer in place of a call, or a call in place of an answer")]
     Direction,
-    /// A message of the log's group is too long.
     #[error("a message of the log of {0} bytes, at most {MAX_LOG_MESSAGE} are allowed")]
     Long(usize),
-    /// A cluster's times make no sense.
+    /// The cluster's times are invalid.
     #[error("{field}: {0}", field = .0.field())]
     Timing(#[from] InvalidTiming),
-    /// A node has a longer host name than is allowed: its bytes.
-    #[error("a node with a host name of {0} bytes")]
+    /// The host name of a node is too long; its length in bytes.
+    #[error("a node with a host name of {0} bytes, at most {MAX_HOST} are allowed")]
     Host(usize),
-    /// A node claims a longer name or more addresses than are allowed.
+    /// The name of a node is too long, or it has too many addresses.
     #[error("a node with a name of {name} bytes and {addrs} addresses")]
     Founder {
-        /// Bytes of the name.
+        /// Length of the name in bytes.
         name: usize,
-        /// How many addresses.
         addrs: usize,
     },
 }
@@ -80,19 +77,17 @@ enum DecodedCall<T> {
     RolledBack,
 }
 
-/// A call or an answer as a frame: its header, and its body.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EncodedControl {
-    /// The header.
     pub header: Bytes,
-    /// The body, often empty.
+    /// Empty except for messages of the log's group.
     pub body: Bytes,
 }
 
 /// Encodes a call.
 ///
 /// # Errors
-/// [`CodecError`]: the call is larger than the receiver accepts.
+/// [`CodecError`] if the receiver would reject the call as too large.
 pub fn encode_call(call: &ControlCall) -> Result<EncodedControl, CodecError> {
     match call {
         ControlCall::Renewal(history, renewal) => encode(&EncodedCall::Lease(*history, renewal), Bytes::new()),
@@ -104,7 +99,7 @@ pub fn encode_call(call: &ControlCall) -> Result<EncodedControl, CodecError> {
 /// Encodes an answer.
 ///
 /// # Errors
-/// [`CodecError`]: the answer is larger than the receiver accepts.
+/// [`CodecError`] if the receiver would reject the answer as too large.
 pub fn encode_answer(answer: &ControlAnswer) -> Result<EncodedControl, CodecError> {
     match answer {
         ControlAnswer::Renewed(history, renewed) => encode(&EncodedCall::Lease(*history, renewed), Bytes::new()),
@@ -124,10 +119,7 @@ fn encode<T: Serialize>(said: &EncodedCall<'_, T>, body: Bytes) -> Result<Encode
     Ok(EncodedControl { header: header.into(), body })
 }
 
-/// The call that a frame carries.
-///
-/// # Errors
-/// [`ControlDecodeError`].
+/// Decodes the call in a frame.
 pub fn decode_call(frame: &Frame) -> Result<ControlCall, ControlDecodeError> {
     let call = heard_call(frame)?;
     one_form(frame, &encode_call(&call)?)?;
@@ -152,10 +144,7 @@ fn heard_call(frame: &Frame) -> Result<ControlCall, ControlDecodeError> {
     }
 }
 
-/// The answer that a frame carries.
-///
-/// # Errors
-/// [`ControlDecodeError`].
+/// Decodes the answer in a frame.
 pub fn decode_answer(frame: &Frame) -> Result<ControlAnswer, ControlDecodeError> {
     let answer = heard_answer(frame)?;
     one_form(frame, &encode_answer(&answer)?)?;

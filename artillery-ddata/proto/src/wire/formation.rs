@@ -1,4 +1,4 @@
-//! Messages of formation as frames: a header, no body.
+//! The frames of messages of formation: a header without a body.
 
 use artillery_core::{
     Frame,
@@ -9,20 +9,14 @@ use bytes::Bytes;
 use super::control::{ControlDecodeError, no_body};
 use crate::control::formation::FormationMessage;
 
-/// The header of the frame that carries `message`.
-///
-/// # Errors
-/// [`CodecError`].
+/// Encodes the header of the frame that carries `message`.
 pub fn encode(message: &FormationMessage) -> Result<Bytes, CodecError> {
     let mut header = Vec::new();
     codec::encode(message, &mut header)?;
     Ok(header.into())
 }
 
-/// The message that a frame carries.
-///
-/// # Errors
-/// [`ControlDecodeError`].
+/// Decodes the message in a frame.
 pub fn decode(frame: &Frame) -> Result<FormationMessage, ControlDecodeError> {
     no_body(frame)?;
     Ok(codec::decode(&frame.header)?)

@@ -1,8 +1,8 @@
-//! Requests of clients to nodes, and of nodes to each other on their behalf, as frames.
+//! The frames of requests and responses, between clients and nodes and between nodes that forward requests.
 //!
-//! Requests travel on streams of kind [`REQUESTS`](super::streams::REQUESTS). Their responses come back on the same stream in
-//! any order or, if they are [large](crate::message::request::SMALL), on streams of kind [`ANSWERS`](super::streams::ANSWERS). The sender chooses a
-//! request's number, and must not use it again on a connection before its response has come.
+//! Requests travel on streams of kind [`REQUESTS`](super::streams::REQUESTS). Responses return in any order: on the
+//! same stream or, if [large](crate::message::request::SMALL), on streams of kind [`ANSWERS`](super::streams::ANSWERS).
+//! The sender chooses the number of a request, and must not reuse it on a connection before the response has arrived.
 
 mod answer;
 mod body;

@@ -1,20 +1,19 @@
-//! The kinds of streams between nodes, by their first byte: `artillery_core` leaves the numbers from 16 on to this crate.
+//! The kinds of streams between nodes, by their first byte. `artillery_core` leaves numbers from 16 up to this crate.
 
-/// Control frames of chains, to a member.
+/// Control frames of chains, between members.
 pub const CHAIN_CONTROL: u8 = 16;
-/// Updates of chains, to a successor.
+/// Updates of chains, to the successor.
 pub const CHAIN_UPDATES: u8 = 17;
-/// Messages of formation, between nodes.
 pub const FORMATION: u8 = 18;
-/// Requests of clients and their responses; bidirectional.
+/// Requests of clients and small responses; bidirectional.
 pub const REQUESTS: u8 = 19;
-/// One large response to a request that came on another stream of the same connection; unidirectional, opened by the side
-/// that was dialled.
+/// One large response to a request on another stream of the same connection; unidirectional, opened by the side that
+/// was dialled.
 pub const ANSWERS: u8 = 20;
-/// Parts of snapshots of chains, to a joiner.
+/// Parts of snapshots, to the joiner.
 pub const CHAIN_SNAPSHOTS: u8 = 21;
-/// One call about the configuration and its answer, between nodes; bidirectional.
+/// One call about the configuration and its answer; bidirectional.
 pub const CONTROL: u8 = 22;
 
-/// The priority of streams that carry one large request or response: behind all others, which have 0 and more.
+/// The priority of streams that carry one large request or response: below all others, which have 0 or more.
 pub const APART_PRIORITY: i32 = -1;

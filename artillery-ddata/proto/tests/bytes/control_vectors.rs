@@ -1,4 +1,4 @@
-//! Bytes of wire format 1 for forming a cluster and for its configuration; `wire_vectors.rs` has those of chains.
+//! Test vectors of wire format 1 for formation and configuration; `wire_vectors.rs` has those for chains.
 
 use std::time::Duration;
 
@@ -41,7 +41,6 @@ fn founding() -> Bootstrap {
     }
 }
 
-/// The second founder advertises a host name.
 fn founding_with_a_host() -> Bootstrap {
     let mut founding = founding();
     founding.members[1].host = Some("n2.example:7402".to_owned());

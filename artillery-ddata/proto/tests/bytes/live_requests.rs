@@ -1,5 +1,5 @@
-//! Client requests from random bytes, at a running replica: a short version of `fuzz/fuzz_targets/live_requests.rs` that
-//! needs no nightly toolchain.
+//! Client requests from random bytes, to a running replica: a short version of `fuzz/fuzz_targets/live_requests.rs`
+//! that doesn't need a nightly toolchain.
 
 #[path = "live_requests/harness.rs"]
 mod harness;
@@ -15,7 +15,7 @@ fn add(all: &mut Counts, counts: Counts) {
     counts.into_iter().for_each(|(kind, count)| *all.entry(kind).or_default() += count);
 }
 
-/// Checks that every kind of reply has come: otherwise the bytes don't reach what they are meant to test.
+/// Checks that every kind of reply occurred: otherwise the bytes don't reach the code that they should test.
 fn assert_has(counts: &Counts, kinds: &[&str]) {
     kinds.iter().for_each(|kind| assert!(counts.contains_key(kind), "no {kind} in {counts:?}"));
 }
@@ -36,7 +36,7 @@ fn random_requests_do_no_harm() {
     assert_has(&counts, &["session expired", "compacted", "update too large"]);
 }
 
-/// The requests of the vectors.
+/// The requests among the vectors.
 fn vectors() -> Vec<Frame> {
     let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/wire-1");
     let mut files: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();

@@ -1,4 +1,4 @@
-//! Bytes from outside: their meaning, and a replica that receives them.
+//! Byte-level tests: the test vectors of the wire format, and a replica that receives arbitrary bytes.
 
 mod control_vectors;
 mod live_requests;

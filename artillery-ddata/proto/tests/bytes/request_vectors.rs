@@ -1,6 +1,6 @@
-//! Requests and responses as bytes: every later release that speaks wire format 1 must understand and send them.
+//! Test vectors of requests and responses, which every later release with wire format 1 must decode and encode.
 //!
-//! Once a release speaks it, a vector in `wire-1/` never changes: the additions of a later release get vectors of their own.
+//! Once released, a vector in `wire-1/` never changes: additions get vectors of their own.
 
 use std::time::Duration;
 
@@ -23,7 +23,6 @@ use bytes::Bytes;
 
 use crate::vectors::{check, check_listed};
 
-/// A script with one of each step.
 fn script() -> ScriptWrite {
     let key = || Bytes::from("stock/7");
     let require = |expected| vec![Requirement { key: key(), expected }];
@@ -40,7 +39,6 @@ fn script() -> ScriptWrite {
     ScriptWrite { require: require(Expected::Version(Version::new(1, 2))), groups }
 }
 
-/// A script's result with one of each outcome.
 fn ran() -> Computed {
     let told = vec![
         StepOutcome::Done,
@@ -255,7 +253,6 @@ fn no_vector_is_forgotten() {
     check_listed(&["request-", "response-"], &listed);
 }
 
-/// The frame before a large response on its own stream.
 #[test]
 fn a_large_response_is_announced() {
     let announced = Encoded { header: encode_answer_to(70_000).as_ref().into(), body: Default::default() };

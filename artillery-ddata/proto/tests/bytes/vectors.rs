@@ -1,4 +1,4 @@
-//! The vectors in `wire-1/`: each holds the bytes of one frame in hexadecimal.
+//! The vectors in `wire-1/`: each file holds one frame in hexadecimal.
 
 use std::{fmt::Debug, fs, path::PathBuf};
 
@@ -20,7 +20,7 @@ fn unhex(text: &str) -> Vec<u8> {
     digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
 }
 
-/// Checks that this message is sent as the frame that the vector holds, and that the vector is understood as it.
+/// Checks that the message encodes to the frame in the vector, and that the vector decodes to the message.
 pub(crate) fn check<M: PartialEq + Debug, E: Debug>(
     name: &str,
     message: &M,
@@ -31,16 +31,15 @@ pub(crate) fn check<M: PartialEq + Debug, E: Debug>(
     let path = directory().join(name).with_extension("hex");
     let text = fs::read_to_string(&path)
         .unwrap_or_else(|error| panic!("{}: {error}; it would hold:\n{}", path.display(), hex(&sent)));
-    assert_eq!(hex(&sent), text, "{name} is sent as other bytes than before");
+    assert_eq!(hex(&sent), text, "{name} no longer encodes to the bytes of its vector");
 
     let mut decoder = FrameDecoder::new(1 << 20);
     decoder.push(&unhex(&text));
     let frame = decoder.next_frame().expect("a frame").expect("a whole frame");
     assert_eq!(decoder.finish(), Ok(()), "one frame");
-    assert_eq!(&decode(&frame).expect("a message"), message, "{name} is understood as another message than before");
+    assert_eq!(&decode(&frame).expect("a message"), message, "{name} no longer decodes to the message of its vector");
 }
 
-/// Checks that every vector whose name begins with one of these prefixes is listed.
 pub(crate) fn check_listed(prefixes: &[&str], listed: &[&str]) {
     for entry in fs::read_dir(directory()).expect("the directory of the vectors") {
         let path = entry.expect("a directory entry").path();

@@ -1,6 +1,6 @@
-//! Chain messages as bytes: every later release that speaks wire format 1 must understand and send them.
+//! Test vectors of chain messages, which every later release with wire format 1 must decode and encode.
 //!
-//! A vector in `wire-1/` never changes. The additions of a later release get vectors of their own.
+//! A vector in `wire-1/` never changes: the additions of a later release get vectors of their own.
 
 use artillery_proto::{
     ChainId, Epoch, Sequence, Version,
@@ -57,7 +57,7 @@ fn updates(updates: Vec<Update>) -> ChainFrame {
     ChainFrame { chain: ChainId(3), epoch: Epoch(5), index: 1 << 32, message }
 }
 
-/// Updates of scripts: one ran, one had results that were too large.
+/// Updates of two scripts: one succeeded, and the results of the other one were too large.
 fn ran() -> Vec<Update> {
     let ran = Update { outcome: RequestOutcome::Ran, ..put(Version::new(1, 1), "greeting", "hello") };
     let failed = RequestOutcome::Failed(RequestFailure::ResultsTooLarge(1 << 40));

@@ -1,5 +1,5 @@
-//! Upper bounds on the countable costs of each operation. An added copy, allocation or system call shows even on a noisy
-//! machine.
+//! Upper bounds on the countable costs of each operation. They reveal an additional copy, allocation or system call
+//! even on a noisy machine.
 
 use std::{collections::BTreeMap, error::Error, fs, io, path::Path};
 
@@ -7,15 +7,15 @@ use serde::{Deserialize, Serialize};
 
 use super::Row;
 
-/// Tolerated excess, as a part of the budget: how calls share batches differs from run to run, and with it how far buffers
-/// grow. A copy shows as an allocation too.
+/// Tolerated excess, as a fraction of the budget. The batching of calls differs from run to run, and with it the growth
+/// of buffers. An additional copy also shows as an allocation.
 const TOLERANCE: Costs =
     Costs { allocations: 0.04, allocated_bytes: 0.15, udp_calls: 0.05, frames: 0.03, frame_bytes: 0.03 };
 
 /// How often an operation over its budget is measured.
 const TRIES: usize = 3;
 
-/// The least tolerated excess of each cost.
+/// The minimum tolerated excess of each cost.
 const LEAST: Costs =
     Costs { allocations: 0.25, allocated_bytes: 100.0, udp_calls: 0.1, frames: 0.02, frame_bytes: 2.0 };
 
@@ -31,7 +31,7 @@ struct Costs {
 }
 
 impl Costs {
-    /// The costs of a row. `None` if it is no operation, or only for comparison.
+    /// The costs in a row. `None` if the row is not an operation, or only for comparison.
     fn of(row: &Row) -> Option<Self> {
         let packets = row.packets.as_ref().filter(|_| row.in_flight > 0)?;
         Some(Self {
@@ -76,7 +76,8 @@ pub(crate) fn write(file: &Path, rows: &[Row]) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Measures operations over their budget again, some times. Those over it each time are too expensive.
+/// Measures operations over their budget again, up to `TRIES` times. An operation that is over it each time fails the
+/// check.
 pub(crate) fn check(
     file: &Path,
     mut rows: Vec<Row>,
@@ -93,14 +94,14 @@ pub(crate) fn check(
         exceeded = now.into_iter().filter(|(what, _)| exceeded.contains_key(what)).collect();
     }
     if exceeded.is_empty() {
-        println!("{} operations cost no more than {} says", budget.len(), file.display());
+        println!("{} operations are within the budget of {}", budget.len(), file.display());
         return Ok(());
     }
     exceeded.values().for_each(|said| eprintln!("{said}"));
     Err(format!("{} costs are above what {} allows", exceeded.len(), file.display()).into())
 }
 
-/// The costs that exceed their budget, and how much.
+/// The costs that exceed their budget, each with a description.
 fn exceeds(budget: &Budget, now: &Budget) -> BTreeMap<(String, &'static str), String> {
     let mut exceeded = BTreeMap::new();
     for (operation, allowed) in budget {

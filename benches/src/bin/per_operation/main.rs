@@ -1,5 +1,5 @@
-//! The countable costs of one operation: allocations, system calls, frames, bytes, and processor time. All nodes, the client
-//! and its checks are in this process, and all of them are counted.
+//! The countable costs of one operation: allocations, system calls, frames, bytes, and processor time. All nodes, the
+//! client and its checks run in this process and are counted.
 
 mod budget;
 
@@ -23,16 +23,16 @@ const KEYS: usize = 10_000;
 /// Bytes of a key and its value.
 const PAYLOAD: usize = 12 + VALUE;
 
-/// Prints what one operation costs, counted in one process that holds nodes and client.
+/// Prints the costs of one operation, counted in one process with all nodes and the client.
 #[derive(Parser)]
 struct Options {
-    /// As JSON, one array.
+    /// Print JSON: one array.
     #[arg(long)]
     json: bool,
-    /// Compares with what each may cost at most, by this file, and fails if anything costs more.
+    /// Compare with the maximum costs in this file, and fail if anything costs more.
     #[arg(long, value_name = "FILE", conflicts_with = "write")]
     check: Option<PathBuf>,
-    /// Writes to this file what each costs now, to be compared with later.
+    /// Write the current costs to this file, for later comparisons.
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
     /// Operations of each kind; a tenth of them where they are made one at a time.
@@ -40,12 +40,12 @@ struct Options {
     operations: usize,
 }
 
-/// The present values of all counters.
+/// The current values of all counters.
 struct Reading {
     heap: Stats,
     /// Seconds.
     cpu: f64,
-    /// Of all nodes and the client.
+    /// The traffic of all nodes and the client.
     net: Vec<Counters>,
 }
 
@@ -64,9 +64,9 @@ struct Row {
     allocations: f64,
     allocated_bytes: f64,
     cpu_micros: f64,
-    /// The packets of all nodes and the client. `None` where they are not counted.
+    /// The packets of all nodes and the client. `None` where they aren't counted.
     packets: Option<Packets>,
-    /// The bytes of key and value, counted once.
+    /// Bytes of key and value, counted once.
     payload_bytes: usize,
 }
 
@@ -109,7 +109,7 @@ impl Row {
     }
 }
 
-/// A chain whose keys are filled, and its load.
+/// A chain with filled keys, and its load.
 struct Scene {
     chain: Loopback,
     load: Arc<Load>,
@@ -125,7 +125,7 @@ impl Scene {
 
     /// Counts the costs of one operation of this kind, averaged over those of `plan`.
     fn count(&mut self, name: &str, plan: Plan, remote: Option<&Remote>, run: impl Fn(usize)) {
-        // The first operations set things up: streams, buffers, the size of packets.
+        // The first operations set up streams, buffers and the packet size.
         run(plan.operations / 10);
         let read = || {
             let counters = self.chain.nodes.iter().map(|node| node.traffic());
@@ -171,7 +171,6 @@ impl Scene {
     }
 }
 
-/// The amount of work.
 #[derive(Clone, Copy)]
 struct Plan {
     in_flight: usize,
@@ -186,12 +185,11 @@ impl Plan {
     }
 }
 
-/// Sleeps for so many seconds.
 fn sleep(seconds: usize) {
     thread::park_timeout(Duration::from_secs(seconds as u64));
 }
 
-/// Processor time and allocations of the transport alone; its packets are not counted.
+/// Processor time and allocations of the transport alone; its packets aren't counted.
 fn raw(name: &str, shape: Shape, in_flight: usize, operations: usize) -> io::Result<Row> {
     let plan = Plan { payload: VALUE, ..Plan::new(in_flight, operations) };
     let runtime = Builder::new_current_thread().enable_all().build()?;

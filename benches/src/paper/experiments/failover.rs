@@ -1,4 +1,4 @@
-//! Reads and writes by time while a member is killed and comes back.
+//! Reads and writes by time while a member is killed and restarted.
 
 use std::{thread, time::Duration};
 
@@ -19,23 +19,23 @@ use crate::{
 const MEMBERS: usize = 3;
 /// The default of a node.
 const LEASE_MS: u32 = 1000;
-/// So many that the clients of a dead member spread over the live ones.
+/// Enough to distribute the clients of a dead member over the live ones.
 const CLIENTS_PER_MEMBER: usize = 4;
 /// How often clients look for new members.
 const REFRESH: Duration = Duration::from_millis(500);
 const WRITERS: usize = 32;
 const WRITES_PER_SECOND: f64 = 500.0;
 
-/// Kills a member of a chain of three, one place after the other, and starts it again.
+/// Kills and restarts a member of a chain of three, for each place in turn.
 ///
 /// # Errors
-/// A wrong value. Failed operations are counted.
+/// A wrong value. Failed operations are only counted.
 pub fn failover(lab: &Lab, plan: &Plan, mbit: u32) -> Result<Vec<Failover>, Failed> {
     let places = if plan.quick { &["middle"][..] } else { &["head", "middle", "tail"][..] };
     places.iter().map(|killed| one(lab, plan, mbit, killed)).collect()
 }
 
-/// The times of events, from the begin of the window.
+/// The times of events, relative to the start of the window.
 struct Times {
     kill: Duration,
     start: Duration,
@@ -79,7 +79,7 @@ fn one(lab: &Lab, plan: &Plan, mbit: u32, killed: &str) -> Result<Failover, Fail
     Ok(found)
 }
 
-/// Kills a node and starts it again. Returns when it was ready, in milliseconds of the window.
+/// Kills and restarts a node. Returns when it was ready, in milliseconds since the start of the window.
 fn kill_and_restart(lab: &Lab, chain: &mut Chain, node: usize, from: Timestamp, times: &Times) -> Result<u64, Failed> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     wait_for(&runtime, from + times.kill);

@@ -1,4 +1,4 @@
-//! Latency of single operations by length of the chain, on idle links and beside readers.
+//! Latency of single operations by chain length, on idle links and on links loaded by readers.
 
 use std::sync::Arc;
 
@@ -18,13 +18,10 @@ use crate::{
 
 const QUICK_LENGTHS: [usize; 2] = [1, 3];
 
-/// On loaded links, divisor of the number of callers that would fill the link of a member.
+/// On loaded links, divisor of the number of callers that would saturate the link of a member.
 const LOADED_DIVISOR: usize = 4;
 
 /// Measures one chain after the other.
-///
-/// # Errors
-/// Any failed operation or wrong value.
 pub fn latency(lab: &Lab, plan: &Plan, mbit: u32) -> Result<Vec<LatencyPoint>, Failed> {
     let lengths = if plan.quick { QUICK_LENGTHS.to_vec() } else { (1..=Plan::MAX_MEMBERS).collect() };
     let mut points = Vec::new();

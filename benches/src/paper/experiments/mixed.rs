@@ -1,4 +1,4 @@
-//! Reads beside writes to the same few keys.
+//! Reads during writes to the same few keys.
 
 use super::{Contestant, Plan, SMALL, callers_per_link, fill_all, sample, start_all, take_turns, verify_all};
 use crate::{
@@ -16,10 +16,7 @@ const MEMBERS: usize = 3;
 const RATES: [Option<f64>; 7] = [Some(0.0), Some(50.0), Some(100.0), Some(250.0), Some(500.0), Some(1000.0), None];
 const QUICK_RATES: [Option<f64>; 3] = [Some(0.0), Some(250.0), None];
 
-/// Measures reads of CR and CRAQ, in turns, under a sweep of write rates.
-///
-/// # Errors
-/// Any failed operation or wrong value.
+/// Measures reads of CR and CRAQ, in turns, at increasing write rates.
 pub fn mixed(lab: &Lab, plan: &Plan, mbit: u32) -> Result<Vec<MixedPoint>, Failed> {
     let mut contestants = start_all(lab, plan, &[(System::Cr, MEMBERS), (System::Craq, MEMBERS)])?;
     fill_all(&mut contestants, "hot", plan.hot_keys, SMALL)?;

@@ -1,4 +1,4 @@
-//! Reads by length of the chain, CR beside CRAQ.
+//! Reads by chain length, CR and CRAQ.
 
 use super::{Contestant, LARGE, Plan, SMALL, callers_per_link, fill_all, sample, start_all, take_turns};
 use crate::{
@@ -13,9 +13,6 @@ use crate::{
 const LENGTHS: [usize; 4] = [1, 3, 5, 7];
 
 /// Measures clean reads of chains, in turns.
-///
-/// # Errors
-/// Any failed operation or wrong value.
 pub fn reads(lab: &Lab, plan: &Plan, mbit: u32) -> Result<Vec<ReadPoint>, Failed> {
     let kinds = LENGTHS.into_iter().flat_map(|members| [(System::Cr, members), (System::Craq, members)]);
     let mut contestants = start_all(lab, plan, &kinds.collect::<Vec<_>>())?;

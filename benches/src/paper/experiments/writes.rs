@@ -1,4 +1,4 @@
-//! Writes and compare-and-swaps by length of the chain.
+//! Writes and compare-and-swaps by chain length.
 
 use super::{Contestant, LARGE, Plan, SMALL, callers_per_link, fill_all, sample, start_all, take_turns, verify_all};
 use crate::{
@@ -15,9 +15,6 @@ const LENGTHS: [usize; 3] = [3, 5, 7];
 const SERIES: [(Change, usize); 3] = [(Change::Put, SMALL), (Change::Put, LARGE), (Change::Swap, SMALL)];
 
 /// Measures writes to chains, in turns.
-///
-/// # Errors
-/// Any failed operation or wrong value.
 pub fn writes(lab: &Lab, plan: &Plan, mbit: u32) -> Result<Vec<WritePoint>, Failed> {
     let mut contestants = start_all(lab, plan, &LENGTHS.map(|members| (System::Craq, members)))?;
     let mut points = Vec::new();

@@ -18,10 +18,10 @@ use crate::throughput::{
     results::System,
 };
 
-/// Number of writers that give keys their first values, and of readers that verify the last ones.
+/// The number of writers that fill the keys, and of readers that verify the last values.
 const FILLERS: usize = 50;
 
-/// A chain, the book of writes to it, and a client.
+/// A chain, and the book of the writes to it.
 pub(super) struct Chain {
     system: System,
     cluster: Cluster,
@@ -49,7 +49,7 @@ impl Chain {
         self.cluster.contact.members()
     }
 
-    /// Checks that every key holds the last value that was written to it.
+    /// Checks that every key holds its last written value.
     pub(super) fn verify(&self) -> Result<(), Failed> {
         for_each_key(&self.cluster.contact, &self.book, |line, at| async move { line.read(at).await.map(drop) })
     }
@@ -102,7 +102,7 @@ impl Chain {
         })
     }
 
-    /// As many clients as there are members, each on a thread of its own. In CRAQ each reads from another member.
+    /// As many clients as there are members, each on its own thread. In CRAQ each reads at a different member.
     pub(super) fn spread(&self) -> Result<Tasks<KvLine>, Failed> {
         let mut served = Vec::new();
         let mut parts = Vec::new();

@@ -1,5 +1,3 @@
-//! A contestant: a system that is measured.
-
 use artillery_core::internal::clock;
 
 use crate::throughput::{
@@ -9,7 +7,7 @@ use crate::throughput::{
     results::{Point, System},
 };
 
-/// A system that is measured, with its callers.
+/// A measured system, with its callers.
 pub(super) struct Contestant {
     pub(super) system: System,
     pub(super) members: u32,

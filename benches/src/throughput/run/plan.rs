@@ -1,4 +1,4 @@
-//! The plan of a run: what is measured, and how long.
+//! The plan of a run: the measurements and their durations.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -12,9 +12,9 @@ use crate::{
 /// How a thread calls the library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Way {
-    /// It has a client and a runtime of its own.
+    /// Each thread has its own client and runtime.
     Own,
-    /// All threads share a client, which runs on threads of its own.
+    /// All threads share a client, which runs on its own threads.
     Shared,
     /// All threads share a client, and the thread that waits first drives it for all.
     Carried,
@@ -23,11 +23,11 @@ pub enum Way {
 /// The plan of a run.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The program `node`.
+    /// The path of the program `node`.
     pub node: PathBuf,
-    /// This program.
+    /// The path of this program.
     pub own: PathBuf,
-    /// Numbers of callers, rising.
+    /// Numbers of callers, ascending.
     pub callers: Vec<u32>,
     /// Samples of each point.
     pub rounds: u32,
@@ -39,13 +39,13 @@ pub struct Plan {
     pub keys: usize,
     /// How threads call.
     pub way: Way,
-    /// Threads beside its own that a handle for concurrent callers runs on.
+    /// Threads, in addition to its own, of a handle for concurrent callers.
     pub workers: usize,
-    /// Parts of a core that each node is held to, one after the other.
+    /// Fractions of a core to which each node is limited, one after the other.
     pub shares: Vec<f64>,
     /// Callers for each member there, so that a longer chain gets more load.
     pub callers_per_member: u32,
-    /// Lengths of chains there.
+    /// Chain lengths there.
     pub share_members: Vec<u32>,
     /// Read shares there.
     pub share_reads: Vec<u32>,
@@ -71,7 +71,7 @@ impl Plan {
         }
     }
 
-    /// Few points and short samples: whether it works, not how fast.
+    /// Few points and short samples: checks that the run works, not how fast it is.
     pub fn quick(node: PathBuf, own: PathBuf) -> Self {
         Self {
             callers: vec![1, 10],

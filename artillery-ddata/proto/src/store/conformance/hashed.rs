@@ -1,4 +1,4 @@
-//! Scans in hash order, and the size of a chain.
+//! Cases for scans in hash order, and for the size of a chain.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +13,7 @@ use crate::{
     store::{HashedIter, Held, Size, Store},
 };
 
-/// The most calls until a store has built the order: far more than any should need for the keys of these cases.
+/// The most calls until a store has built the order: far more than the keys of these cases should need.
 const MAX_CALLS: usize = 1_000_000;
 
 fn begin(store: &dyn Store, chain: ChainId, from: u64, at_most: u64) -> HashedIter<'_> {
@@ -40,7 +40,7 @@ fn name(n: u64) -> Vec<u8> {
     format!("key/{n:05}").into_bytes()
 }
 
-/// A scan from any position gives each key once, ordered by position and then by bytes, with the version that a read at
+/// A scan from any position returns each key once, ordered by position, then by bytes, with the version that a read at
 /// its bound finds.
 pub fn scans_are_in_order(store: &dyn Store) {
     apply(store, CHAIN, 0, (0..1000).map(|n| put(&name(n), n + 1, "old")));
@@ -58,10 +58,10 @@ pub fn scans_are_in_order(store: &dyn Store) {
     if let Some(behind) = found[999].0.checked_add(1) {
         assert_eq!(placed(store, CHAIN, behind, 1000), []);
     }
-    assert_eq!(scan(store, CHAIN, 0, 500).len(), 500, "keys that came later are absent");
+    assert_eq!(scan(store, CHAIN, 0, 500).len(), 500, "keys written later are absent");
 }
 
-/// Once the order is built, it follows keys that come, go and come back.
+/// An order that is already built follows keys that are added, removed and added again.
 pub fn keys_come_and_go(store: &dyn Store) {
     assert_eq!(keys(store, CHAIN), Vec::<Bytes>::new());
     apply(store, CHAIN, 0, [put(b"a", 1, "1"), put(b"b", 2, "2"), put(b"", 3, "3")]);
@@ -78,7 +78,7 @@ pub fn keys_come_and_go(store: &dyn Store) {
     assert_eq!(keys(store, CHAIN), [&b""[..], b"a"]);
 }
 
-/// The order of one chain has no key of another, in any order of first scans.
+/// A chain's order contains no key of another chain, whichever chain is scanned first.
 pub fn chains_are_apart(store: &dyn Store) {
     let chains = [ChainId(0), ChainId(1), ChainId(u32::MAX)];
     for (chain, n) in chains.into_iter().zip(1..) {
@@ -89,14 +89,14 @@ pub fn chains_are_apart(store: &dyn Store) {
     assert_eq!(chains.map(|chain| keys(store, chain).len()), [1, 1, 3]);
 }
 
-/// Keys count while their newest version is a value, bytes while they are held.
+/// A key is counted while its newest version is a value; bytes are counted while they are held.
 pub fn size_is_what_is_held(store: &dyn Store) {
     let size = |keys, bytes| Size { keys, bytes };
     assert_eq!(store.size(CHAIN), size(0, 0));
     apply(store, CHAIN, 0, [put(b"a", 1, "one"), put(b"bb", 2, "two"), put(b"a", 3, "three")]);
     assert_eq!(store.size(CHAIN), size(2, 1 + 3 + 5 + 2 + 3));
     apply(store, CHAIN, 0, [delete(b"bb", 4)]);
-    assert_eq!(store.size(CHAIN), size(1, 1 + 3 + 5 + 2 + 3), "deleted, though not yet for good");
+    assert_eq!(store.size(CHAIN), size(1, 1 + 3 + 5 + 2 + 3), "deleted, but the deletion is pending");
     apply(store, CHAIN, 4, [prune(b"a"), prune(b"bb"), delete(b"never", 5)]);
     assert_eq!(store.size(CHAIN), size(1, 1 + 5 + 5));
     assert_eq!(store.size(ChainId(8)), size(0, 0), "of another chain");
@@ -106,8 +106,8 @@ pub fn size_is_what_is_held(store: &dyn Store) {
     assert_eq!(store.size(CHAIN), size(0, 0));
 }
 
-/// Scans on other threads give each key that is there throughout, once and in order, while others come and go around
-/// it.
+/// Scans on other threads return each key that is present throughout, once and in order, while other keys are added and
+/// removed.
 pub fn what_stays_is_met(store: &dyn Store) {
     const STEADY: u64 = 300;
     const ROUNDS: u64 = 20_000;
@@ -121,11 +121,11 @@ pub fn what_stays_is_met(store: &dyn Store) {
                     let found = placed(store, CHAIN, 0, u64::MAX);
                     assert!(found.windows(2).all(|pair| (pair[0].0, &pair[0].1) < (pair[1].0, &pair[1].1)));
                     let steady = found.iter().filter(|(_, key, _)| key.starts_with(b"key/"));
-                    assert_eq!(steady.count() as u64, STEADY, "every key that was there throughout");
+                    assert_eq!(steady.count() as u64, STEADY, "every key that was present throughout");
                 }
             });
         }
-        // Ends the readers, also when this thread panics.
+        // Stops the readers, even if this thread panics.
         let _ending = StopsReaders(&done);
         for n in STEADY + 1..ROUNDS {
             let passing = format!("passing/{}", n % 1000).into_bytes();
@@ -135,7 +135,7 @@ pub fn what_stays_is_met(store: &dyn Store) {
     });
 }
 
-/// Keys come and go while another thread builds the order. Then the order has exactly the keys of the store.
+/// After keys were added and removed while another thread built the order, it has exactly the keys of the store.
 pub fn writers_beside_the_making(store: &dyn Store) {
     const KEYS: u64 = 30_000;
     apply(store, CHAIN, 0, (0..KEYS).map(|n| put(&name(2 * n), n + 1, "v")));

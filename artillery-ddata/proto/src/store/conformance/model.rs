@@ -1,4 +1,4 @@
-//! A store compared with a naive model, step by step.
+//! Compares a store with a naive model, step by step.
 
 use std::collections::BTreeMap;
 
@@ -10,40 +10,31 @@ use crate::{
     store::{Held, Store, StoreOp},
 };
 
-/// One step of a run. Numbers are taken modulo their valid range, so any steps make a valid run.
+/// One step of a run. Numbers are reduced modulo their valid range, so any steps make a valid run.
 #[derive(Clone, Debug)]
 pub enum ModelStep {
-    /// An update of several keys.
     Update {
-        /// Which chain.
         chain: u8,
-        /// Keys, and the length of each one's value; `None` deletes.
+        /// Keys and the lengths of their values; `None` deletes.
         changes: Vec<(u8, Option<u8>)>,
     },
-    /// Raises the watermark, and prunes the keys that were written up to there.
+    /// Raises the watermark and prunes the keys that were written up to it.
     Commit {
-        /// Which chain.
         chain: u8,
-        /// By how many updates, at most.
+        /// The most updates to commit.
         by: u8,
     },
     /// Drops updates above the watermark, and begins another epoch.
     DropAbove {
-        /// Which chain.
         chain: u8,
-        /// How many of the pending updates stay.
+        /// The number of pending updates that stay.
         keep: u8,
     },
     /// Pins the watermark.
-    Pin {
-        /// Which chain.
-        chain: u8,
-    },
-    /// Releases one of the pins.
+    Pin { chain: u8 },
     Unpin {
-        /// Which chain.
         chain: u8,
-        /// Which pin.
+        /// The index of the pin.
         which: u8,
     },
 }
@@ -57,15 +48,15 @@ struct ModelChain {
     last: u64,
     watermark: u64,
     pins: Vec<u64>,
-    /// Every version that was made and not dropped, superseded ones included.
+    /// Every version that was written and not dropped, including superseded ones.
     versions: BTreeMap<Bytes, BTreeMap<u64, Held>>,
 }
 
-/// Makes `steps` in the empty `store` and in the model, and compares all results that a reader may ask for after each
+/// Applies `steps` to the empty `store` and to the model, and compares all results available to readers after each
 /// step. At the end it commits all updates, releases all pins, and checks that only the needed versions are left.
 ///
 /// # Panics
-/// When the two differ.
+/// If the two differ.
 pub fn replay(store: &dyn Store, steps: &[ModelStep]) {
     let mut chains: BTreeMap<u8, ModelChain> = (0..CHAINS).map(|id| (id, ModelChain::default())).collect();
     for step in steps {
@@ -92,7 +83,7 @@ pub fn replay(store: &dyn Store, steps: &[ModelStep]) {
 }
 
 fn name(key: u8) -> Bytes {
-    // Some are prefixes of others.
+    // Some names are prefixes of others.
     Bytes::from("k".repeat((key % KEYS).into()))
 }
 
@@ -159,7 +150,7 @@ impl ModelChain {
         assert_eq!(keys(store, id, b"", u64::MAX), live, "no tombstone is left");
     }
 
-    /// Reads at every position that readers may ask for: the pinned ones, and all from the watermark on.
+    /// Compares reads at every position available to readers: the pinned ones, and all from the watermark up.
     fn compare(&self, store: &dyn Store, id: ChainId) {
         for at in self.pins.iter().copied().chain(self.watermark..=self.last + 1).chain([u64::MAX]) {
             let mut scanned: BTreeMap<_, _> = scan(store, id, b"", at).into_iter().collect();
@@ -180,7 +171,7 @@ impl ModelChain {
     fn compare_key(&self, key: &Bytes, at: u64, found: Option<Held>) {
         let expected = self.versions.get(key).and_then(|versions| newest(versions, at));
         match expected {
-            // No reader needs the tombstone any more, so it may be there or not.
+            // No reader needs this tombstone, so the store may keep or drop it.
             Some(tombstone) if tombstone.value.is_none() && tombstone.version.sequence.0 <= self.watermark => {
                 assert!(found.is_none() || found.as_ref() == Some(tombstone), "{key:?} at {at}: {found:?}");
             }
@@ -188,7 +179,7 @@ impl ModelChain {
         }
     }
 
-    /// Bytes of the newest values, the least that a store can hold.
+    /// Bytes of the newest values: the least that a store can hold.
     fn needed_bytes(&self) -> u64 {
         let sizes =
             self.versions.iter().filter_map(|(key, versions)| Some(key.len() + value(versions, u64::MAX)?.len()));

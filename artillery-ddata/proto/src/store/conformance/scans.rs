@@ -1,11 +1,11 @@
-//! Scans in key order.
+//! Cases for scans in key order.
 
 use bytes::Bytes;
 
 use super::{CHAIN, apply, delete, drop_above, hashed, held, keys, prune, put, read, scan};
 use crate::{ChainId, Sequence, store::Store};
 
-/// A scan gives each key once, in byte order, from its start on, with the version that a read at its bound finds.
+/// A scan returns each key once, in byte order from its start, with the version that a read at its bound finds.
 pub fn scans_are_in_order(store: &dyn Store) {
     let name = |n: u64| format!("key/{:04}", n * 7 % 1000).into_bytes();
     for n in 0..1000 {
@@ -16,7 +16,7 @@ pub fn scans_are_in_order(store: &dyn Store) {
     assert_eq!(found.len(), 1000);
     assert!(found.windows(2).all(|pair| pair[0].0 < pair[1].0), "ascending");
     assert!(found.iter().all(|(key, held)| read(store, CHAIN, key, 1000).as_ref() == Some(held)));
-    assert_eq!(scan(store, CHAIN, b"", 500).len(), 500, "keys that came later are absent");
+    assert_eq!(scan(store, CHAIN, b"", 500).len(), 500, "keys written later are absent");
     assert_eq!(keys(store, CHAIN, b"key/0998", 1000), [&b"key/0998"[..], b"key/0999"]);
     assert_eq!(keys(store, CHAIN, b"key/0998\0", 1000), [&b"key/0999"[..]]);
     assert_eq!(keys(store, CHAIN, b"z", u64::MAX), Vec::<Bytes>::new());
@@ -24,7 +24,7 @@ pub fn scans_are_in_order(store: &dyn Store) {
     assert_eq!(newer.iter().filter(|(_, held)| held.version.sequence >= Sequence(2000)).count(), 500);
 }
 
-/// Writes don't disturb a running scan at a pinned position.
+/// Writes don't affect a running scan at a pinned position.
 pub fn scans_at_a_pin_are_a_cut(store: &dyn Store) {
     let name = |n: u64| format!("{n:04}").into_bytes();
     apply(store, CHAIN, 0, (0..400).map(|n| put(&name(n * 2), n + 1, "old")));
@@ -45,7 +45,7 @@ pub fn scans_at_a_pin_are_a_cut(store: &dyn Store) {
     store.unpin(CHAIN, Sequence(400));
 }
 
-/// A scan that begins below the smallest key finds all keys, whether the empty one is there, is deleted, or never was.
+/// A scan from below the smallest key finds all keys, whether the empty key exists, is deleted, or never existed.
 pub fn scans_begin_below_every_key(store: &dyn Store) {
     let at_start = |chain| {
         let mut by_hash = hashed::scan(store, chain, 0, u64::MAX);
@@ -56,7 +56,7 @@ pub fn scans_begin_below_every_key(store: &dyn Store) {
     for chain in [ChainId(0), ChainId(u32::MAX)] {
         assert_eq!(at_start(chain), Vec::<Bytes>::new());
         apply(store, chain, 0, [put(b"\0", 1, "1"), put(b"b", 2, "2")]);
-        assert_eq!(at_start(chain), [&b"\0"[..], b"b"], "the empty key never was");
+        assert_eq!(at_start(chain), [&b"\0"[..], b"b"], "the empty key never existed");
         apply(store, chain, 0, [put(b"", 3, "3")]);
         assert_eq!(at_start(chain), [&b""[..], b"\0", b"b"]);
         assert_eq!(keys(store, chain, b"\0", u64::MAX), [&b"\0"[..], b"b"]);

@@ -1,4 +1,4 @@
-//! State that the writers and pins of one chain share. Readers never use it.
+//! State of a chain, shared by its writers and pins. Readers never use it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,34 +11,30 @@ use bytes::Bytes;
 use super::{key::KeyBytes, versions::Weight};
 use crate::{ChainId, Sequence, store::Size};
 
-/// The chains of a store.
 #[derive(Debug, Default)]
 pub(super) struct Chains {
     chains: RwLock<BTreeMap<ChainId, Arc<Mutex<Chain>>>>,
 }
 
-/// The state of one chain.
 #[derive(Debug, Default)]
 pub(super) struct Chain {
-    /// The highest watermark of a batch.
+    /// The highest watermark in a batch so far.
     pub(super) keep_from: Sequence,
     pins: BTreeMap<Sequence, u64>,
-    /// Keys that have more versions than they would have without the pins.
+    /// Keys with versions that only the pins keep.
     pub(super) held_back: BTreeSet<Bytes>,
     pub(super) size: Size,
-    /// How much of the chain is in hash order.
     pub(super) hashed: Filled,
 }
 
-/// How much of a chain is in hash order.
+/// The part of a chain that is in hash order.
 #[derive(Debug, Default)]
 pub(super) enum Filled {
-    /// No key: the order wasn't asked for yet.
+    /// None: no scan has asked for the order yet.
     #[default]
     Not,
-    /// All keys before this bound in byte order, and some behind it.
+    /// All keys before this bound in byte order, and possibly some after it.
     From(Bound<KeyBytes>),
-    /// All keys.
     Whole,
 }
 
@@ -55,7 +51,7 @@ impl Chains {
     }
 }
 
-/// A panic leaves no half-made change in a chain's state, so a poisoned lock is used all the same.
+/// A panic leaves no partial change in a chain's state, so a poisoned lock is used regardless.
 pub(super) fn lock(chain: &Mutex<Chain>) -> MutexGuard<'_, Chain> {
     chain.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -77,13 +73,12 @@ impl Chain {
         before != self.lowest_pin()
     }
 
-    /// The lowest sequence at which readers may read: `keep_from` or the lowest pin.
+    /// The lowest sequence that may still be read: `keep_from` or the lowest pin.
     pub(super) fn floor(&self, keep_from: Sequence) -> Sequence {
         self.lowest_pin().map_or(keep_from, |pin| pin.min(keep_from))
     }
 
-    /// Counts a change of a key's versions, where `key` is its length in bytes; `None`: the key is absent before, or
-    /// after.
+    /// Counts a change to the versions of a key of length `key`, in bytes; `None` if the key is absent before or after.
     pub(super) fn count(&mut self, key: usize, old: Option<Weight>, new: Option<Weight>) {
         let bytes = |weight: Option<Weight>| weight.map_or(0, |weight| key as u64 + weight.bytes);
         let live = |weight: Option<Weight>| u64::from(weight.is_some_and(|weight| weight.is_live));

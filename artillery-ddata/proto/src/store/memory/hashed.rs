@@ -1,9 +1,9 @@
-//! Keys in hash order, for scans whose cursor is a position there.
+//! Keys in hash order, for scans whose cursor is a position in that order.
 //!
-//! The order is built when a scan first asks for it, a bounded number of keys a call. So a store without such scans
-//! pays nothing. Writers maintain it from then on. A thread that adds a key, to this order or to the store, holds the
-//! lock of the key's chain. So while the order is being built, a writer adds its new key, however far the build has
-//! come; and a writer removes a key that leaves the store, which the build then no longer finds.
+//! The first scan starts building the order, and each call adds a bounded number of keys, so a store without such scans
+//! has no cost. Any thread that adds a key, to this order or to the store, holds the lock of the key's chain. So during
+//! the build a writer always adds its new key itself, and removes a key that leaves the store, which the build then no
+//! longer finds. Afterwards writers maintain the order.
 
 use std::{cmp::Ordering, ops::Bound, vec};
 
@@ -23,10 +23,9 @@ use crate::{
 /// The most keys that one call adds to the order.
 pub(super) const FILL: usize = 1024;
 
-/// Keys added to the order, or read from it, at a time.
+/// Keys that are added to the order, or read from it, at a time.
 const PAGE: usize = 128;
 
-/// A key and its place in the order.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct HashedKey {
     chain: ChainId,
@@ -34,7 +33,7 @@ pub(super) struct HashedKey {
     key: KeyBytes,
 }
 
-/// The same, borrowed.
+/// A borrowed [`HashedKey`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct PlacedRef<'a> {
     chain: ChainId,
@@ -68,17 +67,16 @@ impl Comparable<HashedKey> for PlacedRef<'_> {
 }
 
 impl MemoryStore {
-    /// Adds a key that has come into the store.
+    /// Adds a key that is new in the store.
     pub(super) fn place(&self, chain: &Chain, key: &Key) {
         match chain.hashed {
             Filled::Not => {}
-            // The making of the order has passed by where the key belongs (trap 46).
+            // The build may already have passed the place of the key (trap 46).
             Filled::From(_) if allows!(self.guards, ForgetNewKeys) => {}
             Filled::From(_) | Filled::Whole => self.add_placed(key),
         }
     }
 
-    /// Removes a key that has left the store.
     pub(super) fn displace(&self, chain: &Chain, key: KeyRef<'_>) {
         if !matches!(chain.hashed, Filled::Not) {
             let position = (self.position)(key.bytes);
@@ -88,12 +86,12 @@ impl MemoryStore {
 
     fn add_placed(&self, key: &Key) {
         let position = (self.position)(&key.bytes);
-        // The key is there already if its writer has added it.
+        // If the key's writer has added it already, the insertion has no effect.
         self.hashed.insert(HashedKey { chain: key.chain, position, key: key.bytes.clone() });
     }
 
-    /// Adds up to [`FILL`] keys to the order, and returns whether it is whole. Writers wait for at most a [`PAGE`] of
-    /// them.
+    /// Adds up to [`FILL`] keys to the order, and returns whether it is complete. Writers wait for at most a [`PAGE`]
+    /// of keys.
     pub(super) fn fill(&self, id: ChainId) -> bool {
         let chain = self.chains.get(id);
         let mut left = self.fill;
@@ -116,7 +114,6 @@ impl MemoryStore {
         }
     }
 
-    /// Up to `limit` keys of a chain in hash order.
     fn placed(&self, chain: ChainId, from: Bound<(u64, KeyBytes)>, limit: usize) -> Vec<HashedKey> {
         let from = from.as_ref().map(|(position, key)| PlacedRef { chain, position: *position, key });
         let guard = Guard::new();
@@ -124,7 +121,7 @@ impl MemoryStore {
     }
 }
 
-/// A scan in hash order. The order is whole.
+/// A scan in hash order. The order must be complete.
 pub(super) struct HashedScan<'a> {
     store: &'a MemoryStore,
     chain: ChainId,

@@ -1,4 +1,4 @@
-//! Keys of all chains in one index. A lookup allocates no key.
+//! Keys of all chains in one index. A lookup allocates nothing.
 
 use std::{
     cmp::Ordering,
@@ -14,10 +14,10 @@ use siphasher::sip::SipHasher13;
 use super::sorted::Sorted;
 use crate::ChainId;
 
-/// A key of up to this many bytes is stored in its entry itself. So an entry has the size of [`Bytes`] on 64 bits.
+/// The longest key, in bytes, that is stored inline. On 64-bit platforms an entry then has the size of [`Bytes`].
 const SHORT: usize = 23;
 
-/// The bytes of a key. A comparison with a short one follows no pointer.
+/// The bytes of a key. Comparing a short one follows no pointer.
 #[derive(Clone)]
 pub(super) enum KeyBytes {
     Short(u8, [u8; SHORT]),
@@ -36,7 +36,7 @@ impl KeyBytes {
     }
 }
 
-/// Copies the bytes, so that an index never keeps the frame alive in which a key came.
+/// Copies the bytes, so that an index doesn't keep the frame alive in which the key was received.
 impl From<&[u8]> for KeyBytes {
     fn from(bytes: &[u8]) -> Self {
         let mut short = [0; SHORT];
@@ -87,7 +87,7 @@ impl fmt::Debug for KeyBytes {
     }
 }
 
-/// A key of one chain, in memory of its own.
+/// A key of one chain.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Key {
     kind: KeyKind,
@@ -95,15 +95,15 @@ pub(super) struct Key {
     pub(super) bytes: KeyBytes,
 }
 
-/// The kinds in their order. This field takes up what would be padding.
+/// In this order. The field occupies what would otherwise be padding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum KeyKind {
-    /// The entry below all keys.
+    /// Below all keys.
     Lowest,
     Key,
 }
 
-/// The same, borrowed.
+/// A borrowed [`Key`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct KeyRef<'a> {
     pub(super) chain: ChainId,
@@ -128,7 +128,7 @@ impl Key {
 
 impl Hash for KeyRef<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // No separator is needed: the chain has a fixed length, and the bytes run to the end.
+        // No separator is needed: the chain has a fixed length, and the bytes extend to the end.
         state.write_u32(self.chain.0);
         state.write(self.bytes);
     }
@@ -156,7 +156,7 @@ impl Comparable<Key> for KeyRef<'_> {
     }
 }
 
-/// A keyed hash. Keys come from clients, which must not be able to make keys collide: they don't know the seed.
+/// A keyed hash. Clients choose the keys but don't know the seed, so they can't produce collisions.
 #[derive(Clone, Copy)]
 pub(super) struct Seeded {
     keys: (u64, u64),

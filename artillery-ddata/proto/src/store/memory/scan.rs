@@ -13,7 +13,7 @@ use crate::{
     store::{ScanRecord, StoreError},
 };
 
-/// Keys taken from the index at a time. Between two pages a scan holds no guard, so removed entries can be freed.
+/// Keys read from the index at a time. A scan holds no guard between two pages, so removed entries can be freed.
 const PAGE: usize = 128;
 
 pub(super) struct MemoryScan<'a> {
@@ -55,14 +55,12 @@ impl Iterator for MemoryScan<'_> {
 }
 
 impl MemoryStore {
-    /// Up to `limit` keys of a chain, in order.
     pub(super) fn keys(&self, chain: ChainId, from: &Bound<KeyBytes>, limit: usize) -> Vec<Key> {
         let from = from.as_ref().map(|bytes| KeyRef { chain, bytes });
         let guard = Guard::new();
         self.ordered.from(from, &guard).take_while(|key| key.chain == chain).take(limit).cloned().collect()
     }
 
-    /// All keys of a chain, a page at a time.
     pub(super) fn all_keys(&self, chain: ChainId) -> impl Iterator<Item = Key> + '_ {
         let mut from = Some(Bound::Included(KeyBytes::EMPTY));
         std::iter::from_fn(move || {

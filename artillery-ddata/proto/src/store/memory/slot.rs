@@ -1,4 +1,4 @@
-//! The place of one key's versions.
+//! The slot of one key.
 
 use std::sync::PoisonError;
 
@@ -6,8 +6,8 @@ use super::{sync::RwLock, versions::Versions};
 
 /// All versions of one key; empty once the key has left the index.
 ///
-/// A reader holds the lock while it copies a version, and the writer while it exchanges all versions, so neither holds
-/// it for long. The writer frees the replaced versions at once (docs/adr/0035-a-lock-of-each-key.md).
+/// A reader holds the lock only to copy a version, and the writer only to exchange all versions. The writer frees the
+/// replaced versions immediately (docs/adr/0035-a-lock-of-each-key.md).
 #[derive(Debug)]
 pub(super) struct Slot(RwLock<Option<Versions>>);
 
@@ -16,9 +16,9 @@ impl Slot {
         Self(RwLock::new(Some(versions)))
     }
 
-    /// The result of `look` on the versions; `None`: the key has left the index.
+    /// Applies `look` to the versions; `None` if the key has left the index.
     pub(super) fn read<T>(&self, look: impl FnOnce(&Versions) -> T) -> Option<T> {
-        // An exchange of versions never panics half-way, so a poisoned lock is used all the same.
+        // An exchange of versions can't panic halfway, so a poisoned lock is used regardless.
         self.0.read().unwrap_or_else(PoisonError::into_inner).as_ref().map(look)
     }
 

@@ -9,16 +9,16 @@ use super::{
     slot::Slot,
 };
 
-/// The number of parts: of a million keys each part holds 4,000.
+/// The number of parts. With a million keys a part holds about 4,000.
 pub(super) const PARTS: usize = 256;
 
 /// A hash index in parts.
 ///
-/// `scc::HashIndex` drops removed entries, and those that it moved into a larger array, together with the old array.
-/// With a million keys in one index that takes its writer 0.4 s. A part is so small that it takes milliseconds
+/// `scc::HashIndex` drops removed entries, and those that it moved into a larger array, together with the old array. In
+/// one index of a million keys that takes 0.4 s of the writer's time; in a part it takes milliseconds
 /// (docs/adr/0029-bounded-steps-of-a-store.md).
 pub(super) struct Slots {
-    /// The parts; their number is a power of two.
+    /// The number of parts is a power of two.
     parts: Box<[HashIndex<Key, Arc<Slot>, Seeded>]>,
 }
 
@@ -28,12 +28,12 @@ impl Slots {
         Self { parts: std::iter::repeat_with(part).take(parts.next_power_of_two()).collect() }
     }
 
-    /// The result of `look` on a key's slot.
+    /// Applies `look` to a key's slot.
     pub(super) fn peek<T>(&self, key: KeyRef<'_>, look: impl FnOnce(&Arc<Slot>) -> T) -> Option<T> {
         self.part(key).peek_with(&key, |_, slot| look(slot))
     }
 
-    /// A key's slot, for its only writer.
+    /// A key's slot. For the writer.
     pub(super) fn get(&self, key: KeyRef<'_>) -> Option<Arc<Slot>> {
         self.part(key).read_sync(&key, |_, slot| slot.clone())
     }
@@ -48,8 +48,8 @@ impl Slots {
         self.part(key).remove_sync(&key);
     }
 
-    /// The part of a key. The mix has no secret: a client can choose keys that are all in one part, which is then as
-    /// slow as an index without parts.
+    /// The part of a key. The mix is not secret: a client can choose keys that are all in one part, which is then as
+    /// slow as an undivided index.
     fn part(&self, key: KeyRef<'_>) -> &HashIndex<Key, Arc<Slot>, Seeded> {
         let (words, rest) = key.bytes.as_chunks::<8>();
         let mut last = [0; 8];
@@ -57,7 +57,7 @@ impl Slots {
         let words = words.iter().chain([&last]).map(|word| u64::from_le_bytes(*word));
         let words = std::iter::once(u64::from(key.chain.0)).chain(words);
         let mix = words.fold(0_u64, |mix, word| (mix ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(32));
-        // The highest bits of the last product: every bit of the key affects them.
+        // The highest bits of the last product, which depend on every bit of the key.
         &self.parts[(mix >> 22) as usize & (self.parts.len() - 1)]
     }
 

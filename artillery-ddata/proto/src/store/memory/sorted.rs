@@ -1,27 +1,26 @@
-//! Keys in order, walked without locks.
+//! An ordered index that is read without locks.
 
 use std::ops::Bound;
 
 use scc::{Comparable, Guard, TreeIndex};
 
-/// An entry of an index.
 pub(super) trait Sorted: Clone + Ord + 'static {
-    /// An entry below all others, also below the empty key.
+    /// An entry below all others, including the empty key.
     const LOWEST: Self;
 }
 
-/// An index that costs the same to walk from any start.
+/// An index in which a range costs the same from any start.
 ///
 /// `scc::TreeIndex::range` begins at an entry below its start. If there is none, it walks back from every node of the
 /// tree to the first leaf: that takes seconds for 100,000 keys, and a hundred times as long for ten times the keys. So
-/// an entry below all others is always there (docs/adr/0029-bounded-steps-of-a-store.md).
+/// the index always contains an entry below all others (docs/adr/0029-bounded-steps-of-a-store.md).
 pub(super) struct SortedIndex<K: Sorted>(TreeIndex<K, ()>);
 
 impl<K: Sorted> SortedIndex<K> {
     pub(super) fn new() -> Self {
         let index = TreeIndex::new();
         let inserted = index.insert_sync(K::LOWEST, ());
-        debug_assert!(inserted.is_ok(), "nothing else is there");
+        debug_assert!(inserted.is_ok(), "the index is empty");
         Self(index)
     }
 
@@ -34,7 +33,7 @@ impl<K: Sorted> SortedIndex<K> {
         self.0.remove_sync(key)
     }
 
-    /// The keys from `start` on.
+    /// The keys from `start` up.
     pub(super) fn from<'a, Q: Comparable<K>>(
         &'a self,
         start: Bound<Q>,

@@ -1,3 +1,3 @@
-//! The lock of a [`Slot`](super::slot::Slot). `tests/slot.rs` replaces it by that of loom.
+//! The lock of a [`Slot`](super::slot::Slot). `tests/slot.rs` replaces it with loom's.
 
 pub(super) use std::sync::RwLock;

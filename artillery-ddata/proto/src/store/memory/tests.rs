@@ -17,7 +17,7 @@ fn conforms() {
     conformance::run(|| Arc::new(MemoryStore::with_seed(1)));
 }
 
-/// The bytes that the counter should show.
+/// The correct value of the store's counter of bytes.
 fn recount(store: &MemoryStore) -> u64 {
     let mut bytes = 0;
     store.slots.for_each(|key, slot| {
@@ -81,7 +81,7 @@ fn an_unpinned_key_is_pruned_at_once() {
     store.apply(&StoreBatch { chain, keep_from: Sequence(3), ops }).unwrap();
     assert_eq!(store.bytes(), 11, "held back by the pin");
     store.unpin(chain, Sequence(1));
-    assert_eq!(store.bytes(), 0, "no later prune comes for a key that isn't written again");
+    assert_eq!(store.bytes(), 0, "a key that isn't written again is never pruned later");
     assert_eq!((store.slots.len(), store.ordered.len()), (0, 0));
 }
 
@@ -128,7 +128,7 @@ fn no_superseded_version_outlives_the_pending_ones() {
     assert_eq!(store.bytes(), 1 + 1);
 }
 
-/// A store with few positions, so that many keys share one, and with many calls until the order is built.
+/// A store with few positions, which many keys share, and with many calls until the order is built.
 fn coarse(seed: u64) -> MemoryStore {
     MemoryStore::with_seed(seed).with_positions(|key| key.iter().map(|&byte| u64::from(byte)).sum::<u64>() % 7 + 1, 3)
 }
@@ -161,9 +161,8 @@ fn hash_order_is_built_on_demand_in_bounded_steps() {
     assert_eq!(store.hashed.len(), 50);
 }
 
-/// A reader that loses the processor in the middle of a read finds versions of its own key. One thread puts two keys in
-/// turn, while threads that wake up take the processor from the readers as often as possible
-/// (docs/adr/0025-versions-say-whose-they-are.md).
+/// A reader that is preempted during a read still finds versions of its own key. One thread puts two keys alternately,
+/// and threads that wake up often preempt the readers (docs/adr/0025-versions-say-whose-they-are.md).
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a thread that wakes up takes the processor from another one")]
 fn readers_meet_versions_of_their_own_key() {

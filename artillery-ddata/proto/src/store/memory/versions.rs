@@ -9,9 +9,9 @@ use crate::{Sequence, store::Held};
 
 /// All versions of one key, never empty.
 ///
-/// The older versions are in shared runs, the oldest run first. A new run absorbs those before it that are not longer.
-/// So a key with many pending versions has few runs, cloning is cheap, and each version is copied a logarithmic number
-/// of times.
+/// The older versions are in shared runs, the oldest run first. A new run absorbs the preceding runs that are not
+/// longer. So a key with many pending versions has few runs, cloning is cheap, and each version is copied a logarithmic
+/// number of times.
 #[derive(Clone, Debug)]
 pub(super) struct Versions {
     newest: Held,
@@ -19,7 +19,7 @@ pub(super) struct Versions {
     bytes: u64,
 }
 
-/// What the versions of a key add to the size of their chain, beside the key.
+/// The part of a key's versions in the size of their chain, without the key itself.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Weight {
     /// Bytes of all values.
@@ -28,10 +28,9 @@ pub(super) struct Weight {
     pub(super) is_live: bool,
 }
 
-/// Older versions, at least one.
 #[derive(Clone, Debug)]
 enum OlderVersions {
-    /// One version, inline: most written keys have one older version for a moment, which needs no allocation.
+    /// Inline: most written keys have one older version for a short time, which then needs no allocation.
     One(Held),
     Many(Arc<[Held]>),
 }
@@ -47,7 +46,7 @@ impl Deref for OlderVersions {
     }
 }
 
-/// Runs up to this length are cut exactly. Of a longer run half must be superseded before the rest is copied.
+/// Runs up to this length are pruned exactly. A longer run is copied only if at least half of it is superseded.
 const SHORT: usize = 16;
 
 impl Versions {
@@ -64,7 +63,6 @@ impl Versions {
         Weight { bytes: self.bytes, is_live: self.newest.value.is_some() }
     }
 
-    /// The newest version at or below `at_most`.
     pub(super) fn at(&self, at_most: Sequence) -> Option<&Held> {
         if self.newest.version.sequence <= at_most {
             return Some(&self.newest);
@@ -73,17 +71,16 @@ impl Versions {
         Some(&run[below(run, at_most) - 1])
     }
 
-    /// Whether the only version is a value: then no version can be pruned, now or later.
+    /// Whether the only version is a value, so that no version can be pruned, now or later.
     pub(super) fn is_settled(&self) -> bool {
         self.older.is_empty() && self.newest.value.is_some()
     }
 
-    /// Whether every reader at `floor` or above finds the key absent.
+    /// Whether the key is absent to every reader at `floor` or above.
     pub(super) fn is_gone(&self, floor: Sequence) -> bool {
         self.older.is_empty() && self.newest.value.is_none() && self.newest.version.sequence <= floor
     }
 
-    /// These versions and a newer one.
     pub(super) fn with(&self, newest: Held) -> Self {
         let bytes = self.bytes + size(&newest);
         if self.older.is_empty() {
@@ -102,8 +99,8 @@ impl Versions {
         Self { newest, older, bytes }
     }
 
-    /// Drops versions that another one at or below `floor` supersedes: all of them in a short run, else at least so
-    /// many that those left are a minority. Returns whether any was dropped.
+    /// Drops versions that a newer one at or below `floor` supersedes: all of them in a short run, otherwise enough
+    /// that those left are a minority. Returns whether any was dropped.
     pub(super) fn prune(&mut self, floor: Sequence) -> bool {
         if self.newest.version.sequence <= floor {
             let any = !self.older.is_empty();
@@ -123,7 +120,7 @@ impl Versions {
         cut || at > 0
     }
 
-    /// The versions without those above `last`; `None`: no version is left.
+    /// The versions without those above `last`; `None` if no version is left.
     pub(super) fn without_above(&self, last: Sequence) -> Option<Self> {
         if self.newest.version.sequence <= last {
             return Some(self.clone());
@@ -153,7 +150,7 @@ impl Versions {
     }
 }
 
-/// How many versions of the run are at or below `at_most`.
+/// The number of versions in the run at or below `at_most`.
 fn below(run: &[Held], at_most: Sequence) -> usize {
     run.partition_point(|held| held.version.sequence <= at_most)
 }

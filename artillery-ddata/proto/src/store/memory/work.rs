@@ -6,12 +6,11 @@ thread_local! {
     static COMPARISONS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Counts one comparison on this thread.
 pub(super) fn count() {
     COMPARISONS.set(COMPARISONS.get() + 1);
 }
 
-/// How many comparisons this call makes.
+/// The number of comparisons in a call, on this thread.
 pub(crate) fn of<T>(call: impl FnOnce() -> T) -> u64 {
     let before = COMPARISONS.get();
     drop(call());

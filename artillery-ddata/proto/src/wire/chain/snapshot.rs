@@ -1,4 +1,4 @@
-//! Parts of snapshots as frames.
+//! The frames of parts of snapshots.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -19,30 +19,28 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SnapshotError {
-    /// The snapshot's number is 0.
     #[error("a snapshot without a number")]
     NoNumber,
-    /// The part has no entry, or no record.
-    #[error("a part of a snapshot that brings nothing")]
+    /// A part of sessions or records is empty.
+    #[error("an empty part of a snapshot")]
     Empty,
-    /// The content of the part is impossible at its position.
-    #[error("a part of a snapshot in an impossible place")]
+    /// Such content can't occur at the position of the part.
+    #[error("a part of a snapshot that can't occur at its position")]
     Place,
-    /// The keys don't rise.
-    #[error("keys of a snapshot that don't rise")]
+    #[error("keys of a snapshot that aren't in ascending order")]
     Order,
-    /// The epochs or their first sequences don't rise, or end behind the snapshot's version.
-    #[error("impossible epochs of a snapshot")]
+    /// The epochs or their first sequences don't ascend, or the last epoch isn't that of the snapshot's version, or
+    /// begins after that version.
+    #[error("epochs of a snapshot that don't form a valid history")]
     Epochs,
-    /// A record has no value.
     #[error("a tombstone in a snapshot")]
     Tombstone,
-    /// A value that was taken away is longer than [`MAX_TAKEN`].
-    #[error("a value of {0} bytes that was taken away, at most {MAX_TAKEN} are kept")]
+    /// A removed value is longer than [`MAX_TAKEN`].
+    #[error("a removed value of {0} bytes, at most {MAX_TAKEN} are recorded")]
     Taken(u64),
 }
 
-/// The header of a part. `M`, `B` and `S` are borrowed when it is encoded.
+/// `M`, `B` and `S` are borrowed for encoding and owned for decoding.
 #[derive(Serialize, Deserialize)]
 pub(super) struct SnapshotFrameHeader<M, B, S> {
     id: u64,
@@ -142,12 +140,12 @@ fn decode_piece(header: &PieceHeader, body: &Bytes) -> Result<RecordPiece, Decod
         return Err(DecodeError::BodyLength { stated: key, actual: body.len() as u64 });
     }
     let (key, bytes) = (body.slice(..key as usize), body.slice(key as usize..));
-    // The key outlives the frame.
+    // A slice would keep the frame alive as long as the key.
     let key = Bytes::copy_from_slice(&key);
     Ok(RecordPiece { key, version: header.version, len: header.len, bytes })
 }
 
-/// Checks a part, on the way out and on the way in.
+/// Checks a part before it is sent and after it was received.
 fn check(part: &SnapshotPart) -> Result<(), HistoryError> {
     check_mark(&part.at)?;
     if part.id == 0 {
@@ -166,7 +164,7 @@ fn check(part: &SnapshotPart) -> Result<(), HistoryError> {
     if in_place { Ok(()) } else { Err(SnapshotError::Place.into()) }
 }
 
-/// Checks a position in a snapshot: its key is not too long.
+/// Checks the only bound on a position: the length of its key.
 pub(super) fn check_mark(mark: &SnapshotCursor) -> Result<(), HistoryError> {
     checked_key(mark.behind.as_ref().map_or(0, Bytes::len) as u64)?;
     Ok(())

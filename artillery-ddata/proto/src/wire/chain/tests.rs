@@ -46,7 +46,7 @@ fn updates(updates: Vec<Update>) -> ChainFrame {
     said(ChainMessage::Updates(Updates { watermark: Sequence(7), after, updates }))
 }
 
-/// The value of the only change of the only update.
+/// The value in a frame with one update of one change.
 fn decoded_value(frame: &Frame) -> Bytes {
     let ChainMessage::Updates(updates) = decode(frame).unwrap().message else { panic!("updates were encoded") };
     updates.updates[0].changes[0].value.clone().unwrap()
@@ -110,7 +110,7 @@ fn impossible_histories_are_refused() {
     assert_eq!(encode(many), HistoryError::TooMany(65_537));
 }
 
-/// A frame with the header of `message` after `change`, over `body`.
+/// Encodes `message` with a header modified by `change`, over `body`.
 fn forged(message: &ChainFrame, change: impl FnOnce(&mut UpdatesHeader), body: &'static [u8]) -> Frame {
     let mut header: Header<DecodedMessage> = codec::decode(&encode(message).unwrap().header).unwrap();
     let DecodedMessage::Updates(updates) = &mut header.message else { panic!("updates were encoded") };
@@ -182,13 +182,13 @@ fn a_piece_has_bytes_and_lies_within_its_update() {
     let piece = chunk(1, ChunkPart::Behind(5), 5);
     let mut empty = framed(&said(ChainMessage::Chunk(piece)));
     empty.body = Bytes::new();
-    assert_eq!(decode(&empty), Err(HistoryError::PieceLength(0).into()), "nor is it taken in");
+    assert_eq!(decode(&empty), Err(HistoryError::PieceLength(0).into()), "nor is it decoded");
 }
 
 #[test]
 fn numbers_in_a_longer_form_are_refused() {
     let mut long = framed(&said(ChainMessage::Control(Control::default())));
-    // The chain id, 3, as the codec writes numbers above 250.
+    // The chain id 3 in the codec's form for numbers above 250.
     long.header = [&[251, 3, 0], &long.header[1..]].concat().into();
     assert_eq!(decode(&long), Err(DecodeError::NotCanonical));
 }
@@ -333,7 +333,7 @@ fn some_frame() -> impl Strategy<Value = ChainFrame> {
     })
 }
 
-/// A decoded message encodes to the same frame.
+/// Checks that a message that decodes encodes to the same frame.
 fn check(received: &Frame) -> Result<(), TestCaseError> {
     if let Ok(message) = decode(received) {
         prop_assert_eq!(&framed(&message), received, "{:?}", message);
@@ -368,7 +368,7 @@ proptest! {
         let header = whole.header.slice(..at.index(whole.header.len()));
         let cut = Frame { header, body: whole.body.clone() };
         prop_assert!(decode(&cut).is_err());
-        // A piece of an update may have any length: that of the frame's body.
+        // A piece of an update may have any length, so a shorter body is valid.
         let is_piece = match &message.message {
             ChainMessage::Chunk(_) => true,
             ChainMessage::Snapshot(part) => matches!(part.content, SnapshotContent::Piece(_)),

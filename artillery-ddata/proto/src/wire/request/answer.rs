@@ -1,4 +1,4 @@
-//! Responses as frames.
+//! The frames of responses.
 
 use std::num::NonZeroU32;
 
@@ -21,7 +21,7 @@ use crate::{
 /// Encodes `response`. Values are shared, not copied.
 ///
 /// # Errors
-/// [`EncodeError`]: the response is too long.
+/// [`EncodeError`] if the response is too long.
 pub fn encode_response(response: &Response) -> Result<Encoded, EncodeError> {
     let mut body = BodyWriter::default();
     let answer = match &response.answer {
@@ -107,29 +107,29 @@ fn held_header(held: &Held, body: &mut BodyWriter) -> Result<HeldHeader, EncodeE
     Ok(HeldHeader { version: held.version, value: body.add_some(held.value.as_ref())? })
 }
 
-/// The header of the frame that precedes a large response on a stream of kind
-/// [`ANSWERS`](crate::wire::streams::ANSWERS): the number of its request. That frame has no body.
+/// Encodes the header of the frame that precedes a large response on a stream of kind
+/// [`ANSWERS`](crate::wire::streams::ANSWERS): the number of the request. The frame has no body.
 pub fn encode_answer_to(number: u64) -> Bytes {
     let mut header = Vec::with_capacity(9);
-    // A number can always be encoded.
+    // Encoding a number can't fail.
     let _ = codec::encode(&number, &mut header);
     header.into()
 }
 
-/// The number of the request that such a frame names.
+/// Decodes the number of the request from the frame before a large response.
 ///
 /// # Errors
-/// [`DecodeError`]: the frame names none.
+/// [`DecodeError`] if the frame isn't such a frame.
 pub fn decode_answer_to(frame: &Frame) -> Result<u64, DecodeError> {
     let number = decoded(&frame.header)?;
     Taker::new(&frame.body).end()?;
     Ok(number)
 }
 
-/// The response that a frame carries.
+/// Decodes the response in a frame.
 ///
 /// # Errors
-/// [`DecodeError`]: the frame carries none.
+/// [`DecodeError`] if the frame isn't a valid response.
 pub fn decode_response(frame: &Frame) -> Result<Response, DecodeError> {
     let ResponseHeader::<Box<Routing>> { number, by, answer } = decoded(&frame.header)?;
     let mut body = Taker::new(&frame.body);
@@ -176,7 +176,7 @@ fn take_reply<R>(header: AnswerHeader<R>, body: &mut Taker<'_>) -> Reply {
             Reply::Hashed(HashedReply { keys, next, clean, way, as_of })
         }
         AnswerHeader::Refused(refusal) => Reply::Refused(refusal),
-        // The rest aren't replies: the caller has handled them.
+        // `decode_response` handles all others, which aren't replies.
         AnswerHeader::Expired
         | AnswerHeader::Routing(_)
         | AnswerHeader::Status { .. }

@@ -1,4 +1,4 @@
-//! Bodies: pieces put behind each other, and taken apart again.
+//! Writes and reads bodies: pieces, one after the other.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::{DecodeError, EncodeError, EncodedBody};
 use crate::types::keep::keep;
 
-/// Pieces of a body, in order. They are shared, not copied.
+/// Pieces of a body, in order; they are shared, not copied.
 #[derive(Default)]
 pub(super) struct BodyWriter(EncodedBody);
 
@@ -21,7 +21,6 @@ impl BodyWriter {
         Ok(len)
     }
 
-    /// Like `add`, if there is a piece.
     pub(super) fn add_some(&mut self, piece: Option<&Bytes>) -> Result<Option<u32>, EncodeError> {
         piece.map(|piece| self.add(piece)).transpose()
     }
@@ -35,7 +34,7 @@ impl BodyWriter {
     }
 }
 
-/// Takes a received body apart. A piece beyond its end is empty, and [`Taker::end`] then fails.
+/// Splits a received body. A piece beyond its end is empty; [`Taker::end`] then fails.
 pub(super) struct Taker<'a> {
     body: &'a Bytes,
     at: u64,
@@ -52,18 +51,18 @@ impl<'a> Taker<'a> {
         if self.at > self.body.len() as u64 { 0..0 } else { start as usize..self.at as usize }
     }
 
-    /// A piece that is needed only while the request runs: a slice of the body.
+    /// A piece that is needed only while the request is processed: a slice of the body.
     pub(super) fn borrow(&mut self, len: u32) -> Bytes {
         let at = self.next(len);
         self.body.slice(at)
     }
 
-    /// A piece that may be kept for long.
+    /// A piece that may be kept for a long time.
     pub(super) fn take(&mut self, len: u32) -> Bytes {
         self.pair(0, len).1
     }
 
-    /// A key and the value behind it, which may be kept for long.
+    /// A key and the value after it, which may be kept for a long time.
     pub(super) fn pair(&mut self, key: u32, value: u32) -> (Bytes, Bytes) {
         let (key, value) = (self.next(key), self.next(value));
         if value.end < key.end {
@@ -72,7 +71,7 @@ impl<'a> Taker<'a> {
         keep(self.body, key.start.min(value.start)..value.end, value.start)
     }
 
-    /// Checks that exactly the whole body was taken.
+    /// Checks that the pieces make up the whole body.
     pub(super) fn end(self) -> Result<(), DecodeError> {
         let (stated, actual) = (self.at, self.body.len() as u64);
         if stated == actual { Ok(()) } else { Err(DecodeError::BodyLength { stated, actual }) }

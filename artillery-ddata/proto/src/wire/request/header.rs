@@ -1,5 +1,5 @@
-//! Headers of requests and responses. Fields named after keys and values hold their lengths in bytes. The keys and values
-//! stand in the body, in the order of the header's fields.
+//! Headers of requests and responses. Fields named after keys and values are their lengths in bytes. The body holds the
+//! keys and values in the order of the fields.
 
 use std::num::NonZeroU32;
 
@@ -106,7 +106,7 @@ pub(super) struct ResponseHeader<R> {
     pub(super) answer: AnswerHeader<R>,
 }
 
-/// The header of an answer. `R` is borrowed when it is encoded.
+/// `R` is borrowed for encoding and owned for decoding.
 #[derive(Serialize, Deserialize)]
 pub(super) enum AnswerHeader<R> {
     Committed {
@@ -192,7 +192,6 @@ pub(super) enum StepOutcomeHeader {
     Number(i64),
 }
 
-/// A version, and the length of its value.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 pub(super) struct HeldHeader {
     pub(super) version: Version,
@@ -218,7 +217,7 @@ pub(super) fn encoded<H: Serialize>(header: &H, body: BodyWriter) -> Result<Enco
     Ok(Encoded { header: out, body: body.into_pieces() })
 }
 
-/// Decodes a header, and refuses all but its only valid form: the codec reads some others too.
+/// Decodes a header. The codec accepts several forms of a header; this accepts only the canonical one.
 pub(super) fn decoded<H: Serialize + DeserializeOwned>(bytes: &[u8]) -> Result<H, DecodeError> {
     let header = codec::decode(bytes)?;
     if codec::is_encoding(&header, bytes) { Ok(header) } else { Err(DecodeError::NotCanonical) }

@@ -1,4 +1,4 @@
-//! Requests as frames.
+//! The frames of requests.
 
 use std::num::NonZeroU32;
 
@@ -18,7 +18,7 @@ use crate::{
 /// Encodes `request`. Keys and values are shared, not copied.
 ///
 /// # Errors
-/// [`EncodeError`]: the request is too long.
+/// [`EncodeError`] if the request is too long.
 pub fn encode_request(request: &Request) -> Result<Encoded, EncodeError> {
     let mut body = BodyWriter::default();
     let operation = match &request.operation {
@@ -103,10 +103,10 @@ fn step_header(step: &Step, body: &mut BodyWriter) -> Result<StepHeader, EncodeE
     })
 }
 
-/// The request that a frame carries.
+/// Decodes the request in a frame.
 ///
 /// # Errors
-/// [`DecodeError`]: the frame carries none.
+/// [`DecodeError`] if the frame isn't a valid request.
 pub fn decode_request(frame: &Frame) -> Result<Request, DecodeError> {
     let RequestHeader { number, chain, deadline_ms, forwarded, operation } = decoded(&frame.header)?;
     let mut body = Taker::new(&frame.body);
@@ -130,7 +130,7 @@ pub fn decode_request(frame: &Frame) -> Result<Request, DecodeError> {
     Ok(Request { number, chain, deadline_ms, forwarded, operation })
 }
 
-/// Keys that are only looked up are slices of the frame.
+/// Keys that are only looked up stay slices of the frame.
 fn take_query(header: QueryHeader, body: &mut Taker<'_>) -> Query {
     match header {
         QueryHeader::Key { key } => Query::Key(body.borrow(key)),
@@ -139,7 +139,7 @@ fn take_query(header: QueryHeader, body: &mut Taker<'_>) -> Query {
             let prefix = body.borrow(prefix);
             Query::Scan(ScanQuery { prefix, after: after.map(|after| body.borrow(after)), limit, snapshot })
         }
-        // A watch may wait for long: it must not keep the whole frame in memory.
+        // A watch may wait for a long time and must not keep the whole frame in memory.
         QueryHeader::Changes { prefix, after } => {
             Query::Changes(WatchQuery { prefix: body.take(prefix), after, shown: 0 })
         }

@@ -1,4 +1,4 @@
-//! Scripts and their outcomes.
+//! The encoding of scripts and of their outcomes.
 
 use super::{
     EncodeError,
@@ -7,7 +7,6 @@ use super::{
 };
 use crate::api::{GroupFailure, GroupOutcome, Requirement, ScriptGroup, ScriptStep, ScriptWrite, StepOutcome};
 
-/// The outcome of one group in a header.
 pub(super) type OutcomeHeader = Result<Vec<StepOutcomeHeader>, GroupFailure>;
 
 pub(super) fn script_header(script: &ScriptWrite, body: &mut BodyWriter) -> Result<WriteHeader, EncodeError> {

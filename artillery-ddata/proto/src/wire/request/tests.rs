@@ -34,7 +34,7 @@ fn bytes(longest: usize) -> impl Strategy<Value = Bytes> {
     vec(any::<u8>(), 0..longest).prop_map(Bytes::from)
 }
 
-/// A value; also of lengths around the one from which values are no longer copied.
+/// Includes lengths around [`COPY_BELOW`].
 fn value() -> impl Strategy<Value = Bytes> {
     prop_oneof![bytes(20), (COPY_BELOW - 2..COPY_BELOW + 2).prop_map(|len| Bytes::from(vec![7; len]))]
 }
@@ -69,7 +69,7 @@ fn query() -> impl Strategy<Value = Query> {
     prop_oneof![
         (bytes(20), option::of(any::<u64>().prop_map(Sequence)), prop_oneof![Just(0), any::<u32>()]).prop_map(
             |(prefix, after, shown)| {
-                // A watch without a position has shown nothing yet.
+                // `shown` counts changes after a position, so it is 0 without one.
                 Query::Changes(WatchQuery { prefix, after, shown: after.map_or(0, |_| shown) })
             }
         ),
@@ -274,7 +274,7 @@ fn reply() -> impl Strategy<Value = Reply> {
     ]
 }
 
-/// Scopes of IPv6 addresses mean something on one machine only, and aren't sent.
+/// Scopes of IPv6 addresses aren't sent: they are only meaningful on one machine.
 fn addr() -> impl Strategy<Value = SocketAddr> {
     any::<(IpAddr, u16)>().prop_map(SocketAddr::from)
 }
@@ -335,7 +335,6 @@ proptest! {
         prop_assert_eq!(decode_response(&whole(&encoded)).unwrap(), response);
     }
 
-    /// A body of another length than the header says is refused.
     #[test]
     fn no_byte_too_many_or_too_few(request in request(), response in response()) {
         let check = |encoded: Encoded, decodes: &dyn Fn(&Frame) -> bool| {
@@ -362,7 +361,7 @@ proptest! {
     }
 }
 
-/// The codec also reads a small number from more bytes than it needs.
+/// The codec also accepts a small number in more bytes than it needs.
 #[test]
 fn headers_have_one_form() {
     let request = Request {
@@ -388,7 +387,7 @@ fn kept_bytes_keep_no_more_than_themselves() {
     assert!(!body.as_ptr_range().contains(&key.as_ptr()) && body.as_ptr_range().contains(&value.as_ptr()));
 }
 
-/// The largest script that a head takes, and the largest answer to it, fit into their headers.
+/// The largest script that a head accepts and the largest answer to it fit into their headers.
 #[test]
 fn the_largest_script_fits() {
     let version = Version::new(u64::MAX, u64::MAX);

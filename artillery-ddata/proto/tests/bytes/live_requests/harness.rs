@@ -1,5 +1,5 @@
-//! Client requests from any bytes, at a running replica: a chain of one, or the head of a chain whose other member is silent.
-//! They must not end the replica, hold more than is bounded, or get a reply that can't be sent.
+//! Client requests from arbitrary bytes, to a running replica: a chain of one, or the head of a chain whose other
+//! member is silent. They must not stop the replica, make it exceed its bounds, or cause a reply that can't be sent.
 
 mod requests;
 mod seen;
@@ -32,13 +32,13 @@ use self::{
 
 const CHAIN: ChainId = ChainId(0);
 const MAX_VALUE: usize = 4 << 10;
-/// The longest frame between client and node: the least that a node's configuration allows.
+/// The longest frame between client and node: the smallest limit that a node's configuration allows.
 const MAX_FRAME: usize = MAX_VALUE + 2 * MAX_KEY + (256 << 10);
-/// The bytes of a request's record with a value that was taken away, or of a session without records.
+/// Bytes of a request's record with a removed value, or of a session without records.
 const RECORD: usize = 160 + MAX_KEY;
 /// The most snapshots of scans that a member keeps.
 const SNAPSHOTS: usize = 64;
-/// The bytes of a watch beside its prefix.
+/// Bytes of a watch without its prefix.
 const QUESTION: usize = 256;
 /// The most steps of one input, so that a run ends.
 const STEPS: usize = 512;
@@ -63,8 +63,8 @@ fn member(name: &str) -> MemberId {
     MemberId { node: NodeId::from_name(name), incarnation: Incarnation { store: 1, starts: 1 } }
 }
 
-/// Gives a replica the requests of `input`, and counts the replies. The first byte chooses the form of the rest: frames, each
-/// behind the lengths of its header and its body, or choices that make requests.
+/// Sends a replica the requests in `input`, and counts the replies. The lowest bit of the first byte selects the form
+/// of the rest: frames, each after the lengths of its header and its body, or choices from which requests are built.
 ///
 /// # Panics
 /// If a check fails.
@@ -81,7 +81,7 @@ pub(crate) fn run(input: &[u8]) -> Counts {
     live.end()
 }
 
-/// The kind of a request, to check that its reply fits.
+/// The kind of a request, to check that its reply matches.
 enum Asked {
     Write { opens_session: bool },
     Key,
@@ -123,7 +123,7 @@ impl Asked {
 struct Caller {
     number: u64,
     deadline: Timestamp,
-    /// When the replica got the request.
+    /// When the replica received the request.
     handed: Timestamp,
     asked: Asked,
 }
@@ -134,15 +134,15 @@ struct Live {
     store: Arc<MemoryStore>,
     settings: ReplicaSettings,
     now: Timestamp,
-    /// When the replica last put work off.
+    /// When the replica last deferred work.
     behind: Timestamp,
     epoch: u64,
     is_alone: bool,
     callers: BTreeMap<u64, Caller>,
     asked: u64,
-    /// Writes that wait for room in the window, as in a driver.
+    /// Writes that wait for space in the window, as in a driver.
     lines: [VecDeque<WriteRequest<u64>>; 2],
-    /// The most bytes that the largest update so far can count for.
+    /// The largest possible cost of any earlier update, in bytes.
     largest: usize,
     seen: Seen,
     counts: Counts,
@@ -223,7 +223,7 @@ impl Live {
     /// Repeats a request under new request ids; a long one less often.
     fn repeat(&mut self, mut request: Request, times: u8, in_line: bool) {
         for time in 0..times {
-            // A request that can't be encoded, or that a node refuses to read, reaches no replica.
+            // A request that can't be encoded, or that is too long for a node, reaches no replica.
             let Some(frame) = encode_request(&request).ok().and_then(framed) else { return };
             if time >= 4 && frame.wire_len() > LONG {
                 return;
@@ -255,7 +255,7 @@ impl Live {
         }
     }
 
-    /// The most bytes that the update of a write can count for.
+    /// The largest cost that the update of a write can have, in bytes.
     fn cost(&self, write: &Write) -> usize {
         let keys: usize = write.keys().map(|key| 112 + key.len()).sum();
         112 + keys + self.settings.max_value.max(self.settings.window / 2)
@@ -270,7 +270,7 @@ impl Live {
         self.lines[line as usize].push_back(write);
     }
 
-    /// Lets the replica take all messages in, and do the work that it put off: all of it, or one step.
+    /// Makes the replica accept all messages, and do the deferred work: all of it, or one step.
     fn take_turn(&mut self, settles: bool) {
         self.now = self.now + Duration::from_millis(1);
         let now = self.now;
@@ -293,7 +293,7 @@ impl Live {
             self.runner.settle(|| now);
             self.poll();
         }
-        assert!(!settles || !self.runner.is_behind(), "there is always something put off");
+        assert!(!settles || !self.runner.is_behind(), "the replica still has deferred work");
         self.check();
     }
 
@@ -327,7 +327,7 @@ impl Live {
         assert_eq!(decode_response(&frame), Ok(response));
     }
 
-    /// Checks the bounds on what a replica holds for its callers.
+    /// Checks the bounds on the memory that a replica holds for its callers.
     fn check(&self) {
         let (status, settings) = (self.runner.replica().status(), &self.settings);
         let in_line: usize = self.lines.iter().map(VecDeque::len).sum();
@@ -345,7 +345,8 @@ impl Live {
         self.check_deadlines();
     }
 
-    /// Checks that no caller waits longer beyond its deadline than one heartbeat, unless the replica is still assembling a write.
+    /// Checks that no caller waits longer than one heartbeat beyond its deadline, unless the replica is still
+    /// assembling a write.
     fn check_deadlines(&self) {
         for caller in self.runner.callers().filter(|_| !self.runner.is_behind()) {
             let &Caller { deadline, handed, .. } = &self.callers[caller];
@@ -360,7 +361,7 @@ impl Live {
             self.take_turn(true);
         }
         for late in self.lines.each_mut().into_iter().flat_map(std::mem::take) {
-            assert!(!self.is_alone, "a write waits for room, and nothing is under way");
+            assert!(!self.is_alone, "a write waits for space in an empty window");
             self.callers.remove(&late.caller);
         }
         self.now = self.now + Duration::from_millis(1 << 33);

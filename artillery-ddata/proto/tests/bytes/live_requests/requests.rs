@@ -1,4 +1,4 @@
-//! Requests from any bytes: every choice takes the next byte, and behind the end all bytes are 0.
+//! Requests from arbitrary bytes: every choice takes the next byte, and all bytes after the end are 0.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use bytes::Bytes;
 
 use super::seen::Seen;
 
-/// The chain's history: that of the vectors of requests, `wire-1/request-*.hex`.
+/// The chain's history, as in the vectors of requests, `wire-1/request-*.hex`.
 pub(super) const HISTORY: ClusterId = ClusterId(1 << 100);
 
-/// For the four highest bytes the number of items is this plus the byte: around the 4,096 that are allowed.
+/// A byte of 252 or more encodes the number of items minus this: around the limit of 4,096.
 const ABOUT_THE_MOST: usize = 3844;
 
 pub(super) struct Reader<'a> {
@@ -76,7 +76,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A key of one repeated letter: a short key is a prefix of many others.
+    /// A key of one repeated letter, so that short keys are prefixes of many others.
     fn key(&mut self) -> Bytes {
         let byte = self.byte();
         let len = match byte >> 2 {
@@ -89,7 +89,7 @@ impl<'a> Reader<'a> {
         vec![b'a' + (byte & 3); len].into()
     }
 
-    /// Many different keys, each one byte longer than the last.
+    /// Many different keys, each one byte longer than the one before.
     fn rising_keys(&mut self) -> impl Iterator<Item = Bytes> + use<> {
         let (letter, most) = (b'a' + (self.byte() & 3), usize::from(self.byte()));
         (0..most).map(move |len| vec![letter; len].into())
@@ -262,7 +262,8 @@ impl<'a> Reader<'a> {
         Requirement { key: self.key(), expected: self.expected(seen) }
     }
 
-    /// Groups of a script. Many groups are empty ones: each could be about as large as a request may be.
+    /// Groups of a script. If there are many, they are empty: each could otherwise be nearly as large as a request may
+    /// be.
     fn groups(&mut self, seen: &Seen) -> Vec<ScriptGroup> {
         match self.byte() {
             byte @ 252.. => vec![ScriptGroup::default(); ABOUT_THE_MOST + usize::from(byte)],

@@ -1,4 +1,4 @@
-//! The content of replies, for use in later requests, and the limits on replies.
+//! Remembers the content of replies for later requests, and checks the limits on replies.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,9 @@ use artillery_proto::{
 };
 use bytes::Bytes;
 
-/// The bytes that an entry of a reply counts for beside its key and its value.
+/// Bytes of an entry of a reply without its key and its value.
 const ENTRY: usize = 64;
 
-/// Values from earlier replies that are useful in requests.
 #[derive(Default)]
 pub(super) struct Seen {
     versions: Vec<Version>,
@@ -118,7 +117,7 @@ pub(super) fn check(reply: &Reply, settings: &ReplicaSettings) {
         | Reply::Conflict { value: Some(value), .. } => check_value(value, settings),
         Reply::Committed(WriteReply { result: Computed::Ran(groups), .. }) => {
             let told: usize = groups.iter().flatten().flatten().map(StepOutcome::bytes).sum();
-            assert!(told <= settings.max_value, "a script told {told} bytes");
+            assert!(told <= settings.max_value, "a script returned {told} bytes");
         }
         Reply::Read(ReadReply { held, .. }) => check_held(held.as_ref(), settings),
         Reply::Cut(MultiGetReply { found, .. }) => {

@@ -1,8 +1,8 @@
-//! What calls cost as a store grows, in comparisons of keys.
+//! The cost of calls in a growing store, in comparisons of keys.
 
 use super::*;
 
-/// A store with `count` keys in scattered order, at the sequences from 1 on.
+/// A store with `count` keys in scattered order, at the sequences from 1 up.
 fn scattered(count: u64) -> MemoryStore {
     let store = MemoryStore::with_seed(1).with_positions(position, 64);
     (1..=count).for_each(|n| {
@@ -60,7 +60,7 @@ fn a_cut_costs_the_same() {
     assert_flat(|_| {}, |store| apply(store, (1_991..=2_000).map(cut)));
 }
 
-/// All keys near the start of the scan are gone. Only the entry below all keys is left.
+/// All keys near the start of the scan are removed; only the entry below all keys is left.
 #[test]
 fn a_first_page_behind_removed_keys_costs_the_same() {
     let clear = |store: &MemoryStore| {

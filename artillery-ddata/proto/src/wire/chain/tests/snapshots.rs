@@ -123,7 +123,7 @@ fn a_part_stands_where_it_can() {
     assert_eq!(
         refused(SnapshotCursor::default(), SnapshotContent::Sessions(vec![taken(1)])),
         place(),
-        "of which session?"
+        "a record needs a session before it"
     );
     let at = SnapshotCursor { sessions: 1, ..SnapshotCursor::default() };
     let long = refused(at, SnapshotContent::Sessions(vec![taken(MAX_TAKEN + 1)]));
