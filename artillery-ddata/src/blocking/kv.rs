@@ -17,14 +17,15 @@ use crate::{
 /// The data of a cluster for plain threads: the calls of [`Kv`], each of which blocks until it has ended.
 ///
 /// A call runs on the calling thread, and uses the sockets and timers of the runtime in which the node or client was
-/// started. That runtime must be driven meanwhile, or the call waits for ever. A multi-threaded runtime drives itself.
-/// A current-thread runtime is driven only while a thread blocks on it. A node's [own
-/// threads](crate::config::Threads::Own) and a [`blocking::Client`](super::Client) drive their runtimes themselves. A
-/// call within a runtime is refused with [`NotApplied::WithinRuntime`].
+/// started. That runtime must be running, or the call waits indefinitely. A multi-threaded runtime always runs. A
+/// current-thread runtime runs only while a thread blocks on it. A node's [own threads](crate::config::Threads::Own)
+/// and a [`blocking::Client`](super::Client) run their own runtimes. A call within a runtime is refused with
+/// [`NotApplied::WithinRuntime`].
 ///
 /// # Panics
-/// Calls panic if the runtime ends meanwhile: keep it for as long as its handles. The runtime of a node with [own
-/// threads](crate::config::Threads::Own) ends with the node; later calls are refused with [`NotApplied::Stopped`].
+/// A call panics if the runtime shuts down during it: keep the runtime for as long as its handles. The runtime of a
+/// node with [own threads](crate::config::Threads::Own) ends with the node; later calls are refused with
+/// [`NotApplied::Stopped`].
 #[derive(Clone, Debug)]
 pub struct BlockingKv {
     kv: Kv,
@@ -48,8 +49,8 @@ impl BlockingKv {
         Self { kv, driven: self.driven.clone() }
     }
 
-    /// The asynchronous handle: it makes the calls and scans that [`wait`](Self::wait) and [`entries`](Self::entries)
-    /// take.
+    /// The asynchronous handle, which creates the calls and scans that [`wait`](Self::wait) and
+    /// [`entries`](Self::entries) accept.
     ///
     /// It doesn't keep the thread of a [`blocking::Client`](super::Client) running.
     pub fn kv(&self) -> &Kv {
@@ -134,7 +135,7 @@ impl BlockingKv {
         self.changes(self.kv.watch(prefix))
     }
 
-    /// The changes that a watch shows, as an iterator.
+    /// The changes that a watch returns, as an iterator.
     pub fn changes(&self, watch: Watch) -> Entries<Watch> {
         self.entries(watch)
     }
@@ -241,7 +242,7 @@ fn may_wait() -> Result<(), Error> {
     if within_runtime() { Err(Error::not_applied(NotApplied::WithinRuntime)) } else { Ok(()) }
 }
 
-/// The entries of a scan, or the changes of a watch. Ends when that ends, or after [`NotApplied::WithinRuntime`].
+/// The entries of a scan, or the changes of a watch. Ends when the source does, or after [`NotApplied::WithinRuntime`].
 #[must_use = "an iterator does nothing until its entries are asked for"]
 pub struct Entries<S> {
     kv: BlockingKv,
