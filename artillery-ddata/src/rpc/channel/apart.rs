@@ -36,16 +36,15 @@ use crate::{
     },
 };
 
-/// Tells a node that the answer isn't wanted any more.
+/// Informs a node that the answer is no longer wanted.
 const UNWANTED_CODE: u32 = 3;
 
-/// Large requests to one node.
 pub(super) struct LargeCalls {
     link: Link,
     max_frame: usize,
     numbers: Arc<AtomicU64>,
     waiting: Arc<LargeCallers>,
-    /// Bytes of unanswered requests. Bounded, since what the node doesn't read must not fill the connection's window.
+    /// Bytes of unanswered requests. Bounded, since unread requests must not fill the connection's window.
     outstanding: Budget,
 }
 
@@ -64,7 +63,7 @@ impl LargeCalls {
         &self.waiting
     }
 
-    /// Asks in the caller's task: dropping the call gives its stream up.
+    /// Asks in the caller's task: dropping the call drops its stream.
     pub(super) async fn ask<'a>(
         &self,
         question: &Question,
@@ -114,7 +113,7 @@ impl LargeCalls {
             // The next attempt finds another connection, or none.
             Err(_) => return CallOutcome::NotSent(NotSent::Lost),
         };
-        // Until the whole request was handed over, the node can't have decoded it.
+        // Until the whole request was passed on, the node can't have decoded it.
         if writer.0.send(&encoded.header, &encoded.body).await.is_err() {
             return CallOutcome::NotSent(NotSent::Lost);
         }
@@ -129,8 +128,8 @@ impl LargeCalls {
     }
 }
 
-/// The stream of a request. Dropping it resets the stream, so that QUIC need not keep what the node hasn't read. After
-/// an answer the reset has no effect.
+/// The stream of a request. Dropping it resets the stream, so that QUIC doesn't keep data that the node hasn't read.
+/// After an answer the reset has no effect.
 struct GivenUp(FrameWriter);
 
 impl Drop for GivenUp {
@@ -139,18 +138,17 @@ impl Drop for GivenUp {
     }
 }
 
-/// Waits for the answer on the request's own stream. If the answer comes on another stream, this never returns.
+/// Waits for the answer on the request's own stream. If the answer arrives on another stream, this never returns.
 async fn answer_here(connection: &Connection, reader: &mut FrameReader, number: u64) -> CallOutcome {
     let frame = match reader.next().await {
         Ok(Some(frame)) => frame,
-        // The answer is on its way on another stream.
+        // The answer will arrive on another stream.
         Ok(None) => std::future::pending().await,
         Err(error) => return CallOutcome::Unanswered(lost(error)),
     };
     answer(&frame, number).unwrap_or_else(|reason| CallOutcome::Unanswered(violation(connection, reason)))
 }
 
-/// Decodes the answer to the request `number`.
 fn answer(frame: &Frame, number: u64) -> Result<CallOutcome, String> {
     let response = response(frame)?;
     if response.number != number {
@@ -204,7 +202,7 @@ struct Callers {
 }
 
 impl Callers {
-    /// The caller that waits for this answer, and the room that its call holds until the answer has come.
+    /// The caller that waits for this answer, and the capacity that its call holds until the answer has arrived.
     fn take(&self, number: u64) -> Option<(oneshot::Sender<CallOutcome>, Option<CallRoom>)> {
         let taken = self.calls.iter().find_map(|calls| calls.take(number));
         taken.or_else(|| Some((self.waiting.take(number)?, None)))
@@ -216,19 +214,19 @@ impl Returns {
         Self { link, callers: Arc::new(Callers { calls, waiting }) }
     }
 
-    /// Serves one connection after the other, until the endpoint is closed.
+    /// Serves one connection after another, until the endpoint is closed.
     pub(super) async fn run(self) {
         while let Ok(connection) = self.link.connected().await {
-            // Bounded by the number of streams that a node may open at a time.
+            // Bounded by the number of streams that a node may have open.
             let mut streams = JoinSet::new();
             while let Ok((kind, reader)) = connection.accept_uni().await {
                 while streams.try_join_next().is_some() {}
-                // Dropping a stream of another kind tells the node that its kind is unknown here.
+                // Dropping a stream of another kind informs the node that its kind is unknown here.
                 if kind.0 == ANSWERS {
                     streams.spawn(on_answer_stream(connection.clone(), reader, self.callers.clone()));
                 }
             }
-            // The tasks under way notice that the connection is lost.
+            // The running tasks notice that the connection is lost.
             while streams.join_next().await.is_some() {}
         }
     }

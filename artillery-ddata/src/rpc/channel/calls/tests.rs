@@ -89,7 +89,6 @@ async fn each_call_expires_at_its_own_time() {
     let asking = async {
         assert!(later.in_time().await.is_none());
         assert_eq!(began.elapsed().as_millis(), 30);
-        // Extending one call leaves the other unchanged.
         later.extend(began + Duration::from_millis(100));
         assert!(late.in_time().await.is_none());
         assert_eq!(began.elapsed().as_millis(), 70);
