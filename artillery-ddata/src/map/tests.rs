@@ -125,7 +125,6 @@ async fn concurrent_updates_lose_no_increment() {
     let counts: Map<String, u32> = node.kv().map("counts");
     let add = |counts: Map<String, u32>| async move {
         for _ in 0..100 {
-            // The other task may write between the read and the swap.
             counts.update("all", |n| Some(n.unwrap_or(0) + 1)).await.unwrap();
         }
     };

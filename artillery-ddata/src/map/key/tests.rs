@@ -105,7 +105,7 @@ fn check_garbage<K: Serialize + DeserializeOwned + Debug>(bytes: &[u8]) -> Resul
     Ok(())
 }
 
-/// Encoded leading fields must be a prefix of the keys that have them, and of no others.
+/// Encoded leading fields must be a prefix of exactly the keys that have them.
 fn check_leading<K, const FIELDS: usize, Q>(a: &K, b: &K, fields: &Q, same: bool) -> Result<(), TestCaseError>
 where
     K: Serialize + Debug,
@@ -276,7 +276,6 @@ fn malformed_keys_are_located() {
     assert_eq!(decode::<u8>(&[1, 2, 3]).unwrap_err(), KeyError::Trailing(2));
 }
 
-/// A type that reads only the first element of a sequence or tuple.
 struct First(u8);
 
 impl<'de> serde::de::Visitor<'de> for First {
@@ -322,7 +321,7 @@ fn names_are_checked() {
     assert!(KeySpace::<u8>::new(&"x".repeat(MAX_NAME)).is_ok());
 }
 
-/// A type that may stand for a key must have the key's encoding.
+/// A type that can replace a key must have the key's encoding.
 #[test]
 fn stand_ins_have_the_encoding_of_the_key() {
     let text = KeySpace::<(String, String)>::new("m").unwrap();

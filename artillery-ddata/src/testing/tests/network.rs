@@ -31,7 +31,6 @@ async fn a_cluster_serves_members_and_clients() {
 }
 
 impl Cluster {
-    /// Checks twice: a check changes nothing.
     async fn check_twice(&self) -> Checked {
         self.check().await;
         self.try_check().await.unwrap()
@@ -110,7 +109,7 @@ async fn a_cut_is_one_way_and_heals() {
     let chain = cluster.chain();
     let kv = cluster.kv(chain[0]);
     kv.put("k", "v").await.unwrap();
-    // Cut the links by which watermarks come back to the head; updates still pass the other way.
+    // Cut the links that carry watermarks back to the head; updates still pass the other way.
     cluster.cut(chain[1], chain[0]);
     cluster.cut(chain[2], chain[0]);
     kv.put("k", "w").timeout(SECOND).await.unwrap_err();
@@ -118,7 +117,7 @@ async fn a_cut_is_one_way_and_heals() {
     assert_eq!(text(tail.value()), Some("w"), "the write was committed, but the head didn't hear of it");
     cluster.heal();
     kv.put("k", "x").await.unwrap();
-    // Wait until all connections are given up.
+    // Wait until all connections are dropped.
     cluster.cut(chain[0], chain[1]);
     tokio::time::sleep(10 * SECOND).await;
     kv.put("k", "y").timeout(SECOND).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! Runs written by hand: correct ones, and ones that contradict themselves.
+//! Hand-written runs: correct ones, and ones with contradictions.
 
 use bytes::Bytes;
 
@@ -12,7 +12,7 @@ use crate::{
     store::Held,
 };
 
-/// Calls, one after the other. A call of unknown outcome never returns.
+/// Sequential calls. A call of unknown outcome never returns.
 #[derive(Default)]
 struct Run(Vec<BookEntry>);
 
@@ -156,7 +156,7 @@ fn long_runs_are_judged() {
     assert!(run.fits());
 }
 
-/// Two writes look alike in one key; another key tells which of them was first.
+/// Two writes look alike in one key; another key determines which of them was first.
 #[test]
 fn keys_are_explained_together() {
     let both = |alike: &'static str, own: &'static str| {

@@ -1,4 +1,4 @@
-//! What a test observed of a group, and the contradictions in it.
+//! Observations of a group in a test, and contradictions among them.
 
 use artillery_proto::control::Term;
 use std::{collections::BTreeMap, sync::Arc};
@@ -52,7 +52,7 @@ impl Book {
         self.violation.get_or_insert(what);
     }
 
-    /// The reader `by` has this entry.
+    /// Records that the reader `by` has this entry.
     pub(super) fn read(&mut self, by: &str, entry: LogEntry) {
         self.floor = self.floor.max(entry.index);
         let other = self.entries.entry(entry.index).or_insert_with(|| entry.clone()).clone();
@@ -61,7 +61,6 @@ impl Book {
         }
     }
 
-    /// Checks one node.
     pub(super) fn observe(&mut self, id: MemberId, log: &dyn ConfigLog) {
         let leads = log.leads();
         let configs = log.configs();
@@ -116,7 +115,6 @@ impl Book {
         }
     }
 
-    /// Checks that need the whole run.
     pub(super) fn close(&mut self) {
         let placed = self.entries.values().find(|entry| self.refused.contains(&entry.change));
         if let Some(entry) = placed.cloned() {

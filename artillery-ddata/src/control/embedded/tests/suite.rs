@@ -1,4 +1,4 @@
-//! openraft's own suite for the storage of its log, against a log on a disk.
+//! openraft's own suite for log storage, against a log on a disk.
 
 use openraft::{
     Vote,
@@ -47,7 +47,7 @@ fn a_log_on_a_disk_keeps_openrafts_contract() {
     Suite::test_all(OnDisk).unwrap();
 }
 
-/// Whether the next life of a store that led begins as the leader.
+/// Whether the next incarnation of a store that led begins as the leader.
 async fn leads_again(guards: Guards) -> bool {
     let disk = SimulatedDisk::new(7, 1 << 30, CutSettings { tears_sectors: true, leaves_garbage: true });
     let new = FoundControl { number: 0, record: ControlRecord::new(node(0), 1) };
