@@ -14,7 +14,8 @@ use crate::{
     replica::NotLocal,
 };
 
-/// The data of a cluster for plain threads: the calls of [`Kv`], each of which blocks until it has ended.
+/// The data of a cluster for plain threads: the calls of [`Kv`], with the same results and errors. Each blocks until it
+/// has ended.
 ///
 /// A call runs on the calling thread, and uses the sockets and timers of the runtime in which the node or client was
 /// started. That runtime must be running, or the call waits indefinitely. A multi-threaded runtime always runs. A
@@ -93,25 +94,16 @@ impl BlockingKv {
     }
 
     /// As [`Kv::get`].
-    ///
-    /// # Errors
-    /// As there.
     pub fn get<K: AsRef<[u8]> + ?Sized>(&self, key: &K) -> Result<Read, Error> {
         self.wait(self.kv.get(key))
     }
 
     /// As [`Kv::get_many`].
-    ///
-    /// # Errors
-    /// As there.
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Result<MultiGet, Error> {
         self.wait(self.kv.get_many(keys))
     }
 
     /// As [`Kv::get_local`]. It works within a runtime too.
-    ///
-    /// # Errors
-    /// As there.
     pub fn get_local<K: AsRef<[u8]> + ?Sized>(&self, key: &K) -> Result<Option<Versioned<Bytes>>, NotLocal> {
         self.kv.get_local(key)
     }
@@ -141,25 +133,16 @@ impl BlockingKv {
     }
 
     /// As [`Kv::put`].
-    ///
-    /// # Errors
-    /// As there.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl Into<Bytes>) -> Result<Committed, Error> {
         self.wait(self.kv.put(key, value))
     }
 
     /// As [`Kv::delete`].
-    ///
-    /// # Errors
-    /// As there.
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<Committed, Error> {
         self.wait(self.kv.delete(key))
     }
 
     /// As [`Kv::compare_and_swap`].
-    ///
-    /// # Errors
-    /// As there.
     pub fn compare_and_swap(
         &self,
         key: impl AsRef<[u8]>,
@@ -170,9 +153,6 @@ impl BlockingKv {
     }
 
     /// As [`Kv::compare_and_delete`].
-    ///
-    /// # Errors
-    /// As there.
     pub fn compare_and_delete(
         &self,
         key: impl AsRef<[u8]>,
@@ -182,57 +162,36 @@ impl BlockingKv {
     }
 
     /// As [`Kv::append`].
-    ///
-    /// # Errors
-    /// As there.
     pub fn append(&self, key: impl AsRef<[u8]>, value: impl Into<Bytes>) -> Result<Committed<u64>, Error> {
         self.wait(self.kv.append(key, value))
     }
 
     /// As [`Kv::increment`].
-    ///
-    /// # Errors
-    /// As there.
     pub fn increment(&self, key: impl AsRef<[u8]>, by: i64) -> Result<Committed<i64>, Error> {
         self.wait(self.kv.increment(key, by))
     }
 
     /// As [`Kv::get_delete`].
-    ///
-    /// # Errors
-    /// As there.
     pub fn get_delete(&self, key: impl AsRef<[u8]>) -> Result<Committed<Taken>, Error> {
         self.wait(self.kv.get_delete(key))
     }
 
     /// As [`Kv::write`].
-    ///
-    /// # Errors
-    /// As there.
     pub fn write(&self, batch: Batch) -> Result<Result<Committed, Conflict>, Error> {
         self.wait(self.kv.write(batch))
     }
 
     /// As [`Kv::run`].
-    ///
-    /// # Errors
-    /// As there.
     pub fn run(&self, script: Script) -> Result<Result<Committed<Vec<GroupOutcome>>, Conflict>, Error> {
         self.wait(self.kv.run(script))
     }
 
     /// As [`Kv::new_request_id`].
-    ///
-    /// # Errors
-    /// As there.
     pub fn new_request_id(&self, key: impl AsRef<[u8]>) -> Result<RequestId, Error> {
         self.wait(self.kv.new_request_id(key))
     }
 
     /// As [`Kv::resolve`].
-    ///
-    /// # Errors
-    /// As there.
     pub fn resolve(&self, id: RequestId) -> Result<Resolution, Error> {
         self.wait(self.kv.resolve(id))
     }
