@@ -91,7 +91,6 @@ impl Budget {
         Share { own: self.room.clone().acquire_many_owned(self.units(bytes)).await.ok(), whole: None }
     }
 
-    /// Takes `bytes` bytes, if they are available now.
     pub(crate) fn try_take(&self, bytes: usize) -> Option<Share> {
         let own = self.room.clone().try_acquire_many_owned(self.units(bytes)).ok()?;
         let mut share = Share { own: Some(own), whole: None };

@@ -14,7 +14,6 @@ use rustix::{fs::FlockOperation, io::Errno};
 
 const DIRECTORY: u32 = 0o700;
 const FILE: u32 = 0o600;
-/// The permissions of the group and of all others.
 const OTHERS: u32 = 0o077;
 
 pub(crate) fn read_at(file: &File, into: &mut [u8], at: u64) -> io::Result<usize> {
@@ -43,7 +42,6 @@ fn flock(file: &File, how: FlockOperation) -> io::Result<bool> {
     }
 }
 
-/// The size of a file system in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Space {
     pub(crate) all: u64,
@@ -79,7 +77,6 @@ pub(crate) fn without_others(found: &Metadata) -> Option<Permissions> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// A signal interrupted the operation.
     Interrupted,
     /// The system is out of file descriptors or memory, perhaps temporarily. The disk has not failed.
     Lacking,

@@ -109,9 +109,6 @@ impl ClientBuilder {
     }
 
     /// Starts the client's thread, connects to the cluster, and learns its chains, members and addresses.
-    ///
-    /// # Errors
-    /// [`StartError`].
     pub fn connect(self) -> Result<Client, StartError> {
         if within_runtime() {
             return Err(StartError::WithinRuntime);

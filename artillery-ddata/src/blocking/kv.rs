@@ -30,7 +30,6 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct BlockingKv {
     kv: Kv,
-    /// The client's own runtime, if it has one.
     driven: Option<Driven>,
 }
 

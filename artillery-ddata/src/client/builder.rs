@@ -155,9 +155,6 @@ impl ClientBuilder {
 
     /// Connects to the cluster, and learns its chains, members and addresses. The client's tasks run in the runtime in
     /// which this is awaited.
-    ///
-    /// # Errors
-    /// [`ClientError`].
     pub async fn connect(self) -> Result<Client, ClientError> {
         let identity = match (&self.identity, &self.secret) {
             (Some(identity), _) => identity.clone(),

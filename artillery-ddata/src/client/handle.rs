@@ -22,7 +22,6 @@ use crate::{
 pub struct Client {
     pub(super) router: Arc<Router>,
     pub(super) endpoint: Endpoint,
-    /// The routing learned on connecting.
     pub(super) first: Arc<Routing>,
     pub(super) candidates: Candidates,
     pub(super) name: Arc<str>,

@@ -112,7 +112,6 @@ async fn many_calls_at_a_time_are_answered() {
 async fn a_spare_forwards_and_counts() {
     let cluster = unique("client");
     let [head, spare, liar] = with_liar(&cluster);
-    // Calls from inside the spare.
     spare.kv().put("k", "v").await.unwrap();
     let seen = spare.kv().get("k").await.unwrap();
     assert_eq!((seen.served.node, seen.served.place), (head.me().node, Place::Head));

@@ -100,7 +100,6 @@ struct EmbeddedInner {
     changing: tokio::sync::Mutex<()>,
     answered: AnswerTimes,
     stands: Arc<Stands>,
-    /// Whether the next confirmation panics.
     #[cfg(test)]
     panics: std::sync::atomic::AtomicBool,
 }
@@ -159,9 +158,6 @@ impl Embedded {
 
     /// Continues the log alone, from `configs` in another history; this part in the old group ends. No term of the new
     /// group equals one of the old group.
-    ///
-    /// # Errors
-    /// [`ConfigLogError::Failed`].
     pub(super) async fn recover(&self, configs: Configs) -> Result<Self, ConfigLogError> {
         let EmbeddedInner { me, cluster, name, founders, settings, peers, place, histories, .. } = &*self.0;
         let EmbeddedInner { store, metrics, applied, .. } = &*self.0;
@@ -351,11 +347,10 @@ impl GroupParts {
     }
 }
 
-/// Whether a node may lead.
 #[derive(Debug)]
 struct Stands {
     now: AtomicBool,
-    /// It may again, once it no longer leads in the term that it resigned from.
+    /// The requested value. `true` takes effect once the node no longer leads in the term that it resigned from.
     wanted: AtomicBool,
 }
 

@@ -7,7 +7,6 @@ use crate::Error;
 
 pub(super) enum NextItem<T> {
     Item(T),
-    /// A fetch must find out.
     Unknown,
     End,
 }

@@ -10,7 +10,6 @@ use crate::{
     store::position,
 };
 
-/// The default number of keys per page.
 const LIMIT: u32 = 10;
 
 /// A page of keys in hash order.

@@ -25,7 +25,6 @@ use crate::{
     store::ScanRecord,
 };
 
-/// The maximum number of entries per page.
 const PAGE: u32 = 256;
 
 /// One entry of a scan.

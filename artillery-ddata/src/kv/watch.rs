@@ -66,7 +66,6 @@ struct WatchState {
     from: Frontier,
     /// The position reached; `None` before the watch has begun.
     position: Option<Frontier>,
-    /// Index of the chain that was queried last.
     turn: usize,
     ready: VecDeque<(ChainId, ScanRecord)>,
     /// Per chain, the update whose changes didn't fit one answer: the next query asks for the rest.
@@ -79,7 +78,6 @@ struct WatchState {
 #[derive(Clone, Copy)]
 struct ShownPart {
     after: Sequence,
-    /// The number of its changes that have been returned.
     shown: u32,
 }
 
@@ -147,7 +145,6 @@ impl PageSource for WatchState {
         NextItem::Item(Change { key, version: held.version, value: held.value })
     }
 
-    /// Queries the chains in turn until there are changes.
     async fn fetch(&mut self) -> Result<(), Error> {
         self.kv.router.begin_call().await?;
         let position = self.position.as_ref().unwrap_or(&self.from);

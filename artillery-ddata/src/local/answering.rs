@@ -38,7 +38,6 @@ pub(crate) struct Answering {
     /// `None` if this node doesn't count the request.
     pub(crate) timing: Option<OperationTimer>,
     answers: Answers,
-    /// Capacity reserved for the answer.
     share: Share,
     /// The request's capacity, held while it waits.
     request: Share,
@@ -50,7 +49,6 @@ impl Answers {
         (Self { queue, room }, PendingAnswers(waiting))
     }
 
-    /// Waits for capacity for the answer to a request.
     pub(crate) async fn expect(&self, request: &Request) -> Answering {
         let Request { number, operation, forwarded, .. } = request;
         let timing = if *forwarded { None } else { OperationTimer::of(operation) };
@@ -119,7 +117,6 @@ fn reserved(operation: &Operation) -> usize {
 }
 
 impl Answering {
-    /// Holds the request's capacity until the answer.
     pub(crate) fn holding(self, request: Share) -> Self {
         Self { request, ..self }
     }

@@ -28,7 +28,6 @@ use crate::{
 /// reply.
 pub(crate) enum Responder {
     Caller(oneshot::Sender<Reply>),
-    /// A request that arrived on a stream.
     Stream(Answering),
 }
 
@@ -83,7 +82,6 @@ impl Lines {
     }
 }
 
-/// The receiving ends of [`Lines`].
 pub(crate) struct WriteQueues {
     pub(crate) small: mpsc::Receiver<Queued<WriteRequest>>,
     pub(crate) large: mpsc::Receiver<Queued<WriteRequest>>,
@@ -125,7 +123,6 @@ pub(crate) struct RequestQueue<T> {
     room: Budget,
 }
 
-/// A waiting request and the capacity that it takes.
 pub(crate) struct Queued<T> {
     pub(crate) request: T,
     _share: Share,

@@ -27,7 +27,6 @@ use crate::{
 pub(crate) struct Sizes {
     /// For each kind of request, and for small answers.
     queue: usize,
-    /// The longest frame that is sent.
     frame: usize,
     /// For large answers of one connection that were passed to QUIC and that the peer hasn't received: they must leave
     /// space in the connection's window for small answers.
@@ -46,7 +45,6 @@ impl Sizes {
     }
 }
 
-/// The budgets of all connections that send requests.
 pub(crate) struct Rooms {
     sizes: Sizes,
     tally: Arc<Tally>,
@@ -93,9 +91,7 @@ impl Rooms {
 pub(crate) enum RoomKind {
     /// Small writes that are forwarded.
     Forwards,
-    /// Unanswered reads.
     Reads,
-    /// Unanswered watches.
     Watches,
     /// Small writes that wait for their chain.
     Writes,
@@ -149,7 +145,6 @@ pub(crate) struct ConnectionRoom {
     sent: Budget,
     /// The longest frame that is sent, in bytes.
     pub(crate) frame: usize,
-    /// Counts the connection's requests.
     pub(crate) tally: Arc<Tally>,
 }
 

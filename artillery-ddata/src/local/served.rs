@@ -25,7 +25,6 @@ pub(crate) struct Local {
     /// Whether another cluster succeeds this node's; then this node serves nothing.
     yields: watch::Sender<bool>,
     forwarded: AtomicU64,
-    /// Counts the calls made here and their outcomes.
     pub(crate) tally: Arc<Tally>,
 }
 
@@ -69,7 +68,6 @@ impl Local {
         chains.get(chain.0 as usize).and_then(Option::as_ref).map(|here| f(&here.handle, here.place))
     }
 
-    /// The end of this node's lease of a chain.
     pub(crate) fn lease(&self, chain: ChainId) -> Timestamp {
         self.with_chain(chain, |handle| handle.gate.lease_until()).unwrap_or_default()
     }
@@ -157,7 +155,6 @@ impl Local {
         self.set_chains(Vec::new());
     }
 
-    /// The number of local clean reads of all chains.
     pub(crate) fn clean_reads(&self) -> u64 {
         self.handles().iter().flatten().map(|handle| handle.gate.counters().total()).sum()
     }

@@ -121,17 +121,11 @@ impl<K, V, C> Map<K, V, C> {
 
 impl<K, V, C: ValueCodec<V>> Map<K, V, C> {
     /// The bytes of a value, for a [`Batch`](crate::Batch).
-    ///
-    /// # Errors
-    /// [`MapError::Value`].
     pub fn value(&self, value: &V) -> Result<Bytes, MapError> {
         Ok(C::encode(value)?)
     }
 
     /// Decodes a value, for instance that of a [`Conflict`].
-    ///
-    /// # Errors
-    /// [`MapError::Value`].
     pub fn decode(&self, bytes: &Bytes) -> Result<V, MapError> {
         Ok(C::decode(bytes)?)
     }

@@ -107,9 +107,6 @@ impl<K, V> MapScan<K, V> {
 impl<K: DeserializeOwned, V> MapScan<K, V> {
     /// The next entry. `None` after the last entry, or after an error that ended the scan. Cancelling it loses no
     /// entry.
-    ///
-    /// # Errors
-    /// [`MapError`].
     pub async fn next(&mut self) -> Option<Result<MapEntry<K, V>, MapError>> {
         poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
     }

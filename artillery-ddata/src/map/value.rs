@@ -59,15 +59,9 @@ impl ValueError {
 /// The bytes come from the network: for invalid bytes `decode` must return an error, and never panic.
 pub trait ValueCodec<V> {
     /// The bytes of `value`.
-    ///
-    /// # Errors
-    /// [`ValueError::Encode`].
     fn encode(value: &V) -> Result<Bytes, ValueError>;
 
     /// Decodes all of `bytes` as one value.
-    ///
-    /// # Errors
-    /// [`ValueError::Decode`].
     fn decode(bytes: &Bytes) -> Result<V, ValueError>;
 }
 

@@ -111,7 +111,6 @@ impl Tally {
         cells.nanos.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Relaxed);
     }
 
-    /// Counts changes of configurations that this node decided.
     pub(crate) fn changed(&self, reasons: &[ChangeReason]) {
         for reason in reasons {
             self.changes[reason.why as usize].fetch_add(1, Relaxed);

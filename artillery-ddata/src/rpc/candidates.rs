@@ -24,7 +24,6 @@ pub(crate) struct Places {
 /// The maximum length of a list, far above any sensible use: discovery is untrusted and could add locations endlessly.
 const MAX: usize = 1024;
 
-/// The maximum number of locations found by sources.
 const MAX_FOUND: usize = 256;
 
 impl Default for Candidates {

@@ -54,7 +54,6 @@ impl Question {
 #[derive(Debug)]
 pub(crate) enum CallOutcome {
     Answered(Response),
-    /// The question was never passed to a connection.
     NotSent(NotSent),
     /// The question was sent, and no answer arrived.
     Unanswered(Unknown),
@@ -100,7 +99,6 @@ pub(crate) struct Channel {
     reads: Lane,
     writes: Lane,
     apart: LargeCalls,
-    /// Receives large answers; ends with the channel.
     _returns: JoinSet<()>,
 }
 

@@ -49,7 +49,6 @@ pub(crate) struct Witness {
     network: Network,
     /// Notified when a node resumes, or when a late request was delivered.
     changed: Notify,
-    /// Delivers late and duplicated requests.
     courier: OnceLock<Courier>,
 }
 
@@ -110,7 +109,6 @@ impl Witness {
         self.changed.notify_waiters();
     }
 
-    /// Waits until all late requests were delivered.
     pub(crate) async fn all_brought(&self) {
         self.until(|state| state.to_bring == 0).await;
     }
@@ -170,7 +168,6 @@ impl Witness {
         chance > 0.0 && self.network.chance() < chance
     }
 
-    /// Delivers a request again, at `at`.
     fn bring(self: &Arc<Self>, question: Question, at: Instant) {
         let Some(courier) = self.courier.get().cloned() else { return };
         self.lock().to_bring += 1;
@@ -218,7 +215,6 @@ impl Observer {
     /// Called before an attempt; returns whether the attempt ends unanswered, after its timeout.
     pub(crate) async fn before(&self, question: &Question, deadline: Instant) -> bool {
         if self.is_paused() {
-            // The process is paused: wait before asking.
             let is_awake = |state: &WitnessState| self.home.is_none_or(|home| !state.paused.contains(&home));
             let _ = timeout_at(deadline, self.witness.until(is_awake)).await;
         }
@@ -282,7 +278,6 @@ impl ObservedCall {
     }
 }
 
-/// A local read, recorded if it was served.
 pub(crate) struct LocalRead {
     observer: Observer,
     key: Bytes,

@@ -20,7 +20,6 @@ const HELD_BACK_PER_OPEN: u64 = 4;
 /// The same bound in total, for any number of requests in flight. By default a node has capacity for a third more.
 const MAX_HELD_BACK: u64 = 2 * MAX_UNDER_WAY as u64;
 
-/// Issues numbers from 1 on.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
     last: u64,
@@ -31,7 +30,6 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    /// The next number, and the lowest open one.
     pub(super) fn begin(&mut self) -> (u64, u64) {
         self.last += 1;
         self.open.insert(self.last);

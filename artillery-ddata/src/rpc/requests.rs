@@ -24,7 +24,6 @@ struct ChainSessions {
 
 #[derive(Debug)]
 pub(super) struct ClientSession {
-    /// The session's id, once it is open.
     pub(super) id: OnceCell<Version>,
     numbers: Mutex<Numbers>,
     places: Arc<Semaphore>,

@@ -52,7 +52,6 @@ use crate::{
 /// No attempt begins with less time left: it would more likely end with an unknown outcome than with an answer.
 const MIN_ATTEMPT_TIME: Duration = Duration::from_millis(10);
 
-/// A reply and the member that sent it.
 #[derive(Debug, Clone)]
 pub(crate) struct CallAnswer {
     pub(crate) reply: Reply,
@@ -74,7 +73,6 @@ pub(crate) struct Router {
     order: pick::ReadOrder,
     requests: Requests,
     doubts: DoubtfulCalls,
-    /// Records calls and their answers in a test.
     #[cfg(feature = "testing")]
     pub(crate) observer: std::sync::OnceLock<crate::rpc::observer::Observer>,
 }
@@ -82,7 +80,6 @@ pub(crate) struct Router {
 /// Attempts made before this call.
 enum Earlier {
     None,
-    /// The first attempt is in flight.
     First(Box<First>),
     /// Attempts may have been made; their outcomes are unknown.
     Unremembered,
@@ -91,7 +88,6 @@ enum Earlier {
 /// How a call ended without an answer.
 #[derive(Debug)]
 pub(crate) enum RequestError {
-    /// Nothing was applied, and nothing will be.
     Certainly(Error),
     /// Something may have been applied.
     Perhaps(Unknown),
@@ -290,7 +286,6 @@ pub(crate) fn check_value(value: &Bytes, limit: u64) -> Result<(), Refusal> {
     if len <= limit { Ok(()) } else { Err(Refusal::ValueTooLarge { len, limit }) }
 }
 
-/// The effect of repeating an operation.
 fn repeat(operation: &Operation) -> Repeat {
     match operation {
         Operation::Write { request: Some(_), .. } => Repeat::Recorded,

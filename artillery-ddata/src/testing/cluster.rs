@@ -242,7 +242,6 @@ fn client(endpoint: Endpoint, routing: &Arc<Routing>) -> Arc<Router> {
     Router::of_client(routes, endpoint, Spread::Sticky)
 }
 
-/// Clients accept no connections.
 struct RefusesStreams;
 
 impl Service for RefusesStreams {

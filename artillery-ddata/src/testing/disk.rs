@@ -22,7 +22,6 @@ use crate::{driver::journal::JournalHandle, store::Store};
 /// The size in bytes at which a journal segment is closed, and of the updates in the journal: small enough that tests
 /// reach checkpoints.
 const SEGMENT_BYTES: u64 = 64 << 10;
-/// The size of a disk in bytes.
 const DISK_BYTES: u64 = 1 << 40;
 const USUAL_SYNC: Duration = Duration::from_millis(2);
 /// One in ten syncs takes up to this long: longer than an update takes to pass the chain.
@@ -34,7 +33,6 @@ pub(super) struct NodeDisk {
     journal: JournalHandle,
     /// What the disk held of each chain when this incarnation began.
     holds: Vec<StoreHolding>,
-    /// The same, for the chains' tasks.
     restored: Mutex<BTreeMap<ChainId, RestoredChain>>,
 }
 

@@ -33,7 +33,6 @@ use crate::{
 };
 
 const MAX_VALUE: u64 = 64 << 20;
-/// The size of each queue of requests and answers.
 const QUEUE_BYTES: usize = 64 << 20;
 
 /// The settings with which all nodes of a cluster are started.
@@ -56,7 +55,6 @@ pub(super) struct TestMember {
     router: Arc<Router>,
     hub: Arc<Hub>,
     pub(super) store: Arc<dyn Store>,
-    /// `None`: the node has no disk.
     disk: Option<NodeDisk>,
 }
 

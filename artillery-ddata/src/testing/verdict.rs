@@ -97,7 +97,6 @@ fn sights(entry: &BookEntry) -> Vec<Sight<'_>> {
     }
 }
 
-/// The key whose condition failed.
 fn conflicting(write: &Write, step: u32) -> Option<&Bytes> {
     match write {
         Write::Batch(steps) => steps.get(step as usize).map(Step::key),

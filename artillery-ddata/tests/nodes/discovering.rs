@@ -14,7 +14,6 @@ use artillery_ddata::{
 
 use crate::support::{SECRET, random_name, within};
 
-/// An application's service registry.
 #[derive(Clone, Default)]
 struct Registry(Arc<Mutex<Vec<SocketAddr>>>);
 

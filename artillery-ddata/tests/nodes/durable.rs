@@ -183,7 +183,6 @@ async fn nodes_that_are_stopped_at_once_or_one_by_one_lose_nothing() {
     let mut durable = Durable::new();
     durable.start(0..3, 3).await;
     check_and_write(&durable.nodes[0], 0).await;
-    // All at once.
     let stopping: Vec<_> =
         durable.nodes.drain(..).map(|node| tokio::spawn(async move { node.withdraw().await })).collect();
     for stopped in stopping {

@@ -149,7 +149,6 @@ async fn a_client_finds_the_new_head() {
         cuts.cut(other.addr());
         theirs.cut(gone.addr());
     }
-    // The client still reaches this node.
     members(&cluster.nodes[0], 2).await;
     within(client.kv().with_timeout(PATIENCE).put("after", "v")).await.unwrap();
     let survivors: Vec<_> = cluster.nodes.iter().collect();

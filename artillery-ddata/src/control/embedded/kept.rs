@@ -118,7 +118,6 @@ pub(super) struct LogRecord {
     pub(super) snapshot: Option<KeptSnapshot>,
 }
 
-/// The state after all entries up to `meta.last_log_id`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct KeptSnapshot {
     pub(super) meta: SnapshotMeta<RaftId, RaftNode>,

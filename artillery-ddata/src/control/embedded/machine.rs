@@ -36,7 +36,6 @@ pub(super) struct AppliedConfigs {
 
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct ApplyProgress {
-    /// Counts visible changes.
     pub(super) changes: u64,
     /// The last entry that took a place.
     pub(super) last: LogIndex,
@@ -268,7 +267,6 @@ impl MachineState {
     }
 }
 
-/// The group's side of [`AppliedConfigs`].
 #[derive(Clone, Debug)]
 pub(super) struct Machine(pub(super) Arc<AppliedConfigs>);
 

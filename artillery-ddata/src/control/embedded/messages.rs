@@ -20,7 +20,6 @@ pub(super) const MAX_MESSAGE: usize = codec::MAX_HEADER;
 pub(super) const MAX_ENTRIES_BYTES: usize = MAX_MESSAGE / 2;
 /// The largest proposal, in bytes: with the rest of a message it stays below [`MAX_MESSAGE`].
 pub(super) const MAX_PROPOSAL: usize = MAX_MESSAGE / 2;
-/// The largest snapshot accepted, in bytes.
 const MAX_SNAPSHOT: u64 = 256 << 20;
 /// Larger counters are refused: no correct node sends them, and honest counters never overflow.
 const MAX_COUNTER: u64 = 1 << 60;
@@ -44,7 +43,6 @@ pub(crate) enum CallError {
     /// The other node's directory is an older copy, or a second one.
     #[error(transparent)]
     RolledBack(#[from] StoreRolledBack),
-    /// This node no longer keeps a log.
     #[error("the configuration log stopped: {0}")]
     Stopped(String),
 }

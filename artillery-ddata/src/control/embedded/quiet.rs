@@ -25,7 +25,6 @@ pub(super) async fn run<F: Future>(log: Option<Dispatch>, future: F) -> F::Outpu
     }
 }
 
-/// Forwards everything except routine messages.
 struct WithoutRoutine {
     inner: Dispatch,
     /// The level of the process. Without it each disabled event of the process would be looked up.

@@ -7,7 +7,6 @@ use crate::control::log::ConfigLogError;
 /// Settings of the group that keeps the log. All its nodes should have the same.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct EmbeddedSettings {
-    /// The interval of a leader's heartbeats.
     pub(crate) heartbeat: Duration,
     /// A follower trusts a silent leader for `election_max`. Then it calls an election after a further random time
     /// between `election_min` and `election_max`. Longer than `heartbeat`.
@@ -18,15 +17,12 @@ pub(crate) struct EmbeddedSettings {
     pub(crate) patience: Duration,
     /// How long a new voter may take to receive the log.
     pub(crate) catch_up: Duration,
-    /// The maximum number of voters.
     pub(crate) max_voters: usize,
     /// A snapshot is made after this many entries, and entries before it are dropped; at least 1.
     pub(crate) snapshot_every: u64,
     /// How many of the last entries followers can read.
     pub(crate) window: usize,
-    /// The seed of random election times.
     pub(crate) seed: u64,
-    /// The enabled guards.
     pub(crate) guards: Guards,
 }
 

@@ -52,7 +52,6 @@ impl Sized {
     }
 }
 
-/// The entry that names the first voters.
 pub(super) fn first_entry(voters: impl IntoIterator<Item = (RaftId, RaftNode)>) -> Entry<TypeConfig> {
     let nodes: BTreeMap<_, _> = voters.into_iter().collect();
     let membership = openraft::Membership::new(vec![nodes.keys().copied().collect()], nodes);

@@ -85,7 +85,6 @@ pub(crate) struct LogProposal {
 pub(crate) enum EntryOutcome {
     /// The entry carried no proposal.
     Nothing,
-    /// The proposal took its place.
     Placed,
     /// The proposal's place was not the next one. Holds the last place taken.
     Taken(LogIndex),

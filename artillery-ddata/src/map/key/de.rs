@@ -18,7 +18,6 @@ impl<'b> KeyReader<'b> {
         Self { bytes, at: 0, depth: 0 }
     }
 
-    /// Checks that no byte follows the key.
     pub(super) fn finish(self) -> Result<(), KeyError> {
         match self.bytes.len() - self.at {
             0 => Ok(()),

@@ -157,7 +157,6 @@ fn answer(frame: &Frame, number: u64) -> Result<CallOutcome, String> {
     Ok(CallOutcome::Answered(response))
 }
 
-/// The callers of unanswered large requests, by request number.
 #[derive(Default)]
 pub(super) struct LargeCallers(Mutex<BTreeMap<u64, oneshot::Sender<CallOutcome>>>);
 
@@ -195,7 +194,6 @@ pub(super) struct Returns {
     callers: Arc<Callers>,
 }
 
-/// All callers that may wait for a large answer.
 struct Callers {
     calls: [Arc<LaneTable>; 2],
     waiting: Arc<LargeCallers>,

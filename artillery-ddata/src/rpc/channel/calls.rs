@@ -46,12 +46,10 @@ pub(super) struct LaneTable {
 #[derive(Default)]
 struct LaneCalls {
     calls: Slab<CallEntry>,
-    /// Calls that wait to be sent, in order.
     queue: VecDeque<usize>,
     /// The number of cancelled calls in the queue. They are removed when they reach its front, or when they are more
     /// than half of it.
     given_up: usize,
-    /// Calls that were sent, by request number.
     by_number: BTreeMap<u64, usize>,
     /// When the timer next looks for expired calls. It may be too early, since an answer doesn't postpone it.
     wakes_at: Option<Instant>,
@@ -73,7 +71,6 @@ struct CallEntry {
 enum CallStage {
     /// With the deadline that the node gets.
     Queued(Question, Instant),
-    /// Cancelled while it was queued.
     GivenUp,
     Sent,
     /// The answer arrives on a stream of its own.
@@ -118,7 +115,6 @@ impl LaneCalls {
         }
     }
 
-    /// Removes a cancelled call, as it leaves the queue.
     fn forget(&mut self, key: usize) {
         self.calls.remove(key);
         self.given_up = self.given_up.saturating_sub(1);

@@ -33,7 +33,6 @@ use crate::{
 /// Frames are gathered into writes of about this many bytes.
 const BATCH_BYTES: usize = 256 << 10;
 
-/// The maximum number of responses handled together.
 const BATCH: usize = 256;
 
 /// The node's deadline is earlier than the caller's by this margin, or by a tenth of the time left if that is less: its
@@ -130,7 +129,6 @@ impl Lane {
         Box::pin(timeout_at(until, call.in_time())).await.ok().flatten()
     }
 
-    /// Capacity for `bytes` bytes, if available now.
     pub(super) fn room_now(&self, bytes: usize) -> Option<CallRoom> {
         let share = self.outstanding.try_take(bytes)?;
         Some((self.places.clone().try_acquire_owned().ok()?, share))

@@ -60,7 +60,6 @@ pub(crate) struct Book {
     moment: u64,
     pub(crate) entries: Vec<BookEntry>,
     by_id: BTreeMap<RequestId, usize>,
-    /// Answers to one request id that contradict each other.
     pub(crate) contradictions: Vec<String>,
 }
 

@@ -11,7 +11,6 @@ pub(super) struct Account {
 }
 
 impl Router {
-    /// Begins the account of a read.
     pub(super) fn account_of_read(&self, operation: &Operation) -> Account {
         Account {
             timing: self.local().and_then(|_| OperationTimer::of(operation)),

@@ -31,7 +31,6 @@ impl Router {
         poll_fn(|context| self.poll_begin(context)).await
     }
 
-    /// Whether a call can be made here at all.
     pub(crate) fn may_begin(&self) -> Result<(), Error> {
         if self.is_stopped() {
             return Err(Error::not_applied(NotApplied::Stopped));

@@ -31,9 +31,7 @@ pub(crate) struct First {
     repeat: Repeat,
     /// The end of polling in place.
     until: Instant,
-    /// The deadline sent to the node.
     told: Instant,
-    /// The deadline of the whole call.
     deadline: Instant,
     /// The outcome of the attempt, if it doesn't end the call.
     tried: Option<Tried>,

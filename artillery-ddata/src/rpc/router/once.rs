@@ -28,7 +28,6 @@ pub(super) enum Tried {
     Answered(CallAnswer),
     /// Certainly nothing was applied: the request may be retried.
     Nothing(Error),
-    /// The member may have received the request.
     Unanswered(Unknown),
 }
 

@@ -32,16 +32,13 @@ pub enum Spread {
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
-/// Results of the attempts of one call so far.
 #[derive(Default)]
 pub(super) struct Attempts {
     count: u32,
     tried: SmallVec<[NodeId; 4]>,
-    /// The member that the last refusal named.
     hint: Option<MemberId>,
     /// The last refusal was due to load, so the routing isn't in doubt.
     busy: bool,
-    /// Nodes that couldn't be reached.
     unreached: SmallVec<[NodeId; 2]>,
 }
 
@@ -65,7 +62,6 @@ impl Attempts {
         self.busy = matches!(refusal, Some(Refusal::Busy | Refusal::SessionFull));
     }
 
-    /// Records that a node couldn't be reached.
     pub(super) fn unreached(&mut self, node: NodeId) {
         if !self.unreached.contains(&node) {
             self.unreached.push(node);
@@ -142,7 +138,6 @@ impl Router {
         }
     }
 
-    /// Like [`pick`](Self::pick), by the given routing.
     pub(super) fn pick_by(&self, routing: &Routing, question: &Question, attempts: &Attempts) -> Pick {
         let Some(config) = routing.chain(question.chain) else { return Pick::NoMember };
         if let Some(member) = question.only {

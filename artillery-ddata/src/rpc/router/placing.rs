@@ -55,7 +55,6 @@ pub(super) fn refused(reason: Refusal) -> Error {
     Error::refused(reason, None)
 }
 
-/// The one chain of all these keys.
 pub(super) fn one_chain<'a>(routing: &Routing, keys: impl IntoIterator<Item = &'a Bytes>) -> Result<ChainId, Error> {
     let mut chain = None;
     for key in keys {

@@ -41,7 +41,6 @@ impl HowToRead {
     }
 }
 
-/// A read whose first attempt is in flight.
 pub(crate) struct BegunRead {
     first: First,
     account: Account,
@@ -53,7 +52,6 @@ fn outside_of_sessions(chain: ChainId, query: Query, mode: ReadMode) -> Question
 }
 
 impl Router {
-    /// Reads keys of one chain.
     pub(crate) async fn read(&self, query: Query, how: &HowToRead) -> Result<CallAnswer, Error> {
         self.begin_call().await?;
         let deadline = from_now(how.timeout);
@@ -133,7 +131,6 @@ impl Router {
         Poll::Ready(answer)
     }
 
-    /// Continues a read after its first attempt.
     pub(crate) async fn read_on(&self, query: Query, mode: ReadMode, begun: BegunRead) -> Result<CallAnswer, Error> {
         let BegunRead { first, mut account } = begun;
         let (chain, deadline) = (first.chain(), first.deadline());

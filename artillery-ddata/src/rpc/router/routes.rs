@@ -57,7 +57,6 @@ pub(crate) enum Routes {
 pub(crate) struct LearnedRoutes {
     known: watch::Sender<Arc<Routing>>,
     candidates: Candidates,
-    /// Adds to the candidates.
     _sources: SourceTasks,
     /// Held during a query: one at a time, whose answer serves all callers that waited for it. `asked` counts the
     /// queries.
@@ -117,7 +116,6 @@ impl Routes {
         }
     }
 
-    /// Waits until the routing changes, at most until `until`.
     pub(super) async fn changed_or(&self, until: Instant) {
         let changed = async {
             match self {
@@ -330,7 +328,6 @@ pub(crate) async fn ask_on(
     }
 }
 
-/// Sends one request on a stream of its own.
 pub(crate) async fn ask_once(
     connection: &Connection,
     operation: AdminOperation,

@@ -37,7 +37,6 @@ pub(crate) struct HowToWrite {
     pub(crate) request_id: Option<RequestId>,
 }
 
-/// A write and its destination.
 #[derive(Clone)]
 struct PlacedWrite {
     cluster: ClusterId,
@@ -59,13 +58,11 @@ impl PlacedWrite {
     }
 }
 
-/// A write whose first attempt is in flight.
 pub(crate) struct BegunWrite {
     first: First,
     placed: PlacedWrite,
     numbered: Numbered,
     account: Account,
-    /// A test has dropped the answer.
     #[cfg(feature = "testing")]
     is_lost: bool,
 }
@@ -78,7 +75,6 @@ impl BegunWrite {
 }
 
 impl Router {
-    /// Writes; returns the answer and the request id.
     pub(crate) async fn write(&self, write: Write, how: HowToWrite) -> Result<(CallAnswer, RequestId), Error> {
         let given = how.request_id;
         self.begin_call().await.map_err(|error| error.of_retry(given))?;
@@ -150,7 +146,6 @@ impl Router {
         }))
     }
 
-    /// Continues a write after its first attempt.
     pub(crate) async fn write_on(&self, begun: BegunWrite) -> Result<(CallAnswer, RequestId), Error> {
         let BegunWrite { first, placed, numbered, mut account, .. } = begun;
         let deadline = first.deadline();

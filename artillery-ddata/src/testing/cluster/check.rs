@@ -68,9 +68,6 @@ impl Cluster {
     }
 
     /// Like [`check`](Self::check), but returns the failure.
-    ///
-    /// # Errors
-    /// [`CheckFailed`].
     pub async fn try_check(&self) -> Result<Checked, CheckFailed> {
         let inner = &self.inner;
         inner.calm.store(true, Ordering::Relaxed);

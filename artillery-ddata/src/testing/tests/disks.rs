@@ -23,7 +23,6 @@ async fn restart(cluster: &Cluster, number: u64) {
     cluster.restart_all().await;
 }
 
-/// Callers continue while all nodes restart, several times.
 async fn everything_over_restarts(cluster: Cluster) {
     let callers = tokio::spawn(everything(cluster.clone()));
     for round in 0..3 {

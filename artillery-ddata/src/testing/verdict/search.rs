@@ -23,7 +23,6 @@ const BUDGET: usize = 200_000;
 #[derive(Clone)]
 struct SearchState {
     at: usize,
-    /// Hidden writes that are already placed.
     used: Rc<BTreeSet<usize>>,
     content: Content,
     /// The hidden writes that made observed versions, the last one first.
@@ -49,7 +48,6 @@ pub(super) struct Search<'a> {
     known: &'a KnownKey<'a>,
     /// The makers of keys that are already explained: a write made the same version of all its keys.
     makers: Makers,
-    /// States to visit, the last one first.
     states: Vec<SearchState>,
     met: BTreeSet<MetState>,
     /// Orders that were yielded, by the part that matters to other keys.

@@ -68,7 +68,6 @@ impl Durable {
         cuts
     }
 
-    /// Makes the first node continue alone.
     async fn recover_first(&self) {
         let client = self.client(&self.nodes[0]).await;
         let survey = client.survey(Duration::from_secs(2)).await;

@@ -23,7 +23,6 @@ pub(super) struct Book {
     leaders: BTreeMap<Term, MemberId>,
     /// The last entry that each incarnation was seen to have applied.
     applied: BTreeMap<MemberId, LogIndex>,
-    /// The last entry that was acknowledged in each term.
     acknowledged: BTreeMap<Term, LogIndex>,
     /// Changes that were proposed and can't be in the log.
     refused: Vec<ConfigChange>,
@@ -52,7 +51,6 @@ impl Book {
         self.violation.get_or_insert(what);
     }
 
-    /// Records that the reader `by` has this entry.
     pub(super) fn read(&mut self, by: &str, entry: LogEntry) {
         self.floor = self.floor.max(entry.index);
         let other = self.entries.entry(entry.index).or_insert_with(|| entry.clone()).clone();

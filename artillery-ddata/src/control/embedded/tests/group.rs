@@ -161,7 +161,6 @@ impl Group {
         }
     }
 
-    /// Injects faults of every kind for `time`.
     pub(super) async fn rough(&self, time: Duration) {
         let pick = |from: &[u64]| from[self.net.below(from.len() as u64) as usize];
         let weather =
@@ -268,7 +267,6 @@ fn wanted(voters: &BTreeSet<MemberId>, living: &[(NodeInfo, Embedded)]) -> BTree
     ids.into_iter().collect()
 }
 
-/// Reads the log while the node's incarnation is alive.
 async fn read(by: String, log: Embedded, book: Arc<Mutex<Book>>) {
     let (mut next, mut seen) = (LogIndex(1), 0);
     loop {

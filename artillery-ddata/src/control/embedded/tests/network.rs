@@ -41,7 +41,6 @@ pub(super) struct World {
     pub(super) weather: Weather,
     /// Links (from, to) that deliver nothing.
     pub(super) cuts: BTreeSet<(NodeId, NodeId)>,
-    /// The live incarnations.
     pub(super) living: BTreeMap<NodeId, (NodeInfo, Embedded)>,
     starts: BTreeMap<NodeId, u64>,
     /// A digest of all sent messages: equal runs have equal ones.

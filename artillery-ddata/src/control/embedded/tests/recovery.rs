@@ -83,7 +83,6 @@ async fn a_recovered_log_has_newer_terms() {
 async fn a_returning_majority_learns_that_it_was_left_behind() {
     let (net, founding, seat, history) = recovered().await;
     leads(&seat).await;
-    // The two other nodes continue.
     let (old, term) = leader(&net).await;
     assert!(old.leads() == Some(term) && old.configs().history() != history || seat.leads() == Some(term));
     net.heal();

@@ -33,7 +33,6 @@ async fn each_voter_is_replaced_by_its_next_incarnation() {
         group.recover().await.unwrap();
         for n in (0..founders).chain(0..founders) {
             group.net.crash(n);
-            // The other nodes continue without it.
             let change = ConfigChange::Nodes { add: vec![], remove: vec![] };
             loop {
                 let (log, term) = leader(&group.net).await;
@@ -178,7 +177,6 @@ async fn a_leader_that_may_not_lead_hands_over_and_leads_in_a_later_term_only() 
         log.may_lead(false);
         assert_eq!(log.leads(), None);
         if waits {
-            // Another node is elected.
             let (other, _) = leader(&group.net).await;
             assert_ne!(other.leader(), me);
         }

@@ -27,7 +27,6 @@ impl Desk {
         self.calls.begin(question, until, until, (place, Share::none())).expect("the lane is closed")
     }
 
-    /// Sends all queued calls; returns their numbers.
     fn send(&self) -> Vec<u64> {
         let mut questions = Vec::new();
         self.calls.send(1 << 20, &self.numbers, &mut questions);
