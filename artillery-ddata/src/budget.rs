@@ -260,7 +260,7 @@ mod tests {
         let mut share = budget.reserve(64 << 10).await;
         assert!(budget.try_fill(&mut share, 3000));
         assert_eq!(budget.left(), 97 << 10);
-        assert!(budget.try_fill(&mut share, 50_000), "more than was reserved, and there is room");
+        assert!(budget.try_fill(&mut share, 50_000), "more than was reserved, and it is available");
         assert_eq!(budget.left(), 51 << 10);
         assert!(budget.try_fill(&mut share, 200_000) && budget.left() == 0, "a larger item takes all");
         drop(share);
@@ -275,9 +275,9 @@ mod tests {
         assert!(one.try_take(10 << 10).is_none(), "the part is full");
         assert_eq!((one.left(), whole.left()), (5 << 10, 80 << 10));
         let mut reserved = other.reserve(10 << 10).await;
-        assert_eq!(whole.left(), 80 << 10, "a reservation takes nothing of the whole yet");
+        assert_eq!(whole.left(), 80 << 10, "a reservation doesn't charge the whole yet");
         let most = whole.take(75 << 10).await;
-        assert!(!other.try_fill(&mut reserved, 6 << 10), "the whole has no room for it");
+        assert!(!other.try_fill(&mut reserved, 6 << 10), "the whole has too few bytes left");
         assert!(other.try_take(5 << 10).is_some());
         drop((all_of_one, most));
         assert!(other.try_fill(&mut reserved, 6 << 10));

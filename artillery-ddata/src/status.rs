@@ -256,6 +256,6 @@ mod place {
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Place, D::Error> {
         let word = String::deserialize(deserializer)?;
         let known = WORDS.iter().find(|(_, known)| *known == word);
-        known.map(|&(place, _)| place).ok_or_else(|| D::Error::custom(format!("{word:?} is no role")))
+        known.map(|&(place, _)| place).ok_or_else(|| D::Error::custom(format!("{word:?} is not a role")))
     }
 }

@@ -111,7 +111,7 @@ pub enum ClientError {
     #[error(transparent)]
     Seed(#[from] SeedError),
     /// Neither seeds, candidates nor a source were given.
-    #[error("no seed is given, so there is no node to ask")]
+    #[error("no seed given, so there is no node to contact")]
     NoSeeds,
     /// The secret or the certificates can't be used.
     #[error(transparent)]

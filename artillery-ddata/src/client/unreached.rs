@@ -75,7 +75,7 @@ impl fmt::Display for Unreached {
             Self::Addr { place, addr, reason } => write!(f, "{place} at {addr}: {reason}"),
             // The reason names the host.
             Self::Name { reason, .. } => write!(f, "{reason}"),
-            Self::Late { place } => write!(f, "{place}: no answer about the name"),
+            Self::Late { place } => write!(f, "{place}: the name could not be resolved in time"),
         }
     }
 }

@@ -162,7 +162,7 @@ impl Embedded {
         let EmbeddedInner { me, cluster, name, founders, settings, peers, place, histories, .. } = &*self.0;
         let EmbeddedInner { store, metrics, applied, .. } = &*self.0;
         let mine = configs.nodes().find(|node| node.id.shares_store(me.0));
-        let node = mine.cloned().ok_or_else(|| failed("this node isn't known"))?;
+        let node = mine.cloned().ok_or_else(|| failed("this node is missing from the configurations"))?;
         self.stop().await;
         let term = metrics.borrow().vote.leader_id().term + 1;
         let index = store.last().map_or(0, |last| last.index) + 1;
@@ -449,7 +449,7 @@ impl EmbeddedInner {
         let proposal = LogProposal { term: term.0, at, change };
         let size = messages::encode(&proposal).map_err(failed)?.len();
         if size > MAX_PROPOSAL {
-            return Err(failed(format!("a change of {size} bytes, at most {MAX_PROPOSAL} are possible")).into());
+            return Err(failed(format!("a change of {size} bytes; at most {MAX_PROPOSAL} are possible")).into());
         }
         let write = self.while_leading(term, self.settings.patience, self.raft.client_write(proposal)).await?;
         // openraft doesn't report whether the entry was appended before the leadership ended.
@@ -458,7 +458,7 @@ impl EmbeddedInner {
             EntryOutcome::Placed => Ok(()),
             EntryOutcome::Taken(last) => Err(AppendError::Taken { last }),
             EntryOutcome::WrongTerm => Err(AppendError::NotLeading),
-            EntryOutcome::Nothing => Err(AppendError::OutcomeUnknown("another entry was answered for".into())),
+            EntryOutcome::Nothing => Err(AppendError::OutcomeUnknown("the answer was for another entry".into())),
         }
     }
 
@@ -485,7 +485,7 @@ impl EmbeddedInner {
         let applied = progress.wait_for(|now| now.ended || now.raft.is_some_and(|last| last.index >= read.index));
         let last = match timeout(self.settings.patience, applied).await {
             Ok(Ok(progress)) if !progress.ended => progress.last,
-            Ok(_) => return Err(failed("it was stopped")),
+            Ok(_) => return Err(failed("the log was stopped")),
             Err(_) => return Err(ConfigLogError::NoQuorum),
         };
         if self.leads() == Some(term) { Ok(last) } else { Err(not_leading()) }
@@ -505,7 +505,7 @@ impl EmbeddedInner {
         tokio::select! {
             biased;
             output = future => Ok(output),
-            () = deposed => Err(AppendError::OutcomeUnknown(format!("the leadership in term {term} ended meanwhile"))),
+            () = deposed => Err(AppendError::OutcomeUnknown(format!("the leadership in term {term} ended"))),
             () = tokio::time::sleep(limit) => Err(AppendError::OutcomeUnknown("no majority answered in time".into())),
         }
     }

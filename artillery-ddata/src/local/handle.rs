@@ -276,8 +276,8 @@ mod tests {
         assert!(handle.try_write(write("full", ROOM)).is_none());
         let mut waiting = Vec::new();
         for (key, bytes) in [("1", 10), ("2", 10), ("large 3", ROOM / 2), ("4", 10), ("large 5", ROOM / 2), ("6", 10)] {
-            let back = handle.try_write(write(key, bytes)).expect("there is no room");
-            waiting.push(handle.line_up(back).await.expect("there is still no room"));
+            let back = handle.try_write(write(key, bytes)).expect("there is no capacity");
+            waiting.push(handle.line_up(back).await.expect("there is still no capacity"));
         }
         // The order in which the tasks start must not matter.
         waiting.into_iter().rev().for_each(|waiting| drop(tokio::spawn(waiting)));

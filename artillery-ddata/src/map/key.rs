@@ -137,7 +137,7 @@ pub enum NameError {
     #[error("the name of a map contains a zero byte")]
     Zero,
     /// The name is longer than 255 bytes.
-    #[error("the name of a map has {len} bytes, at most {limit} are allowed")]
+    #[error("the name of a map has {len} bytes; at most {limit} are allowed")]
     TooLong {
         /// The name's length in bytes.
         len: usize,

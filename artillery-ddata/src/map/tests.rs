@@ -182,7 +182,7 @@ async fn an_update_ends_when_its_time_is_up() {
     let error = counts.update("n", interfere).timeout(Duration::from_millis(200)).await.unwrap_err();
     let error = error.call().unwrap();
     assert!(error.is_timeout(), "{error:?}");
-    assert!(tries > 1, "it tried once");
+    assert!(tries > 1, "only one attempt was made");
 }
 
 #[tokio::test]

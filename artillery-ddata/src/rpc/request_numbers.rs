@@ -103,7 +103,7 @@ mod tests {
         numbers.keep(unknown);
         assert!(!numbers.are_stuck(), "no other request was made");
         let under_way: Vec<_> = (0..10).map(|_| numbers.begin().0).collect();
-        assert!(!numbers.are_stuck(), "most are under way");
+        assert!(!numbers.are_stuck(), "most are in flight");
         under_way.into_iter().for_each(|number| numbers.end(number));
         assert!(numbers.are_stuck());
         numbers.settle(unknown);
@@ -120,7 +120,7 @@ mod tests {
             open.pop_front().into_iter().for_each(|answered| numbers.end(answered));
             open.push_back(numbers.begin().0);
         }
-        assert!(slow == numbers.lowest() && !numbers.are_stuck(), "the session still has room");
+        assert!(slow == numbers.lowest() && !numbers.are_stuck(), "the session still has capacity");
         for _ in 0..10_000 {
             open.pop_front().into_iter().for_each(|answered| numbers.end(answered));
             open.push_back(numbers.begin().0);

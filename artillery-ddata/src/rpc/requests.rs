@@ -191,7 +191,7 @@ mod tests {
         let (session, second) = opened(8);
         let unknown = begin(&session, second);
         use_up(&session, second);
-        assert!(!requests.leave(chain, second), "a request is still under way in the first session");
+        assert!(!requests.leave(chain, second), "a request is still in flight in the first session");
         slow.keep();
         assert!(requests.leave(chain, second), "the caller may ask for its outcome now");
         let (session, third) = opened(9);

@@ -175,7 +175,7 @@ impl Cluster {
 impl ClusterState {
     fn member(&self, id: MemberId) -> Arc<TestMember> {
         let member = self.members().into_iter().find(|member| member.id.node == id.node);
-        member.unwrap_or_else(|| panic!("{id} is no node of this cluster"))
+        member.unwrap_or_else(|| panic!("{id} is not a node of this cluster"))
     }
 
     fn members(&self) -> Vec<Arc<TestMember>> {

@@ -86,7 +86,7 @@ impl NodeDisk {
     /// If a part of the chain is missing from the disk.
     pub(super) fn last(&self, chain: ChainId) -> Version {
         let holding = self.holds.iter().find(|holding| holding.chain == chain).filter(|holding| holding.whole);
-        holding.unwrap_or_else(|| panic!("a disk lacks a part of chain {}", chain.0)).last
+        holding.unwrap_or_else(|| panic!("a part of chain {} is missing from a disk", chain.0)).last
     }
 
     /// The journal, and what it held of a chain, which is returned only once.

@@ -93,7 +93,7 @@ async fn a_full_disk_refuses_values_until_deletes_made_room() {
             Ok(_) => count += 1,
             Err(error) => break error,
         }
-        assert!(count < 200, "16 MiB hold so many values");
+        assert!(count < 200, "more values than 16 MiB can hold");
     };
     let is_full = |error: &Error| matches!(error, Error::Refused { reason: Refusal::DiskFull { member }, .. } if member.node == full);
     assert!(is_full(&refused), "{refused}");
@@ -168,7 +168,7 @@ async fn a_node_that_stops_for_a_while_leaves_its_chain_and_keeps_its_vote() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        tokio::time::timeout(PATIENCE, is_known).await.expect("the chain goes on with two members");
+        tokio::time::timeout(PATIENCE, is_known).await.expect("the chain continues with two members");
         assert_eq!(durable.nodes[0].status().await.log.unwrap().voters.len(), 3);
         check_and_write(&durable.nodes[1], round).await;
         // The directory is in use as long as the handle exists.

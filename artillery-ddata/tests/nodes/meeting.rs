@@ -65,7 +65,7 @@ async fn of_two_clusters_with_data_none_is_ready_until_one_is_given_up() {
     let client = within(client.connect()).await.unwrap();
     let give_up =
         async |cluster| client.arrange(first.id().node, AdminCommand::GiveUp { cluster }, PATIENCE).await.unwrap();
-    assert!(give_up(id(second)).await.is_err(), "a node gives up no other cluster than its own");
+    assert!(give_up(id(second)).await.is_err(), "a node abandons only its own cluster");
     assert!(!second.may_serve() && !first.may_serve());
     give_up(id(first)).await.unwrap();
     client.close().await;

@@ -117,7 +117,7 @@ impl TestCluster {
 
     pub fn index(&self, place: Place) -> usize {
         let at = self.nodes.iter().position(|node| node.role() == place);
-        at.unwrap_or_else(|| panic!("there is no {place}"))
+        at.unwrap_or_else(|| panic!("no node has place {place}"))
     }
 
     pub fn node(&self, place: Place) -> &Node {

@@ -46,7 +46,7 @@ async fn large_requests_are_forwarded_too() {
     assert_eq!(conflict.current.unwrap().1, value);
     let taken = kv.get_delete("k").await.unwrap().result;
     assert_eq!(taken.into_value(), Some(value));
-    assert_eq!(spare.local.forwarded(), 5, "the opening of a session counts too");
+    assert_eq!(spare.local.forwarded(), 5, "including the opening of a session");
 }
 
 #[tokio::test]

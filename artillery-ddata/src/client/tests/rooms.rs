@@ -152,10 +152,10 @@ async fn a_room_full_of_other_watches_ends_no_watch() {
         }
     }
     let mut watch = kv.watch("k").from(position);
-    assert!(tokio::time::timeout(Duration::from_millis(200), watch.next()).await.is_err(), "it is not told anything");
+    assert!(tokio::time::timeout(Duration::from_millis(200), watch.next()).await.is_err(), "it receives nothing");
     kv.put("k", "w").timeout(Duration::from_secs(2)).await.unwrap();
-    assert!(kv.get("k").await.unwrap().value().is_some(), "reads and writes have room of their own");
-    assert!(tokio::time::timeout(Duration::from_millis(200), watch.next()).await.is_err(), "it is not told anything");
+    assert!(kv.get("k").await.unwrap().value().is_some(), "reads and writes have their own capacity");
+    assert!(tokio::time::timeout(Duration::from_millis(200), watch.next()).await.is_err(), "it receives nothing");
     all.into_iter().chain([last]).for_each(Deaf::leave);
     loop {
         let change = tokio::time::timeout(Duration::from_secs(20), watch.next()).await.unwrap().unwrap().unwrap();

@@ -318,7 +318,7 @@ impl RaftStateMachine<TypeConfig> for Machine {
         let installed: Installed = codec::decode_value(&bytes).map_err(|error| failed(AnyError::new(&error)))?;
         installed.configs.timing().validate().map_err(|error| failed(AnyError::new(&error)))?;
         if !installed.is_whole() {
-            return Err(failed(AnyError::error("entries are missing in it")).into());
+            return Err(failed(AnyError::error("entries are missing from the snapshot")).into());
         }
         self.0.keep(meta, &bytes).await?;
         let mut state = self.0.lock();

@@ -30,15 +30,15 @@ pub(crate) enum CallError {
     #[error("unreachable: {0}")]
     Unreachable(String),
     /// The bytes don't decode to a message.
-    #[error("no message of the configuration log: {0}")]
+    #[error("not a message of the configuration log: {0}")]
     Malformed(#[from] CodecError),
     /// The sender can't have sent this message.
-    #[error("a message of the configuration log, but {0}")]
+    #[error("an implausible message of the configuration log: {0}")]
     Senseless(&'static str),
     /// The message was for another node, another incarnation of this one, or another cluster.
     #[error("{0} was meant")]
     NotMe(MemberId),
-    #[error("the cluster was recovered, and this is of another history")]
+    #[error("the cluster was recovered, and the message belongs to another history")]
     OtherHistory,
     /// The other node's directory is an older copy, or a second one.
     #[error(transparent)]
@@ -110,7 +110,7 @@ impl Envelope {
             return Err(CallError::NotMe(self.to.0));
         }
         if self.question.asker() != Some(from) {
-            return Err(CallError::Senseless("it speaks for another node"));
+            return Err(CallError::Senseless("it names another node as its sender"));
         }
         self.question.check()
     }
@@ -119,7 +119,7 @@ impl Envelope {
 impl Speaker {
     /// Checks that the sender reports its own store: a false report about another store would get that one refused.
     pub(super) fn check(&self, is_sender: impl Fn(MemberId) -> bool) -> Result<(), CallError> {
-        if is_sender(self.id) { Ok(()) } else { Err(CallError::Senseless("it speaks of the store of another node")) }
+        if is_sender(self.id) { Ok(()) } else { Err(CallError::Senseless("it reports the store of another node")) }
     }
 }
 
@@ -155,6 +155,6 @@ impl LogQuestion {
                     && request.offset.checked_add(request.data.len() as u64).is_some_and(|end| end <= MAX_SNAPSHOT)
             }
         };
-        if good { Ok(()) } else { Err(CallError::Senseless("its counters make no sense")) }
+        if good { Ok(()) } else { Err(CallError::Senseless("its counters are out of range")) }
     }
 }

@@ -130,7 +130,7 @@ impl NodeConnection {
 }
 
 fn off_topic<E: std::error::Error>() -> RaftRpcError<E> {
-    NetworkError::new(&CallError::Senseless("it answers another question")).into()
+    NetworkError::new(&CallError::Senseless("it answers another request")).into()
 }
 
 impl RaftNetwork<TypeConfig> for NodeConnection {

@@ -65,7 +65,7 @@ impl EmbeddedInner {
             let founder = configs.node(id).or_else(|| self.founders.iter().find(|founder| founder.id == id));
             let raft_id = raft_id(&self.settings, id);
             let peer = founder.cloned().map(RaftNode).or_else(|| membership.get_node(&raft_id).cloned());
-            Ok((raft_id, peer.ok_or_else(|| failed(format!("where {id} is reached stands nowhere")))?))
+            Ok((raft_id, peer.ok_or_else(|| failed(format!("no address is known for {id}")))?))
         };
         voters.into_iter().map(peer).collect()
     }
@@ -144,7 +144,7 @@ const MAX_VOTER_LAG: u64 = 8;
 fn done(term: Term, written: Written) -> Result<(), AppendError> {
     match written {
         Ok(written) if written.log_id.leader_id.term == term.0 => Ok(()),
-        Ok(_) => Err(AppendError::OutcomeUnknown("it was done in another term".into())),
+        Ok(_) => Err(AppendError::OutcomeUnknown("it was applied in another term".into())),
         Err(RaftError::APIError(ClientWriteError::ChangeMembershipError(error))) => Err(failed(error).into()),
         Err(error) => Err(AppendError::OutcomeUnknown(error.to_string())),
     }

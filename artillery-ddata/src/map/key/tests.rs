@@ -198,7 +198,7 @@ proptest! {
     #[test]
     fn damaged_keys_have_no_second_encoding(key in key(), at: prop::sample::Index, to: u8, cut: prop::sample::Index) {
         let mut bytes = encode(&key).unwrap().to_vec();
-        prop_assert!(decode::<Key>(&bytes[..cut.index(bytes.len())]).is_err(), "a part of a key is no key");
+        prop_assert!(decode::<Key>(&bytes[..cut.index(bytes.len())]).is_err(), "a part of a key is not a key");
         let at = at.index(bytes.len());
         bytes[at] = to;
         check_garbage::<Key>(&bytes)?;

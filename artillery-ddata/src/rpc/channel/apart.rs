@@ -233,7 +233,7 @@ impl Returns {
 /// Receives one large answer while its caller waits.
 async fn on_answer_stream(connection: Connection, mut reader: FrameReader, callers: Arc<Callers>) {
     let number = match reader.next().await {
-        Ok(Some(frame)) => decode_answer_to(&frame).map_err(|error| format!("no number of a request: {error}")),
+        Ok(Some(frame)) => decode_answer_to(&frame).map_err(|error| format!("not a request number: {error}")),
         Ok(None) => Err("a stream without an answer".to_owned()),
         // Without a number the caller is unknown. It notices the lost connection by itself.
         Err(_) => return,

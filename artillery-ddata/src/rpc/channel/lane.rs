@@ -260,7 +260,7 @@ async fn receive(mut reader: FrameReader, calls: &LaneTable, connection: &Connec
 }
 
 pub(super) fn response(frame: &Frame) -> Result<Response, String> {
-    decode_response(frame).map_err(|error| format!("no response: {error}"))
+    decode_response(frame).map_err(|error| format!("not a response: {error}"))
 }
 
 /// Closes the connection of a node that violated the protocol. Call it while its stream is still held: if the stream is

@@ -56,7 +56,7 @@ impl Builder {
     /// # Panics
     /// If the number isn't from 1 to 250.
     pub fn nodes(mut self, nodes: u32) -> Self {
-        assert!((1..=250).contains(&nodes), "from 1 to 250 nodes are possible");
+        assert!((1..=250).contains(&nodes), "the number of nodes must be from 1 to 250");
         (self.nodes, self.chains.replicas) = (nodes, nodes);
         self
     }
@@ -66,7 +66,7 @@ impl Builder {
     /// # Panics
     /// If the number is 0.
     pub fn replicas(mut self, replicas: u32) -> Self {
-        assert!(replicas > 0, "a chain has members");
+        assert!(replicas > 0, "a chain needs at least one member");
         self.chains.replicas = replicas;
         self
     }
@@ -76,7 +76,7 @@ impl Builder {
     /// # Panics
     /// If the number isn't from 1 to 1000.
     pub fn chains(mut self, chains: u32) -> Self {
-        assert!((1..=1000).contains(&chains), "from 1 to 1000 chains are possible");
+        assert!((1..=1000).contains(&chains), "the number of chains must be from 1 to 1000");
         self.chains.chains = chains;
         self
     }

@@ -149,7 +149,7 @@ impl ClusterState {
             for key in keys {
                 // In a chain with a crashed member a key may stay dirty forever.
                 if let Err(error) = kv.get(key).await {
-                    tracing::debug!(key = text(key), %error, "a last read");
+                    tracing::debug!(key = text(key), %error, "a final read failed");
                 }
             }
         }
@@ -169,7 +169,7 @@ impl ClusterState {
                 let (before, expected) = first.get_or_insert_with(|| (member, held.clone()));
                 if *expected != held {
                     let (a, b) = (before.name(), member.name());
-                    return Err(format!("{a} and {b} don't hold the same: {expected:?} and {held:?}"));
+                    return Err(format!("{a} and {b} hold different data: {expected:?} and {held:?}"));
                 }
             }
         }

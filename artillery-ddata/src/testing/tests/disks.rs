@@ -54,7 +54,7 @@ async fn clients_go_on_and_handles_of_ended_processes_fail() {
     assert!(of_head.get("a").await.is_err(), "its process has ended");
     assert!(cluster.kv(cluster.head()).get("a").await.is_ok());
     for (before, now) in before.into_iter().zip(cluster.nodes()) {
-        assert!(before.shares_store(now) && before < now, "another life of the same store");
+        assert!(before.shares_store(now) && before < now, "another incarnation of the same store");
     }
     cluster.check().await;
 }

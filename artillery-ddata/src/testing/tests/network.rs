@@ -66,7 +66,7 @@ async fn a_settled_request_is_not_applied_when_it_comes_late() {
     let kv = cluster.client();
     kv.put("k", "old").await.unwrap();
     cluster.next_outcome_unknown(Fate::Late);
-    let Err(Error::OutcomeUnknown { request_id, .. }) = kv.put("k", "new").await else { panic!("an answer came") };
+    let Err(Error::OutcomeUnknown { request_id, .. }) = kv.put("k", "new").await else { panic!("an answer arrived") };
     assert_eq!(kv.resolve(request_id).await.unwrap(), Resolution::NeverApplied);
     tokio::time::sleep(3 * SECOND).await;
     assert_eq!(text(kv.get("k").await.unwrap().value()), Some("old"));
@@ -114,7 +114,7 @@ async fn a_cut_is_one_way_and_heals() {
     cluster.cut(chain[2], chain[0]);
     kv.put("k", "w").timeout(SECOND).await.unwrap_err();
     let tail = cluster.kv(chain[2]).get("k").await.unwrap();
-    assert_eq!(text(tail.value()), Some("w"), "the write was committed, but the head didn't hear of it");
+    assert_eq!(text(tail.value()), Some("w"), "the write was committed, but the head didn't learn of it");
     cluster.heal();
     kv.put("k", "x").await.unwrap();
     // Wait until all connections are dropped.

@@ -42,7 +42,7 @@ pub(super) fn pass(point: &Point<'_>, key: &Bytes, content: &Content) -> Result<
             let refused = || format!("{write:?} succeeded over {content:?}");
             let value = apply(write, key, content).ok_or_else(refused)?;
             if !told_right(result, content, value.as_ref()) {
-                return Err(format!("{write:?} told {result:?} over {content:?}"));
+                return Err(format!("{write:?} returned {result:?} over {content:?}"));
             }
             if let Some(seen) = point.seen.filter(|seen| value.as_ref() != Some(*seen)) {
                 return Err(format!("{seen:?} was seen after {write:?} over {content:?}"));

@@ -61,7 +61,7 @@ pub(super) fn after(
     at: Version,
     content: &Content,
 ) -> Result<Content, String> {
-    let wrong = |what: &str, now: &Content| format!("{what} of {script:?}, which told {outcomes:?}, over {now:?}");
+    let wrong = |what: &str, now: &Content| format!("{what} of {script:?}, which returned {outcomes:?}, over {now:?}");
     if outcomes.len() != script.groups.len() {
         return Err(wrong("outcomes are missing", content));
     }
@@ -75,14 +75,13 @@ pub(super) fn after(
             Ok(told) => {
                 let unmet = group.require.iter().any(|required| required.key == key && !holds(&now, required.expected));
                 if unmet || told.len() != group.steps.len() {
-                    return Err(wrong("a group ran that couldn't", &now));
+                    return Err(wrong("an impossible group ran", &now));
                 }
                 for (step, told) in group.steps.iter().zip(told).filter(|(step, _)| step.key() == key) {
                     let before = next.clone();
-                    next =
-                        stepped(step, at, &before).ok_or_else(|| wrong("a step was done that couldn't be", &before))?;
+                    next = stepped(step, at, &before).ok_or_else(|| wrong("an impossible step was done", &before))?;
                     if !told_right(told, &before, &next) {
-                        return Err(wrong("a step told something else", &before));
+                        return Err(wrong("a step returned something else", &before));
                     }
                 }
                 now = next;

@@ -43,7 +43,7 @@ async fn a_node_that_loads_keeps_the_log_and_shows_how_far_it_is() {
     tokio::time::timeout(PATIENCE, durable.nodes[0].kv().put("key-0", "again")).await.unwrap().unwrap();
     let status = slow.status().await;
     assert!(!status.ready && status.chains.is_empty());
-    let loading = status.loading.expect("it loads still");
+    let loading = status.loading.expect("it is still loading");
     assert!(loading.records >= 50 && loading.step == "take_in", "{loading:?}");
     drop(go_on);
     tokio::time::timeout(PATIENCE, slow.ready()).await.unwrap().unwrap();

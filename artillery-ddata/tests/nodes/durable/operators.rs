@@ -140,7 +140,7 @@ async fn a_store_that_holds_nothing_beyond_the_branch_is_left_behind_and_stays_o
     durable.recover_first().await;
     cuts.iter().for_each(Cuts::heal);
     for node in &durable.nodes[1..] {
-        let stopped = tokio::time::timeout(PATIENCE, node.stopped()).await.expect("it hears of the recovery in time");
+        let stopped = tokio::time::timeout(PATIENCE, node.stopped()).await.expect("it learns of the recovery in time");
         assert_eq!(stopped, Stopped::LeftBehind);
     }
     assert!(durable.of(1).join("control-1").exists());

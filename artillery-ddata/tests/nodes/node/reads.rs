@@ -33,7 +33,7 @@ async fn clean_read_at_the_middle_needs_no_other_node() {
     let read = within(middle.kv().get("key/0").timeout(SHORT)).await;
     assert!(matches!(read, Err(Error::NotApplied { .. })), "{read:?}");
     let read = within(middle.kv().get("key/1")).await.unwrap();
-    assert_eq!(read.served.way, ReadPath::Local, "clean keys go on");
+    assert_eq!(read.served.way, ReadPath::Local, "clean keys are still served");
     let eventual = within(middle.kv().get("key/0").mode(ReadMode::Eventual)).await.unwrap();
     assert_eq!((eventual.state, eventual.into_value().unwrap()), (ReadState::Dirty, "dirty".into()));
 

@@ -57,7 +57,7 @@ async fn full_memory_refuses_values_until_deletes_made_room() {
             Ok(_) => count += 1,
             Err(error) => break error,
         }
-        assert!(count < 50, "1 MiB holds so many values");
+        assert!(count < 50, "more values than 1 MiB can hold");
     };
     assert!(is_full(&refused) && count >= 10, "{count}: {refused}");
     let status = bounded.status().await;

@@ -125,7 +125,7 @@ async fn scan_all(kv: artillery_ddata::Kv, throughout: u32, done: tokio::sync::w
             found += u32::from(!key.ends_with(b"x"));
             last = key;
         }
-        assert_eq!(found, throughout, "keys that are there throughout");
+        assert_eq!(found, throughout, "keys that exist throughout");
         scans += 1;
     }
     scans
@@ -193,5 +193,5 @@ async fn cancelled_puts_leave_nothing_behind() {
     .await;
     let put = within(kv.put("last", "v")).await.unwrap();
     let applied = put.version.sequence.0;
-    assert!(applied > 100, "only {applied} updates: hardly any put got as far as the head");
+    assert!(applied > 100, "only {applied} updates: hardly any put reached the head");
 }

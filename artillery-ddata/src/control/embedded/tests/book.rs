@@ -65,7 +65,7 @@ impl Book {
         let applied = configs.applied();
         let before = self.applied.insert(id, applied).unwrap_or_default();
         if applied < before {
-            self.fail(format!("{id} went back from {before} to {applied}"));
+            self.fail(format!("{id} went backwards from {before} to {applied}"));
         }
         if *self.configs.entry(applied).or_insert_with(|| configs.clone()) != configs {
             self.fail(format!("{id} has other configurations at {applied} than others have"));

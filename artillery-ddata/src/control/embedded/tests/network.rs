@@ -184,7 +184,7 @@ impl Net {
         }
         let answer = match self.log(to) {
             Some(log) => log.serve(from, message).await,
-            None => Err(CallError::Unreachable("no node is there".into())),
+            None => Err(CallError::Unreachable("no such node".into())),
         };
         self.travel(to, from).await.then_some(answer)
     }
@@ -281,7 +281,7 @@ async fn a_new_durable_node_joins_a_recovered_cluster() {
         let (term, at) = (seat.leads().unwrap(), seat.configs().applied().next());
         seat.append(term, at, ConfigChange::Nodes { add: vec![me], remove: vec![] }).await.unwrap();
         let left = tokio::time::timeout(Duration::from_secs(30), late.histories().left_behind(None)).await;
-        assert!(left.is_err(), "durable: {durable}: the new node says that it was left behind by {left:?}, and stops");
+        assert!(left.is_err(), "durable: {durable}: the new node reports that {left:?} left it behind, and stops");
         assert_eq!(late.configs().applied(), at, "durable: {durable}");
     }
 }

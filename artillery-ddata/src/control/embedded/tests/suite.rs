@@ -56,7 +56,7 @@ async fn leads_again(guards: Guards) -> bool {
     store.save_vote(&Vote::new_committed(4, 0.into())).await.unwrap();
     let mut next = LogStore::of_disk(KeptLog::open(control).unwrap(), 0.into(), guards);
     let vote = next.read_vote().await.unwrap().unwrap();
-    assert_eq!(vote.leader_id().term, 4, "the promise stays");
+    assert_eq!(vote.leader_id().term, 4, "the promise is kept");
     vote.is_committed()
 }
 

@@ -120,7 +120,7 @@ async fn large_changes_get_through_and_larger_ones_are_refused() {
                 seen = late.changed(seen).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(60), reached).await.expect("the late node lags");
+        tokio::time::timeout(Duration::from_secs(60), reached).await.expect("the late node still lags");
         assert_eq!(late.configs(), log.configs());
     }
 }
