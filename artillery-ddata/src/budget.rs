@@ -166,7 +166,7 @@ impl Share {
     }
 }
 
-/// The bytes that an operation takes in a queue.
+/// The size of an operation in a queue, in bytes.
 pub(crate) fn of_operation(operation: &Operation) -> usize {
     match operation {
         Operation::Read { query, .. } => of_query(query),
@@ -202,7 +202,7 @@ pub(crate) fn of_write(write: &Write) -> usize {
     OVERHEAD + steps + pieces.map(|piece| piece.len()).sum::<usize>()
 }
 
-/// The bytes that a reply takes in a queue.
+/// The size of a reply in a queue, in bytes.
 pub(crate) fn of_reply(reply: &Reply) -> usize {
     let held = |held: &Held| held.value.as_ref().map_or(0, |value| value.len());
     OVERHEAD
@@ -283,7 +283,7 @@ mod tests {
         assert!(other.try_fill(&mut reserved, 6 << 10));
         assert_eq!((other.left(), whole.left()), (19 << 10, 94 << 10));
         drop(reserved);
-        // An item larger than a part takes all of the part, and no more of the whole.
+        // An item larger than a part takes all of the part, and the same number of bytes of the whole.
         let large = other.take(60 << 10).await;
         assert_eq!((other.left(), whole.left()), (0, 75 << 10));
         drop(large);

@@ -53,7 +53,7 @@ pub struct Config {
     /// Leases, under which members serve strong reads from their own state. The node that proposes the cluster fixes
     /// these times for all nodes.
     pub lease: LeaseConfig,
-    /// A member not heard from for this long is suspected to be dead. Fixed like [`lease`](Self::lease).
+    /// A member that is silent for this long is suspected to be dead. Fixed like [`lease`](Self::lease).
     pub suspect: Duration,
     /// A live member that stalls its chain for this long is moved out until it keeps up. Fixed like
     /// [`lease`](Self::lease).
@@ -77,7 +77,7 @@ pub struct DataConfig {
     /// members then accept only deletes. A quarter of the reserve is held in a file, so that other programs can't use
     /// it. `None`: 64 MiB, but at most an eighth of the file system or of [`max_disk_bytes`](Self::max_disk_bytes).
     pub reserve_bytes: Option<u64>,
-    /// The disk is also treated as full when the journal comes this close to `max_disk_bytes`. `None`: only the free
+    /// The disk is also treated as full when the journal's length is this close to `max_disk_bytes`. `None`: only the free
     /// space of the disk matters.
     pub max_disk_bytes: Option<u64>,
     /// When no member of a chain survives, stores that are back wait this long for the others, counted from the end of
@@ -233,7 +233,7 @@ impl Default for Config {
 pub struct ConfigProblem {
     /// The path of the setting, such as `limits.window_bytes`.
     pub field: String,
-    /// What is wrong with it.
+    /// The description of the problem.
     pub problem: String,
 }
 

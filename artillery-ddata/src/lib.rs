@@ -105,7 +105,7 @@
 //! - [`blocking`]: the same calls for plain threads.
 //! - [`config`]: the settings of a node.
 //! - [`error`]: the reasons in an [`Error`].
-//! - [`status`] and [`metrics`]: what a node reports about itself.
+//! - [`status`] and [`metrics`]: a node's reports about itself.
 //! - [`admin`]: operator commands, and recovery after a loss.
 //! - `testing` (feature `testing`): a simulated cluster for tests of your own code.
 //!

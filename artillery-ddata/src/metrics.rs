@@ -162,7 +162,7 @@ pub struct QueueMetrics {
     pub bytes: u64,
 }
 
-/// What a chain keeps in addition to its data.
+/// The state that a chain keeps in addition to its data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChainMetrics {

@@ -38,7 +38,7 @@ pub struct NodeStatus {
     /// Bytes of keys and values at this node, of all chains and including old versions.
     #[serde(default)]
     pub memory_bytes: u64,
-    /// The limit on [`memory_bytes`](Self::memory_bytes) at which its chains accept no more values. `None`: no limit.
+    /// The limit on [`memory_bytes`](Self::memory_bytes) at which its chains stop accepting values. `None`: no limit.
     #[serde(default)]
     pub max_memory_bytes: Option<u64>,
     /// The configuration log. `None`: the node has a fixed configuration, or doesn't belong to a cluster yet.
@@ -179,10 +179,10 @@ pub struct ChainStatus {
     /// The name of the member that is catching up behind the tail, if any.
     #[serde(default)]
     pub syncing: Option<String>,
-    /// Records received so far of an incoming snapshot. `None`: no snapshot is incoming.
+    /// Records already received of an incoming snapshot. `None`: no snapshot is incoming.
     #[serde(default)]
     pub receiving_records: Option<u64>,
-    /// Records sent so far of an outgoing snapshot. `None`: no snapshot is outgoing.
+    /// Records already sent of an outgoing snapshot. `None`: no snapshot is outgoing.
     #[serde(default)]
     pub sending_records: Option<u64>,
     /// How often this member has caught up by a snapshot.

@@ -2,7 +2,7 @@
 //!
 //! Linux is tested. macOS has the same calls, and syncs to the medium (`File::sync_data` uses `F_FULLFSYNC`). Windows
 //! would need `seek_read` and `seek_write`, `LockFileEx`, `GetDiskFreeSpaceEx`, access control lists instead of modes,
-//! a way to sync directory entries, and the meanings of its error codes.
+//! syncing of directory entries, and the meanings of its error codes.
 
 use std::{
     fs::{DirBuilder, File, Metadata, OpenOptions, Permissions},

@@ -51,7 +51,7 @@
 //!     let kv = cluster.client();
 //!     kv.put("order/7", "paid").await.unwrap();
 //!     for node in cluster.nodes() {
-//!         cluster.power_cut(node); // what a disk wasn't made to keep is lost, by chance in parts
+//!         cluster.power_cut(node); // unsynced data is lost, in whole or in part
 //!     }
 //!     cluster.restart_all().await;
 //!     assert_eq!(kv.get("order/7").await.unwrap().value().unwrap(), "paid");

@@ -1,4 +1,4 @@
-//! Disaster recovery of a cluster whose configuration log has lost its quorum permanently: surveys what is left, and
+//! Disaster recovery of a cluster whose configuration log has lost its quorum permanently: surveys the remaining nodes, and
 //! instructs a node to continue.
 
 use std::{net::SocketAddr, time::Duration};
@@ -19,7 +19,7 @@ use crate::{
     rpc::router::{ask_once, from_now},
 };
 
-/// What the nodes of a cluster hold.
+/// The data that the nodes of a cluster hold.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Survey {
@@ -43,7 +43,7 @@ impl Client {
                     Ok(ResponseAnswer::Survey(Some(standing))) => Ok(*standing),
                     Ok(_) => Err(Some(name)),
                     Err(error) => {
-                        tracing::info!(name, %error, "a node didn't report what it holds");
+                        tracing::info!(name, %error, "a node didn't report its data");
                         Err(Some(name))
                     }
                 }

@@ -107,7 +107,7 @@ pub enum Unknown {
     NotMade(NotApplied),
 }
 
-/// What a caller can do next.
+/// The next step that a caller can take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Advice {
@@ -167,7 +167,7 @@ impl Error {
         )
     }
 
-    /// What the caller can do next.
+    /// The next step that the caller can take.
     pub fn way_on(&self) -> Advice {
         match self {
             Self::Refused { reason, .. } => match reason {

@@ -103,7 +103,7 @@ pub struct Committed<T = ()> {
     pub request_id: RequestId,
     /// Whether an earlier attempt under the same id was applied, so that this one changed nothing further.
     pub replayed: bool,
-    /// What the write computed.
+    /// The computed result.
     pub result: T,
 }
 
@@ -114,7 +114,7 @@ impl<T> Committed<T> {
     }
 }
 
-/// What a [get-and-delete](crate::Kv::get_delete) removed.
+/// The value that a [get-and-delete](crate::Kv::get_delete) removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Taken {
@@ -158,7 +158,7 @@ pub enum Resolution {
 pub struct Record {
     /// The version of its update.
     pub version: Version,
-    /// What it computed.
+    /// The computed result.
     pub result: Computed,
 }
 

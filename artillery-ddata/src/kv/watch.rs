@@ -74,7 +74,7 @@ struct WatchState {
     refusing: BTreeMap<ChainId, Instant>,
 }
 
-/// An update of which only some changes have been returned.
+/// An update whose changes have been returned in part.
 #[derive(Clone, Copy)]
 struct ShownPart {
     after: Sequence,
@@ -98,7 +98,7 @@ impl Watch {
         Self(Fetched::new(state))
     }
 
-    /// Returns the changes after this position, which comes from another watch ([`position`](Self::position)) or from a
+    /// Returns the changes after this position, one of another watch ([`position`](Self::position)) or from a
     /// session. By default a watch begins with the changes after its first poll.
     pub fn from(self, from: Frontier) -> Self {
         Self(self.0.set(|state| state.from = from))

@@ -183,7 +183,7 @@ impl<T> WriteCall<T> {
         self
     }
 
-    /// Makes the write under this id, which comes from [`Kv::new_request_id`] or an unknown outcome. However often a
+    /// Makes the write under this id, from [`Kv::new_request_id`] or an unknown outcome. However often a
     /// write is repeated under one id, it is applied at most once.
     pub fn request_id(mut self, id: RequestId) -> Self {
         self.prepared.how.request_id = Some(id);

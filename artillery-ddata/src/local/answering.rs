@@ -81,7 +81,7 @@ impl Answers {
         self.send(Response { number, by: None, answer: ResponseAnswer::Reply(reply) }, [Share::none(), Share::none()]);
     }
 
-    /// Returns once the stream is gone and can carry no more answers.
+    /// Returns once the stream is gone and can't carry answers.
     pub(crate) async fn gone(&self) {
         self.queue.closed().await;
     }

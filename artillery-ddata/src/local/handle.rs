@@ -217,7 +217,7 @@ impl ChainHandle {
         }
     }
 
-    /// Queues a write in its line, behind those that already wait there. The caller awaits the returned future. `None`
+    /// Queues a write in its line, behind the writes already waiting. The caller awaits the returned future. `None`
     /// if the write was handed over at once.
     pub(crate) async fn line_up(&self, request: WriteRequest) -> Option<InLine> {
         let handle = self.clone();

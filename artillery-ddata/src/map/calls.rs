@@ -33,7 +33,7 @@ impl<T> MapWrite<T> {
         self.set(|call| call.session(session))
     }
 
-    /// Makes the write under this id, which comes from [`Kv::new_request_id`] or an unknown outcome. However often a
+    /// Makes the write under this id, from [`Kv::new_request_id`] or an unknown outcome. However often a
     /// write is repeated under one id, it is applied at most once.
     pub fn request_id(self, id: RequestId) -> Self {
         self.set(|call| call.request_id(id))

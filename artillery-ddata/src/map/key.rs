@@ -1,4 +1,4 @@
-//! Encodes keys as bytes that sort like the keys. Existing codecs lack some of the properties below (docs/adr/0010).
+//! Encodes keys as bytes that sort like the keys. No existing codec has all of the properties below (docs/adr/0010).
 //!
 //! | type | bytes |
 //! |---|---|
@@ -71,7 +71,7 @@ pub enum KeyError {
     Malformed {
         /// The offset of the wrong byte, not counting the name of the map.
         at: usize,
-        /// What is wrong there.
+        /// The description of the error.
         what: &'static str,
     },
     /// Bytes follow the end of a key of this type.

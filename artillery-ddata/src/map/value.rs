@@ -56,7 +56,7 @@ impl ValueError {
 /// # Ok::<(), ValueError>(())
 /// ```
 ///
-/// The bytes come from the network: for invalid bytes `decode` must return an error, and never panic.
+/// The bytes are received from the network: for invalid bytes `decode` must return an error, and never panic.
 pub trait ValueCodec<V> {
     /// The bytes of `value`.
     fn encode(value: &V) -> Result<Bytes, ValueError>;

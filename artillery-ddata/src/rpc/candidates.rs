@@ -60,7 +60,7 @@ impl Candidates {
         });
     }
 
-    /// All locations: first those that were added, in order, then those that sources have found.
+    /// All locations: the added ones in order, then the ones found by sources.
     pub fn all(&self) -> Vec<Seed> {
         let list = self.list.borrow();
         let found = list.found.iter().filter(|place| !list.added.contains(place));

@@ -166,7 +166,7 @@ impl Cluster {
         self.inner.set_trouble(&trouble);
     }
 
-    /// All calls so far, one per line: request, answer and times. The same in each run with one seed.
+    /// All recorded calls, one per line: request, answer and times. The same in each run with one seed.
     pub fn history(&self) -> String {
         self.inner.history()
     }

@@ -24,19 +24,19 @@ use crate::{driver::journal::JournalHandle, store::Store};
 const SEGMENT_BYTES: u64 = 64 << 10;
 const DISK_BYTES: u64 = 1 << 40;
 const USUAL_SYNC: Duration = Duration::from_millis(2);
-/// One in ten syncs takes up to this long: longer than an update takes to pass the chain.
+/// One in ten syncs takes up to this long: longer than an update needs to pass the chain.
 const SLOW_SYNC: Duration = Duration::from_millis(60);
 
 /// A node's disk, as used by one incarnation of the node.
 pub(super) struct NodeDisk {
     disk: SimulatedDisk,
     journal: JournalHandle,
-    /// What the disk held of each chain when this incarnation began.
+    /// The disk's content of each chain when this incarnation began.
     holds: Vec<StoreHolding>,
     restored: Mutex<BTreeMap<ChainId, RestoredChain>>,
 }
 
-/// An empty disk. In a power cut it loses everything that a disk may lose.
+/// An empty disk. A power cut loses everything not synced.
 pub(super) fn new_disk(seed: u64) -> SimulatedDisk {
     SimulatedDisk::new(seed, DISK_BYTES, CutSettings { tears_sectors: true, leaves_garbage: true })
 }
@@ -89,7 +89,7 @@ impl NodeDisk {
         holding.unwrap_or_else(|| panic!("a part of chain {} is missing from a disk", chain.0)).last
     }
 
-    /// The journal, and what it held of a chain, which is returned only once.
+    /// The journal, and the content restored from it for a chain, which is returned only once.
     pub(super) fn of_chain(&self, chain: ChainId) -> (JournalHandle, Option<RestoredChain>) {
         let mut restored = self.restored.lock().unwrap_or_else(PoisonError::into_inner);
         (self.journal.clone(), restored.remove(&chain))

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use artillery_core::internal::simulated::Weather;
 
-/// Random faults, in addition to those that the test causes. All probabilities are from 0 to 1.
+/// Random faults, in addition to the faults caused by the test. All probabilities are from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Trouble {

@@ -1,4 +1,4 @@
-//! A malicious peer with the right secret: everything that it sends ends in a typed error at its end, and leaves the
+//! A malicious peer with the right secret: each of its messages ends in a typed error at its end, and leaves the
 //! node healthy.
 
 use std::{sync::Arc, time::Duration};

@@ -13,7 +13,7 @@ use crate::support::{PATIENCE, TestCluster, until, within};
 use artillery_ddata::{ChainId, Kv, Node, NodeBuilder, Place, admin::AdminCommand, client::Spread, kv::ReadPath};
 use tokio::task::JoinSet;
 
-/// Writers, each of which increments a key of its own and knows the last acknowledged count.
+/// Writers that each increment a key of their own and know the last acknowledged count.
 struct Load {
     over: Arc<AtomicBool>,
     writers: JoinSet<(String, u64)>,

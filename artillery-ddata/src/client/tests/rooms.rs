@@ -65,7 +65,7 @@ fn request(number: u64, query: Query, mode: ReadMode) -> Request {
     Request { number, chain: ChainId(0), deadline_ms: 60_000, forwarded: false, operation }
 }
 
-/// [`DEAF`] clients, each of which requests more than its capacity.
+/// [`DEAF`] clients that each request more than their capacity.
 async fn deaf(cluster: &str, node: &FakeNode, query: impl Fn() -> Query, times: u64) -> Vec<Deaf> {
     let mut all = Vec::new();
     for _ in 0..DEAF {
@@ -270,7 +270,7 @@ async fn wait_behind_others(cluster: &str, node: &FakeNode) {
         }
         more.try_send(number).unwrap();
     }
-    panic!("3,000 others came first");
+    panic!("3,000 others were served first");
 }
 
 /// As in `join!` or a buffered stream: none of the calls is polled while their task waits for another call.

@@ -1,4 +1,4 @@
-//! The calls of one lane: those that wait to be sent, those that wait for answers, and their deadlines.
+//! The calls of one lane, unsent and unanswered, and their deadlines.
 //!
 //! A call has one entry here from its beginning to its end. All entries share one timer, and one lock that is never
 //! held while waiting.

@@ -26,7 +26,7 @@ impl Peers {
         self.channels.get(&node).is_some_and(|channel| channel.is_connected())
     }
 
-    /// Whether all attempts to reach the node have failed so far.
+    /// Whether every attempt to reach the node has failed.
     pub(super) fn is_unreached(&self, node: NodeId) -> bool {
         self.channels.get(&node).is_some_and(|channel| channel.is_unreached())
     }

@@ -32,13 +32,13 @@ pub struct Checked {
     pub keys: usize,
 }
 
-/// A check that failed. Its `Display` has the seed, what is wrong, and every call of the run.
+/// A check that failed. Its `Display` has the seed, the problem, and every call of the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CheckFailed {
     /// The seed of the run.
     pub seed: u64,
-    /// What is wrong.
+    /// The problem.
     pub what: String,
     /// Every call of the run, one per line.
     pub history: String,
@@ -60,7 +60,7 @@ impl Cluster {
     /// Crashed members are not checked. In a chain with a crashed member the others need not agree.
     ///
     /// # Panics
-    /// With the seed, what is wrong, and every call.
+    /// With the seed, the problem, and every call.
     pub async fn check(&self) {
         if let Err(failed) = self.try_check().await {
             panic!("{failed}");

@@ -22,7 +22,7 @@ impl Cluster {
     }
 
     /// Kills the processes that still run, like `kill -9`, and restarts all nodes with the contents of their disks,
-    /// including those that have crashed or lost power. Ends all cuts, isolations and pauses, and returns when all
+    /// including the crashed and powerless ones. Ends all cuts, isolations and pauses, and returns when all
     /// chains are open.
     ///
     /// The nodes are new incarnations then, and may be in another order in their chains: query [`nodes`](Self::nodes),

@@ -1,4 +1,4 @@
-//! What a write found in a key, and how it changed it.
+//! The content that a write found in a key, and how the write changed it.
 
 use bytes::Bytes;
 

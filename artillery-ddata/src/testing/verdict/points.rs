@@ -1,4 +1,4 @@
-//! What is known of one key, by version.
+//! The known facts about one key, by version.
 
 use std::collections::BTreeMap;
 

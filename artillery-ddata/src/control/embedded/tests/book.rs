@@ -16,7 +16,7 @@ pub(super) struct Book {
     pub(super) violation: Option<String>,
     pub(super) appended: u64,
     pub(super) confirmed: u64,
-    /// Changes so far: each differs from all others.
+    /// The number of changes, which makes each change unique.
     proposed: u128,
     entries: BTreeMap<LogIndex, LogEntry>,
     configs: BTreeMap<LogIndex, Arc<Configs>>,

@@ -92,7 +92,7 @@ impl Net {
         net
     }
 
-    /// What a node finds on its disk in its next start; `None`: it has no disk.
+    /// The node's control file in its next start; `None`: the node has no disk.
     fn opened(&self, n: usize, starts: u64, guards: Guards) -> Option<(NodeInfo, ControlFile)> {
         let mut world = self.world();
         let World { disks, random, .. } = &mut *world;
