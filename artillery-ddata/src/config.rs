@@ -77,8 +77,8 @@ pub struct DataConfig {
     /// members then accept only deletes. A quarter of the reserve is held in a file, so that other programs can't use
     /// it. `None`: 64 MiB, but at most an eighth of the file system or of [`max_disk_bytes`](Self::max_disk_bytes).
     pub reserve_bytes: Option<u64>,
-    /// The disk is also treated as full when the journal's length is this close to `max_disk_bytes`. `None`: only the free
-    /// space of the disk matters.
+    /// The disk is also treated as full when the journal's length is this close to `max_disk_bytes`. `None`: only the
+    /// free space of the disk matters.
     pub max_disk_bytes: Option<u64>,
     /// When no member of a chain survives, stores that are back wait this long for the others, counted from the end of
     /// the old leases (2 s). Any complete store holds everything; the others join it later, as new members. The setting
@@ -119,8 +119,8 @@ pub enum Threads {
     Shared,
     /// The node's own threads: one for its sockets and all network traffic, and others for its chains.
     Own {
-        /// The number of threads for chains, at most 256 and at most one per chain. With 0 the chains share the socket
-        /// thread, which is best for a node with one or two cores.
+        /// The number of threads for chains, at most 256; those in excess of the chains are not used. With 0 the chains
+        /// share the socket thread, which is best for a node with one or two cores.
         chains: usize,
     },
 }
@@ -128,6 +128,7 @@ pub enum Threads {
 /// Minimum number of cores for separate chain threads by default.
 const CORES_FOR_CHAINS: usize = 4;
 const MAX_CHAIN_THREADS: usize = 256;
+/// An operator should end a longer wait.
 const MAX_REOPEN: Duration = Duration::from_secs(3600);
 
 impl Default for Threads {
@@ -192,7 +193,7 @@ pub struct Limits {
     /// Keys and values of all chains at the node (unlimited). At this limit its chains accept no values until some are
     /// deleted ([`MemoryFull`](crate::Refusal::MemoryFull)). Updates already in flight are still applied, at most one
     /// window per chain; and a node that joins, or restarts with its directory, loads everything. Nodes may have
-    /// different limits: the first full node blocks the chain.
+    /// different limits; one full member is enough for its chain to refuse values.
     pub max_memory_bytes: Option<u64>,
 }
 

@@ -92,27 +92,28 @@ impl BlockingKv {
         Entries { kv: self.clone(), scan, refused: false }
     }
 
-    /// As [`Kv::get`].
+    /// Blocking version of [`Kv::get`].
     pub fn get<K: AsRef<[u8]> + ?Sized>(&self, key: &K) -> Result<Read, Error> {
         self.wait(self.kv.get(key))
     }
 
-    /// As [`Kv::get_many`].
+    /// Blocking version of [`Kv::get_many`].
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Result<MultiGet, Error> {
         self.wait(self.kv.get_many(keys))
     }
 
-    /// As [`Kv::get_local`]. It works within a runtime too.
+    /// Same as [`Kv::get_local`], which never blocks and also works within a runtime.
     pub fn get_local<K: AsRef<[u8]> + ?Sized>(&self, key: &K) -> Result<Option<Versioned<Bytes>>, NotLocal> {
         self.kv.get_local(key)
     }
 
-    /// As [`Kv::scan`]. For a scan with settings: `kv.entries(kv.kv().scan(…).limit(…))`.
+    /// Blocking version of [`Kv::scan`]. For a scan with settings: `kv.entries(kv.kv().scan(…).limit(…))`.
     pub fn scan(&self, prefix: impl AsRef<[u8]>) -> Entries<Scan> {
         self.entries(self.kv.scan(prefix))
     }
 
-    /// As [`Kv::scan_hashed`], with about `limit` keys. With other settings: `kv.wait(kv.kv().scan_hashed(…).mode(…))`.
+    /// Blocking version of [`Kv::scan_hashed`], with about `limit` keys. With other settings:
+    /// `kv.wait(kv.kv().scan_hashed(…).mode(…))`.
     ///
     /// # Errors
     /// [`Error::Refused`] or [`Error::NotApplied`].
@@ -120,7 +121,7 @@ impl BlockingKv {
         self.wait(self.kv.scan_hashed(cursor).limit(limit))
     }
 
-    /// As [`Kv::watch`]: the iterator blocks until the next change. For a watch from a position:
+    /// Blocking version of [`Kv::watch`]: the iterator blocks until the next change. For a watch from a position:
     /// `kv.changes(kv.kv().watch(…).from(…))`.
     pub fn watch(&self, prefix: impl AsRef<[u8]>) -> Entries<Watch> {
         self.changes(self.kv.watch(prefix))
@@ -131,17 +132,17 @@ impl BlockingKv {
         self.entries(watch)
     }
 
-    /// As [`Kv::put`].
+    /// Blocking version of [`Kv::put`].
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl Into<Bytes>) -> Result<Committed, Error> {
         self.wait(self.kv.put(key, value))
     }
 
-    /// As [`Kv::delete`].
+    /// Blocking version of [`Kv::delete`].
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<Committed, Error> {
         self.wait(self.kv.delete(key))
     }
 
-    /// As [`Kv::compare_and_swap`].
+    /// Blocking version of [`Kv::compare_and_swap`].
     pub fn compare_and_swap(
         &self,
         key: impl AsRef<[u8]>,
@@ -151,7 +152,7 @@ impl BlockingKv {
         self.wait(self.kv.compare_and_swap(key, expected, value))
     }
 
-    /// As [`Kv::compare_and_delete`].
+    /// Blocking version of [`Kv::compare_and_delete`].
     pub fn compare_and_delete(
         &self,
         key: impl AsRef<[u8]>,
@@ -160,37 +161,37 @@ impl BlockingKv {
         self.wait(self.kv.compare_and_delete(key, expected))
     }
 
-    /// As [`Kv::append`].
+    /// Blocking version of [`Kv::append`].
     pub fn append(&self, key: impl AsRef<[u8]>, value: impl Into<Bytes>) -> Result<Committed<u64>, Error> {
         self.wait(self.kv.append(key, value))
     }
 
-    /// As [`Kv::increment`].
+    /// Blocking version of [`Kv::increment`].
     pub fn increment(&self, key: impl AsRef<[u8]>, by: i64) -> Result<Committed<i64>, Error> {
         self.wait(self.kv.increment(key, by))
     }
 
-    /// As [`Kv::get_delete`].
+    /// Blocking version of [`Kv::get_delete`].
     pub fn get_delete(&self, key: impl AsRef<[u8]>) -> Result<Committed<Taken>, Error> {
         self.wait(self.kv.get_delete(key))
     }
 
-    /// As [`Kv::write`].
+    /// Blocking version of [`Kv::write`].
     pub fn write(&self, batch: Batch) -> Result<Result<Committed, Conflict>, Error> {
         self.wait(self.kv.write(batch))
     }
 
-    /// As [`Kv::run`].
+    /// Blocking version of [`Kv::run`].
     pub fn run(&self, script: Script) -> Result<Result<Committed<Vec<GroupOutcome>>, Conflict>, Error> {
         self.wait(self.kv.run(script))
     }
 
-    /// As [`Kv::new_request_id`].
+    /// Blocking version of [`Kv::new_request_id`].
     pub fn new_request_id(&self, key: impl AsRef<[u8]>) -> Result<RequestId, Error> {
         self.wait(self.kv.new_request_id(key))
     }
 
-    /// As [`Kv::resolve`].
+    /// Blocking version of [`Kv::resolve`].
     pub fn resolve(&self, id: RequestId) -> Result<Resolution, Error> {
         self.wait(self.kv.resolve(id))
     }
@@ -229,7 +230,7 @@ where
 }
 
 impl Entries<Watch> {
-    /// As [`Watch::position`]: the position up to which all changes were returned.
+    /// Same as [`Watch::position`]: the position up to which all changes were returned.
     pub fn position(&self) -> Option<Frontier> {
         self.scan.position()
     }

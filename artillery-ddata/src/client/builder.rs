@@ -1,5 +1,3 @@
-//! Builds and connects a client.
-
 use std::{collections::BTreeMap, fmt, net::SocketAddr, sync::Arc, time::Duration};
 
 use artillery_core::{
@@ -24,7 +22,7 @@ const CANDIDATE_TIMEOUT: Duration = Duration::from_secs(2);
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// A client that is about to connect.
+/// Builds and connects a [`Client`].
 #[derive(Clone)]
 #[must_use = "a builder does nothing until `connect` is awaited"]
 pub struct ClientBuilder {

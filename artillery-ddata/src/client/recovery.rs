@@ -1,5 +1,5 @@
-//! Disaster recovery of a cluster whose configuration log has lost its quorum permanently: surveys the remaining nodes, and
-//! instructs a node to continue.
+//! Disaster recovery of a cluster whose configuration log has lost its quorum permanently: surveys the remaining nodes,
+//! and instructs a node to continue.
 
 use std::{net::SocketAddr, time::Duration};
 

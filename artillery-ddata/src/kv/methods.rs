@@ -36,7 +36,7 @@ impl Kv {
     /// Deletes a key. Deleting an absent key succeeds.
     ///
     /// # Errors
-    /// As [`put`](Self::put).
+    /// Those of [`put`](Self::put).
     pub fn delete(&self, key: impl AsRef<[u8]>) -> WriteCall<Committed> {
         self.write_call(Write::Delete { key: copy(key) })
     }
@@ -46,7 +46,7 @@ impl Kv {
     /// Otherwise the inner result is a [`Conflict`], which is a regular result rather than an error.
     ///
     /// # Errors
-    /// As [`put`](Self::put).
+    /// Those of [`put`](Self::put).
     pub fn compare_and_swap(
         &self,
         key: impl AsRef<[u8]>,
@@ -60,7 +60,7 @@ impl Kv {
     /// Deletes a key if its newest version is `expected`; otherwise the inner result is a [`Conflict`].
     ///
     /// # Errors
-    /// As [`put`](Self::put).
+    /// Those of [`put`](Self::put).
     pub fn compare_and_delete(
         &self,
         key: impl AsRef<[u8]>,
@@ -72,7 +72,7 @@ impl Kv {
     /// Appends to a value, and returns the new length in bytes. An absent key is treated as empty.
     ///
     /// # Errors
-    /// As [`put`](Self::put).
+    /// Those of [`put`](Self::put).
     pub fn append(&self, key: impl AsRef<[u8]>, value: impl Into<Bytes>) -> WriteCall<Committed<u64>> {
         self.length_call(Write::Append { key: copy(key), value: value.into() })
     }
@@ -80,7 +80,7 @@ impl Kv {
     /// Adds to a number stored as decimal text, and returns the new number. An absent key is treated as 0.
     ///
     /// # Errors
-    /// As [`put`](Self::put); [`Refusal::NotANumber`] if the value isn't a decimal 64-bit integer,
+    /// Those of [`put`](Self::put); [`Refusal::NotANumber`] if the value isn't a decimal 64-bit integer,
     /// [`Refusal::Overflow`] if the sum doesn't fit one.
     pub fn increment(&self, key: impl AsRef<[u8]>, by: i64) -> WriteCall<Committed<i64>> {
         self.number_call(Write::Increment { key: copy(key), by })
@@ -89,7 +89,7 @@ impl Kv {
     /// Deletes a key, and returns its previous value.
     ///
     /// # Errors
-    /// As [`put`](Self::put).
+    /// Those of [`put`](Self::put).
     pub fn get_delete(&self, key: impl AsRef<[u8]>) -> WriteCall<Committed<Taken>> {
         self.taken_call(Write::GetDelete { key: copy(key) })
     }
@@ -99,8 +99,8 @@ impl Kv {
     /// If one of the batch's requirements doesn't hold, the inner result is a [`Conflict`].
     ///
     /// # Errors
-    /// As [`put`](Self::put); [`Refusal::ManyChains`] if its keys belong to several chains, [`Refusal::BatchSize`] if
-    /// it has no step or too many.
+    /// Those of [`put`](Self::put); [`Refusal::ManyChains`] if its keys belong to several chains,
+    /// [`Refusal::BatchSize`] if it has no step or too many.
     pub fn write(&self, batch: Batch) -> WriteCall<Result<Committed, Conflict>> {
         self.conditional_call(Write::Batch(batch.into_steps()))
     }
@@ -114,8 +114,8 @@ impl Kv {
     /// [`Unknown::ResultsLost`].
     ///
     /// # Errors
-    /// As [`write`](Self::write); [`Refusal::ResultsTooLarge`] if the outcomes together are larger than the maximum
-    /// size of a value. Then the script changed nothing.
+    /// Those of [`write`](Self::write); [`Refusal::ResultsTooLarge`] if the outcomes together are larger than the
+    /// maximum size of a value. Then the script changed nothing.
     pub fn run(&self, script: Script) -> WriteCall<Result<Committed<Vec<GroupOutcome>>, Conflict>> {
         self.script_call(Write::Script(script.into_inner()))
     }
@@ -123,8 +123,8 @@ impl Kv {
     /// Reads several keys of one chain, all at one point of its history: it never observes a partial batch.
     ///
     /// # Errors
-    /// As [`get`](Self::get); [`Refusal::ManyChains`] if the keys belong to several chains, [`Refusal::BatchSize`] if
-    /// there are none or too many.
+    /// Those of [`get`](Self::get); [`Refusal::ManyChains`] if the keys belong to several chains,
+    /// [`Refusal::BatchSize`] if there are none or too many.
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> GetMany {
         GetMany::new(self, keys.into_iter().map(copy).collect())
     }

@@ -109,7 +109,7 @@ impl<K, V, C> Map<K, V, C> {
     /// Deletes an entry if its newest version is `expected`; otherwise the inner result is a [`Conflict`].
     ///
     /// # Errors
-    /// As [`delete`](Self::delete).
+    /// Those of [`delete`](Self::delete).
     pub fn compare_and_delete<Q: AsKey<K> + ?Sized>(
         &self,
         key: &Q,
@@ -162,7 +162,7 @@ impl<K, V, C: ValueCodec<V>> Map<K, V, C> {
     /// [`decode`](Self::decode) reads them.
     ///
     /// # Errors
-    /// As [`put`](Self::put).
+    /// Those of [`put`](Self::put).
     pub fn compare_and_swap<Q: AsKey<K> + ?Sized>(
         &self,
         key: &Q,

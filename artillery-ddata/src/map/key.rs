@@ -208,7 +208,7 @@ impl<K> KeySpace<K> {
     /// ```
     ///
     /// # Errors
-    /// As [`key`](Self::key).
+    /// Those of [`key`](Self::key).
     pub fn leading<const FIELDS: usize, Q>(&self, fields: &Q) -> Result<Bytes, KeyError>
     where
         Q: Leading<K, FIELDS> + ?Sized,

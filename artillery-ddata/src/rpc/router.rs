@@ -172,8 +172,8 @@ impl Router {
     }
 
     /// Like [`call`](Self::call), for a request with possible earlier attempts. When the session is full, `leaves`
-    /// receives the earlier attempts and decides: `true` ends the call, so that the request can move to another session;
-    /// `false` retries here.
+    /// receives the earlier attempts and decides: `true` ends the call, so that the request can move to another
+    /// session; `false` retries here.
     async fn call_again(
         &self,
         mut question: Question,

@@ -99,17 +99,11 @@ impl Cluster {
     }
 
     /// The head of the first chain, where writes enter.
-    ///
-    /// # Panics
-    /// Never: a chain has members.
     pub fn head(&self) -> MemberId {
         self.chain()[0]
     }
 
     /// The tail of the first chain, where writes are committed.
-    ///
-    /// # Panics
-    /// Never: a chain has members.
     pub fn tail(&self) -> MemberId {
         let chain = self.chain();
         chain[chain.len() - 1]

@@ -110,7 +110,7 @@ impl LargeCalls {
         let _entry = self.waiting.enter(number, answer);
         let (mut writer, mut reader) = match connection.open_bi(StreamKind(REQUESTS), APART_PRIORITY).await {
             Ok((writer, reader)) => (GivenUp(writer), reader),
-            // The next attempt finds another connection, or none.
+            // No stream could be opened: the next attempt uses another connection, if there is one.
             Err(_) => return CallOutcome::NotSent(NotSent::Lost),
         };
         // Until the whole request was passed on, the node can't have decoded it.

@@ -147,7 +147,7 @@ async fn ask_here(handle: ChainHandle, me: MemberId, place: Place, question: &Qu
             let write = WriteRequest { request, history, write, deadline: until, caller: responder };
             handle.try_write(write).map(|write| -> PendingHandover<'_> { Box::pin(handle.write(write)) })
         }
-        // No chain answers these.
+        // Chains answer only reads and writes.
         _ => {
             drop(responder);
             None
