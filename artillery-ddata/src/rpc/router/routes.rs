@@ -217,7 +217,7 @@ impl Router {
         asked.await.ok()
     }
 
-    /// Merges in newer routing, and drops the channels of nodes that have left.
+    /// Merges in newer routing, updates the addresses of channels, and drops the channels of nodes that have left.
     fn on_routing(&self, asked: &LearnedRoutes, new: Routing) -> Arc<Routing> {
         asked.known.send_if_modified(|known| {
             let merged = known.merged(new);
