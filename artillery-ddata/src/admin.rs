@@ -1,5 +1,4 @@
-//! What an operator asks of a cluster: commands to one node, the recovery after nodes are lost for good, and a check of a node's
-//! directory.
+//! Operator commands to a node, recovery after nodes are lost permanently, and verification of a data directory.
 
 pub use artillery_proto::{
     control::{

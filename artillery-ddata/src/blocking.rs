@@ -1,8 +1,8 @@
 //! Blocking calls, for threads without a runtime.
 //!
 //! A [`BlockingKv`] has the calls of a [`Kv`](crate::Kv) under the same names, with the settings of the handle. To make
-//! a call with its own settings, or one of a typed map, pass it to [`BlockingKv::wait`]. A scan returns its entries by
-//! an ordinary iterator.
+//! a call with its own settings, or one of a typed map, pass it to [`BlockingKv::wait`]. A scan is an ordinary iterator
+//! over its entries.
 //!
 //! ```no_run
 //! use artillery_ddata::{Map, blocking::Client};
@@ -20,9 +20,9 @@
 //! # }
 //! ```
 //!
-//! Not for asynchronous code, where a blocked thread would stall all of its tasks. A call within a runtime, its pool of
-//! blocking threads included, is refused with [`NotApplied::WithinRuntime`](crate::error::NotApplied). There, await the
-//! calls of [`Kv`](crate::Kv).
+//! Don't use it in asynchronous code, where a blocked thread would stall all of its tasks. A call within a runtime,
+//! including its pool of blocking threads, is refused with [`NotApplied::WithinRuntime`](crate::error::NotApplied).
+//! There, await the calls of [`Kv`](crate::Kv).
 
 mod client;
 mod kv;

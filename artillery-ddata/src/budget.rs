@@ -1,4 +1,4 @@
-//! Budgets in bytes: they bound queues whose items differ in size.
+//! Budgets in bytes, which bound queues whose items differ in size.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ pub(crate) const UNIT: usize = 1 << 10;
 /// The unit of a [fine](Budget::fine) budget, in bytes.
 const FINE_UNIT: usize = 64;
 
-/// Bytes that an item in a queue takes beside its keys and values.
+/// The overhead of an item in a queue, in addition to its keys and values.
 const OVERHEAD: usize = 256;
-/// Bytes that each entry of an item (a key, record or step) takes beside its own.
+/// The overhead of each entry of an item (a key, record or step).
 const ENTRY: usize = 64;
-/// Bytes that a request takes on its stream beside its keys and values.
+/// The overhead of a request on its stream, in addition to its keys and values.
 const HEADER: usize = 64;
 
 /// A number of bytes that the items of a queue share. An item larger than the budget takes all of it. Clones are the
@@ -47,7 +47,7 @@ impl Budget {
         Self::in_units(bytes, UNIT)
     }
 
-    /// A budget with a small unit, for many small items: rounding must not multiply what they count for.
+    /// A budget with a small unit, for many small items, whose sizes would otherwise be rounded up several times over.
     pub(crate) fn fine(bytes: usize) -> Self {
         Self::in_units(bytes, FINE_UNIT)
     }
@@ -58,7 +58,7 @@ impl Budget {
         Self { room: Arc::new(Semaphore::new(units)), unit, units: units as u32, whole: None }
     }
 
-    /// A budget of so many bytes that is a part of this one: what it takes is taken here too.
+    /// A budget of `bytes` bytes that is a part of this one: its shares are taken from both.
     pub(crate) fn part(&self, bytes: usize) -> Self {
         Self { whole: Some(Arc::new(self.clone())), ..Self::new(bytes) }
     }
@@ -73,7 +73,7 @@ impl Budget {
         self.units(bytes).min(whole.units)
     }
 
-    /// Waits for room, in the order of the calls. May be cancelled.
+    /// Waits for capacity, in the order of the calls. Cancel-safe.
     pub(crate) async fn take(&self, bytes: usize) -> Share {
         // Take from this part first: an item that waits for its own part blocks no other part.
         let Share { own, .. } = self.reserve(bytes).await;
@@ -84,21 +84,20 @@ impl Budget {
         Share { own, whole }
     }
 
-    /// Waits for room in this budget alone. The larger budget needs room only when the share
-    /// [is filled](Self::try_fill).
+    /// Waits for capacity in this budget alone. The larger budget is charged only when the share [is
+    /// filled](Self::try_fill).
     pub(crate) async fn reserve(&self, bytes: usize) -> Share {
         // `ok`: the semaphore is never closed.
         Share { own: self.room.clone().acquire_many_owned(self.units(bytes)).await.ok(), whole: None }
     }
 
-    /// Takes room for so many bytes, if there is enough now.
     pub(crate) fn try_take(&self, bytes: usize) -> Option<Share> {
         let own = self.room.clone().try_acquire_many_owned(self.units(bytes)).ok()?;
         let mut share = Share { own: Some(own), whole: None };
         self.try_fill(&mut share, bytes).then_some(share)
     }
 
-    /// Waits for room as [`reserve`](Self::reserve) does, and for one unit of the larger budget.
+    /// Waits for capacity like [`reserve`](Self::reserve), and for one unit of the larger budget.
     pub(crate) async fn reserve_with_unit(&self, bytes: usize) -> Share {
         let Share { own, .. } = self.reserve(bytes).await;
         let whole = match &self.whole {
@@ -108,8 +107,8 @@ impl Budget {
         Share { own, whole }
     }
 
-    /// Resizes a reserved share to so many bytes, here and in the larger budget, and returns surplus bytes. `false`:
-    /// there isn't room for all of them, and the share is as it was.
+    /// Resizes a reserved share to `bytes` bytes, here and in the larger budget, and returns surplus bytes. `false`:
+    /// the bytes aren't available, and the share is unchanged.
     pub(crate) fn try_fill(&self, share: &mut Share, bytes: usize) -> bool {
         let more = |room: &Arc<Semaphore>, held: &Option<OwnedSemaphorePermit>, units: u32| {
             let held = held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits) as u32;
@@ -135,12 +134,10 @@ impl Budget {
         true
     }
 
-    /// Bytes that are taken.
     pub(crate) fn taken(&self) -> usize {
         (self.units as usize).saturating_sub(self.room.available_permits()) * self.unit
     }
 
-    /// Bytes that are left.
     #[cfg(test)]
     pub(crate) fn left(&self) -> usize {
         self.room.available_permits() * self.unit
@@ -148,7 +145,6 @@ impl Budget {
 }
 
 impl Share {
-    /// A share of no budget.
     pub(crate) const fn none() -> Self {
         Self { own: None, whole: None }
     }
@@ -170,7 +166,7 @@ impl Share {
     }
 }
 
-/// The bytes that an operation takes in a queue.
+/// The size of an operation in a queue, in bytes.
 pub(crate) fn of_operation(operation: &Operation) -> usize {
     match operation {
         Operation::Read { query, .. } => of_query(query),
@@ -206,7 +202,7 @@ pub(crate) fn of_write(write: &Write) -> usize {
     OVERHEAD + steps + pieces.map(|piece| piece.len()).sum::<usize>()
 }
 
-/// The bytes that a reply takes in a queue.
+/// The size of a reply in a queue, in bytes.
 pub(crate) fn of_reply(reply: &Reply) -> usize {
     let held = |held: &Held| held.value.as_ref().map_or(0, |value| value.len());
     OVERHEAD
@@ -231,9 +227,9 @@ pub(crate) fn of_reply(reply: &Reply) -> usize {
         }
 }
 
-/// The bytes of one kind of requests or answers that may be sent on a connection and not received yet. The kinds are
-/// small reads, small writes and large requests. A kind that the peer doesn't read must leave the others some of the
-/// connection's window.
+/// The bytes of one kind of requests or answers that may be sent on a connection and not yet received. The kinds are
+/// small reads, small writes and large requests. A kind that the peer doesn't read must leave a part of the
+/// connection's window to the others.
 pub(crate) const fn unreceived_bytes(transport: &artillery_core::config::TransportConfig) -> usize {
     transport.connection_window_bytes as usize / 4
 }
@@ -264,7 +260,7 @@ mod tests {
         let mut share = budget.reserve(64 << 10).await;
         assert!(budget.try_fill(&mut share, 3000));
         assert_eq!(budget.left(), 97 << 10);
-        assert!(budget.try_fill(&mut share, 50_000), "more than was reserved, and there is room");
+        assert!(budget.try_fill(&mut share, 50_000), "more than was reserved, and it is available");
         assert_eq!(budget.left(), 51 << 10);
         assert!(budget.try_fill(&mut share, 200_000) && budget.left() == 0, "a larger item takes all");
         drop(share);
@@ -279,15 +275,15 @@ mod tests {
         assert!(one.try_take(10 << 10).is_none(), "the part is full");
         assert_eq!((one.left(), whole.left()), (5 << 10, 80 << 10));
         let mut reserved = other.reserve(10 << 10).await;
-        assert_eq!(whole.left(), 80 << 10, "a reservation takes nothing of the whole yet");
+        assert_eq!(whole.left(), 80 << 10, "a reservation doesn't charge the whole yet");
         let most = whole.take(75 << 10).await;
-        assert!(!other.try_fill(&mut reserved, 6 << 10), "the whole has no room for it");
+        assert!(!other.try_fill(&mut reserved, 6 << 10), "the whole has too few bytes left");
         assert!(other.try_take(5 << 10).is_some());
         drop((all_of_one, most));
         assert!(other.try_fill(&mut reserved, 6 << 10));
         assert_eq!((other.left(), whole.left()), (19 << 10, 94 << 10));
         drop(reserved);
-        // An item larger than a part takes all of the part, and no more of the whole.
+        // An item larger than a part takes all of the part, and the same number of bytes of the whole.
         let large = other.take(60 << 10).await;
         assert_eq!((other.left(), whole.left()), (0, 75 << 10));
         drop(large);

@@ -1,4 +1,4 @@
-//! A client: access to a cluster's data from a process that is no node of it.
+//! A client: access to a cluster's data from a process that isn't one of its nodes.
 
 pub(crate) mod builder;
 pub(crate) mod handle;

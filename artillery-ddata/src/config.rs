@@ -23,67 +23,67 @@ use crate::types::update::MAX_KEY;
 pub struct Config {
     /// The cluster's name (`artillery`). Nodes of a cluster with another name are refused.
     pub cluster: String,
-    /// The node's stable name. `None`: the one that its directory keeps ([`data`](Self::data)), or a random one.
+    /// The node's stable name. `None`: the name stored in its directory ([`data`](Self::data)), or a random one.
     pub name: Option<String>,
-    /// The number of nodes, this one included, that must see each other before they form the cluster (3). If nodes expect different
-    /// numbers, the largest counts. With 1 a node that finds no other one within some seconds forms the cluster alone, and others
-    /// join it later.
+    /// The number of nodes, including this one, that must see each other before they form the cluster (3). If nodes
+    /// expect different numbers, the largest is used. With 1, a node that finds no other node within a few seconds
+    /// forms the cluster alone, and others join it later.
     pub expect: u32,
-    /// The cluster exists (no): a node without a store creates none, and waits for a node of the cluster. With it, nodes whose
-    /// volumes are all missing don't create an empty cluster.
+    /// Whether the cluster already exists (no). If so, a node without a store never forms a cluster but waits for one
+    /// of its nodes: nodes whose volumes are all missing then don't form an empty cluster.
     pub existing: bool,
-    /// The chains that the node proposes when the cluster is formed. A cluster that is formed already keeps its own.
+    /// The chains that the node proposes when it forms the cluster. Ignored once the cluster is formed.
     pub chains: ChainSettings,
     /// How to find other nodes.
     pub discovery: DiscoveryConfig,
     /// Sockets and streams. Its `listen` and `advertise` are the node's addresses.
     pub transport: TransportConfig,
-    /// A host name of this node, as `HOST:PORT`. The node advertises the addresses that the name has now, and the name is in the
-    /// cluster's log, where clients find it: they look it up when all addresses that they know are silent. `None`: none.
+    /// A host name of this node, as `HOST:PORT`. The node advertises the current addresses of that name. Clients learn
+    /// the name from the cluster's log, and resolve it when no address that they know answers. `None`: no name.
     pub advertise_name: Option<String>,
     /// Bounds on the memory that the node uses.
     pub limits: Limits,
-    /// The threads that the node works on.
+    /// The threads that run the node.
     pub threads: Threads,
     /// The timeout of a call that sets none (5 s).
     pub timeout: Duration,
-    /// Whether the cluster's nodes keep a configuration log, by which spares take the place of dead members (yes).
-    /// Without it the configuration stays for ever as it was formed. Must be the same at all nodes of a cluster.
+    /// Whether the nodes keep a configuration log, with which spares replace dead members (yes). Without it the
+    /// configuration never changes after formation. Must be the same at all nodes of a cluster.
     pub failover: bool,
     /// Leases, under which members serve strong reads from their own state. The node that proposes the cluster fixes
-    /// them for all nodes.
+    /// these times for all nodes.
     pub lease: LeaseConfig,
-    /// A member unheard for so long is suspected to be dead. Fixed as [`lease`](Self::lease) is.
+    /// A member that is silent for this long is suspected to be dead. Fixed like [`lease`](Self::lease).
     pub suspect: Duration,
-    /// A live member that stalls its chain for so long is moved out, until it keeps up. Fixed as [`lease`](Self::lease)
-    /// is.
+    /// A live member that stalls its chain for this long is moved out until it keeps up. Fixed like
+    /// [`lease`](Self::lease).
     pub slow: Duration,
-    /// Where the node keeps its data on disk. `None`: in memory alone (the default). All nodes of a cluster keep it on disk, or
-    /// none does.
+    /// Where the node keeps its data on disk. `None`: in memory only (the default). Either all nodes of a cluster keep
+    /// data on disk, or none do.
     pub data: Option<DataConfig>,
 }
 
-/// What a node keeps on disk. All data is in memory too, where it is read.
+/// Storage of a node's data on disk. All data is in memory as well, and read from there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DataConfig {
-    /// The directory. It is made if it isn't there, and belongs to this node for good: it keeps the node's name.
+    /// The directory. It is created if missing, and belongs to this node permanently: it stores the node's name.
     pub dir: PathBuf,
-    /// When a write counts as being on the disk.
+    /// When a write is considered to be on disk.
     pub sync: SyncMode,
-    /// So many bytes of updates may stand in the journal beside the data before it is made shorter (256 MiB).
+    /// The bytes of updates that the journal may hold in addition to the data itself before it is shortened (256 MiB).
     pub room_bytes: u64,
-    /// The disk is considered full when this number of bytes is left in addition to the space for a checkpoint: then members only
-    /// delete. A quarter of them is in a file, so that other programs can't take it. `None`: 64 MiB, and at most an eighth of the
-    /// file system or of [`max_disk_bytes`](Self::max_disk_bytes).
+    /// The disk is treated as full when only this many bytes are free in addition to the space for a checkpoint:
+    /// members then accept only deletes. A quarter of the reserve is held in a file, so that other programs can't use
+    /// it. `None`: 64 MiB, but at most an eighth of the file system or of [`max_disk_bytes`](Self::max_disk_bytes).
     pub reserve_bytes: Option<u64>,
-    /// The disk counts as full, too, when the journal comes so near to this length in bytes. `None`: only the disk's own size
-    /// matters.
+    /// The disk is also treated as full when the journal's length is this close to `max_disk_bytes`. `None`: only the
+    /// free space of the disk matters.
     pub max_disk_bytes: Option<u64>,
-    /// When no member of a chain lives on, the stores that are back wait for the others for so long, after the leases of before
-    /// (2 s). Any one whole store has everything; the others join it later, as new members. What counts is the setting of the
-    /// node that leads the configuration log then. Unlike the cluster's times ([`Config::lease`]) it may differ between nodes,
-    /// and each start may change it: no answer depends on it.
+    /// When no member of a chain survives, stores that are back wait this long for the others, counted from the end of
+    /// the old leases (2 s). Any complete store holds everything; the others join it later, as new members. The setting
+    /// of the node that leads the configuration log applies. It may differ between nodes and between starts, since no
+    /// answer depends on it.
     pub reopen: Duration,
 }
 
@@ -100,39 +100,40 @@ impl DataConfig {
         }
     }
 
-    /// The reserve on a disk of `disk` bytes, if none is given. On a small disk 64 MiB would leave little or nothing for data.
+    /// The reserve on a disk of `disk` bytes, if none is set. On a small disk 64 MiB would leave little or nothing for
+    /// data.
     pub(crate) fn default_reserve(disk: u64) -> u64 {
         (disk / 8).min(64 << 20)
     }
 }
 
-/// The threads that a node works on.
+/// The threads that run a node.
 ///
-/// Choose [`Own`](Self::Own) if the application's tasks may keep a thread busy for long, or if its runtime has several
-/// threads: a wake-up of another core costs a node more than most of its work. Choose [`Shared`](Self::Shared) if the
+/// Choose [`Own`](Self::Own) if the application's tasks may block a thread for long, or if its runtime has several
+/// threads: waking another core costs a node more than most of its work. Choose [`Shared`](Self::Shared) if the
 /// application runs on one thread and does little but call this node: then a write wakes no other thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Threads {
     /// The threads of the runtime in which the node is started.
     Shared,
-    /// Threads of its own: one for its sockets and all traffic over them, and others for its chains.
+    /// The node's own threads: one for its sockets and all network traffic, and others for its chains.
     Own {
-        /// The number of threads for chains, at most 256; more than there are chains are not used. With 0 the chains
-        /// share the thread of the sockets, which is best where a node has one or two cores.
+        /// The number of threads for chains, at most 256; those in excess of the chains are not used. With 0 the chains
+        /// share the socket thread, which is best for a node with one or two cores.
         chains: usize,
     },
 }
 
-/// On a machine with fewer cores, a node's chains share the thread of its sockets by default.
+/// Minimum number of cores for separate chain threads by default.
 const CORES_FOR_CHAINS: usize = 4;
 const MAX_CHAIN_THREADS: usize = 256;
-/// A chain that waits longer for a store waits for an operator.
+/// An operator should end a longer wait.
 const MAX_REOPEN: Duration = Duration::from_secs(3600);
 
 impl Default for Threads {
-    /// [`Own`](Self::Own) threads, by this machine's cores: with four or more cores, all but one are for chains; with
-    /// fewer, none is.
+    /// [`Own`](Self::Own) threads. With four or more cores, all but one run chains; with fewer, chains share the socket
+    /// thread.
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let chains = if cores < CORES_FOR_CHAINS { 0 } else { (cores - 1).min(MAX_CHAIN_THREADS) };
@@ -140,14 +141,14 @@ impl Default for Threads {
     }
 }
 
-/// The times of leases.
+/// Timing of leases.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct LeaseConfig {
-    /// How long a lease runs; a node renews it four times in that time. A dead member is removed only when its lease is
-    /// certainly out.
+    /// The duration of a lease, which a node renews four times in that time. A dead member is removed only once its
+    /// lease has certainly expired.
     pub duration: Duration,
-    /// The largest difference between the rates of two nodes' clocks, in millionths.
+    /// The largest difference between the clock rates of two nodes, in parts per million.
     pub drift_ppm: u32,
 }
 
@@ -155,12 +156,12 @@ pub struct LeaseConfig {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct DiscoveryConfig {
-    /// Whether to announce this node by multicast DNS, and to find others by it.
+    /// Whether to announce this node by multicast DNS, and to discover others by it.
     pub mdns: bool,
-    /// The network interface for multicast DNS, by name. `None`: loopback if the node listens there, otherwise all. A node that
-    /// listens on all addresses advertises those of these interfaces.
+    /// The network interface for multicast DNS, by name. `None`: loopback if the node listens there, otherwise all. A
+    /// node that listens on all addresses advertises the addresses of these interfaces.
     pub interface: Option<String>,
-    /// The UDP port of multicast DNS. `None`: 5353. Another port separates a test from other programs.
+    /// The UDP port for multicast DNS. `None`: 5353. Another port isolates a test from other programs.
     pub mdns_port: Option<u16>,
     /// Addresses or host names of nodes, each with its port. Host names are resolved at every dial.
     pub seeds: Vec<String>,
@@ -170,28 +171,29 @@ pub struct DiscoveryConfig {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Updates above the watermark that a head accepts (64 MiB). Past it, writers wait until their deadline.
+    /// Bytes of updates above the watermark that a head accepts (64 MiB). Beyond it, writers wait until their deadline.
     pub window_bytes: usize,
-    /// Committed updates that are kept for members that missed some (256 MiB).
+    /// Bytes of committed updates kept for members that missed some (256 MiB).
     pub backlog_bytes: usize,
     /// The largest value, inclusive (64 MiB).
     pub max_value_bytes: usize,
-    /// Each queue of requests and answers (64 MiB). Past it, callers wait until their deadline, or get
-    /// [`Busy`](crate::Refusal::Busy). An item larger than a queue, or than a connection's share, has that to itself.
+    /// The size of each queue of requests and answers (64 MiB). When it is full, callers wait until their deadline, or
+    /// get [`Busy`](crate::Refusal::Busy). An item larger than a queue, or than a connection's share, occupies it
+    /// alone.
     ///
-    /// A chain has a queue for each of: reads, small writes, large writes, and watches that wait for changes. The
-    /// connections of all clients together have a queue for each of: reads that aren't answered yet, watches, forwarded
-    /// writes, writes that wait in line, large requests, answers to reads that wait to be sent, and answers to writes
-    /// that do. The connections of all nodes have the same queues once more. One connection may have a quarter of each.
+    /// Each chain has queues for reads, small writes, large writes, and watches that wait for changes. The client
+    /// connections share queues for unanswered reads, watches, forwarded writes, waiting writes, large requests, unsent
+    /// answers to reads, and unsent answers to writes. The node connections share another set of the same queues. A
+    /// single connection may use a quarter of each.
     pub queue_bytes: usize,
-    /// The client sessions of each chain, with the records by which retries are recognized (16 MiB). Past it, the least
-    /// recently used session is evicted, and its retries are told so. One session may have a quarter. Must be the same
-    /// at all nodes of a cluster.
+    /// Client sessions of each chain, including the records that identify retries (16 MiB). When it is full, the least
+    /// recently used session is evicted, and its retries fail with that reason. A single session may use a quarter.
+    /// Must be the same at all nodes of a cluster.
     pub sessions_bytes: usize,
-    /// Keys and values of all chains that the node holds (no bound). At that many bytes its chains add no values until some
-    /// are deleted ([`MemoryFull`](crate::Refusal::MemoryFull)). What is under way then is still taken in, a window of each
-    /// chain at most; and a node that joins, or starts again with its directory, takes in all that there is. Nodes may
-    /// differ: the first one that is full counts.
+    /// Keys and values of all chains at the node (unlimited). At this limit its chains accept no values until some are
+    /// deleted ([`MemoryFull`](crate::Refusal::MemoryFull)). Updates already in flight are still applied, at most one
+    /// window per chain; and a node that joins, or restarts with its directory, loads everything. Nodes may have
+    /// different limits; one full member is enough for its chain to refuse values.
     pub max_memory_bytes: Option<u64>,
 }
 
@@ -226,25 +228,23 @@ impl Default for Config {
     }
 }
 
-/// A setting that can't be used.
+/// An invalid setting.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {problem}")]
 pub struct ConfigProblem {
     /// The path of the setting, such as `limits.window_bytes`.
     pub field: String,
-    /// What is wrong with it.
+    /// The description of the problem.
     pub problem: String,
 }
 
-/// The most nodes that a formation can wait for.
 const MAX_EXPECT: u32 = 1000;
 
-/// Room for some sessions; a quarter of it, one session's share, has room for some records with the values that
-/// get-and-delete took.
+/// Enough for several sessions. A quarter of it, one session's share, holds several records with values that
+/// get-and-delete returned.
 const MIN_SESSIONS: usize = 64 << 10;
 
 impl Config {
-    /// The times of the cluster, if this node proposes it.
     pub(crate) fn timing(&self) -> Timing {
         let LeaseConfig { duration, drift_ppm } = self.lease;
         Timing { lease: duration, drift_ppm, suspect: self.suspect, slow: self.slow }
@@ -253,7 +253,7 @@ impl Config {
     /// Checks every setting.
     ///
     /// # Errors
-    /// All problems, each with its setting.
+    /// Every problem, with its setting.
     pub fn validate(&self) -> Result<(), Vec<ConfigProblem>> {
         let mut problems = Vec::new();
         let mut problem =
@@ -281,7 +281,7 @@ impl Config {
         if largest_frame > self.transport.max_frame_bytes {
             problem(
                 "limits.max_value_bytes",
-                "such a value, keys and headers don't fit transport.max_frame_bytes".into(),
+                "a value of this size, with keys and headers, doesn't fit transport.max_frame_bytes".into(),
             );
         }
         if self.limits.window_bytes == 0 {
@@ -315,8 +315,8 @@ impl Config {
     }
 }
 
-/// Room for a frame's header, beside values that together are as long as the largest value: enough for the answer to
-/// thousands of keys, or to a script of as many steps.
+/// Allowance for a frame's header in addition to values of the maximum total size: enough for the answer to thousands
+/// of keys, or to a script of as many steps.
 const FRAME_OVERHEAD: usize = 256 << 10;
 
 #[cfg(test)]

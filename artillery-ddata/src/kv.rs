@@ -1,6 +1,6 @@
 //! Keys and values as bytes: the calls of a [`Kv`](crate::Kv), and their results.
 
-/// The options of a read of keys: methods of a call that has them in `how`. The documentation of `mode` is the caller's.
+/// Setters for the options of a read, for a call that has them in `how`. The caller passes the documentation of `mode`.
 macro_rules! read_options {
     ($(#[$mode:meta])*) => {
         $(#[$mode])*
@@ -55,5 +55,5 @@ pub use script::Group;
 pub use watch::{Change, Watch};
 pub use write::WriteCall;
 
-/// A call under way. It borrows nothing, so it may be spawned.
+/// A call in progress. It borrows nothing, so it can be spawned.
 pub type Call<T> = Pin<Box<dyn Future<Output = T> + Send>>;

@@ -1,17 +1,17 @@
 //! A strongly consistent, replicated key-value store that runs inside your program. It implements CRAQ (chain
 //! replication with apportioned queries; Terrace & Freedman, USENIX ATC 2009).
 //!
-//! It is for state that several processes share, that they must never read stale, and that must survive the loss of
-//! machines. It is no database for more than memory holds: a node may keep its data on disk too
-//! ([`NodeBuilder::data_dir`]), and reads it from memory. It has no query language, and no batch goes over several chains. It trusts its own nodes: a secret or certificates keep outsiders
+//! Use it for state that several processes share, that must never be read stale, and that must survive the loss of
+//! machines. All data must fit in memory: a node can also keep it on disk ([`NodeBuilder::data_dir`]), but reads it
+//! from memory. There is no query language, and no batch spans several chains. A secret or certificates keep outsiders
 //! out, but a member that lies is not tolerated.
 //!
-//! Nodes find each other, form a chain, and keep every committed value on each of its members. Writes enter at the
-//! *head*, pass the members in order, and are committed by the *tail*. Any member serves linearizable reads. While the
-//! newest version of a key is known to be committed (the key is *clean*), the member answers at once, from its own
-//! memory. While it isn't (the key is *dirty*), the member first sends one short query to the tail.
+//! Nodes discover each other, form a chain, and keep every committed value on each of its members. A write enters at
+//! the *head*, passes the members in order, and is committed by the *tail*. Any member serves linearizable reads. While
+//! the newest version of a key is known to be committed (the key is *clean*), the member answers at once from its own
+//! memory. Otherwise (the key is *dirty*) it first sends one short query to the tail.
 //!
-//! # From nothing to a running chain
+//! # Getting started
 //!
 //! A node needs the name of its cluster and a secret that only its members know. With `expect(1)` it forms a cluster by
 //! itself, with a chain of one member:
@@ -21,13 +21,13 @@
 //! use artillery_ddata::Node;
 //!
 //! let node = Node::builder()
-//!     .cluster("shop") // in tests a name for each: nodes with one name and secret find each other
-//!     .secret("sixteen bytes or more") // shorter ones are refused
+//!     .cluster("shop") // unique per test: nodes with the same name and secret find each other
+//!     .secret("sixteen bytes or more") // shorter secrets are refused
 //!     .expect(1)
-//!     .mdns(false) // there are no other nodes to look for
+//!     .mdns(false) // there are no other nodes to discover
 //!     .start()
 //!     .await?;
-//! node.ready().await?; // the node can answer reads now; an error says why it never will
+//! node.ready().await?; // the node can answer reads now; an error states why it never will
 //!
 //! let kv = node.kv();
 //! let put = kv.put("greeting", "hello").await?; // returns once the tail has committed it
@@ -39,20 +39,20 @@
 //! # }
 //! ```
 //!
-//! A node needs file descriptors for its socket and its journal, and fails without them. The usual soft limit of 1024 is low for
-//! a program that serves clients as well: raise it to the hard limit at the start (`rustix::process::setrlimit`), and accept
-//! fewer clients than that.
+//! A node needs file descriptors for its socket and its journal, and fails without them. The usual soft limit of 1024
+//! is low for a program that also serves clients: raise it to the hard limit at startup (`rustix::process::setrlimit`),
+//! and accept fewer clients than that.
 //!
-//! A real chain is the same program on three machines, with `expect(3)` and without `mdns(false)`. A node listens on all
-//! addresses of its machine unless [`listen`](crate::NodeBuilder::listen) sets others. Nodes find each
-//! other by multicast DNS, or by [`seed`](crate::NodeBuilder::seed) addresses or names where that doesn't reach, or by a
-//! source of yours ([`discovery`](crate::NodeBuilder::discovery)). Once three
-//! nodes with this name and secret see each other, they form the cluster; that happens once. Later nodes become spares:
-//! they serve by asking a member, and take the place of a member that dies. `cargo run --release --bin quickstart`
-//! shows all of it in one process.
+//! A real chain is the same program on three machines, with `expect(3)` and without `mdns(false)`. A node listens on
+//! all addresses of its machine unless [`listen`](crate::NodeBuilder::listen) sets others. Nodes find each other by
+//! multicast DNS, by [`seed`](crate::NodeBuilder::seed) addresses or names, or by a source of your own
+//! ([`discovery`](crate::NodeBuilder::discovery)). Once three nodes with this name and secret see each other, they form
+//! the cluster; this happens once. Later nodes become spares: they forward requests to a member, and replace a member
+//! that dies. `cargo run --release --bin quickstart` demonstrates all of this in one process.
 //!
-//! To start with one node and grow later, give `expect(1)` to all. A node looks for others for two seconds, and for up to ten while
-//! a seed hasn't answered. Then it forms a cluster alone, or with all nodes that it sees. Nodes that start later join.
+//! To start with one node and grow later, give `expect(1)` to all. A node looks for others for two seconds, and for up
+//! to ten while a seed hasn't answered. Then it forms a cluster, alone or with every node that it sees. Nodes that
+//! start later join.
 //!
 //! ```no_run
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -62,24 +62,24 @@
 //! node.ready().await?;
 //! let kv = node.kv();
 //!
-//! // Change a key unless another caller changed it meanwhile. `?` takes errors; a conflict is an answer.
+//! // Change a key unless another caller has changed it. `?` propagates errors; a conflict is a result.
 //! let stock = kv.get("stock/7").await?;
 //! if let Err(conflict) = kv.compare_and_swap("stock/7", stock.version(), "41").await? {
 //!     println!("another write was first: {:?}", conflict.current);
 //! }
 //!
-//! // The newest version at this node. It may not be committed yet; the result says so.
+//! // The newest version at this node. It may be uncommitted; the result states which.
 //! let newest = kv.get("stock/7").mode(ReadMode::Eventual).await?;
 //! println!("{:?}, dirty: {}", newest.value(), newest.state == ReadState::Dirty);
 //!
 //! // A clean key, read by a plain function: no task, no await, no allocation.
 //! match kv.get_local("stock/7") {
 //!     Ok(found) => println!("{found:?}"),
-//!     Err(NotLocal::Dirty) => println!("a write is under way: `get` would ask the tail"),
+//!     Err(NotLocal::Dirty) => println!("a write is in progress: `get` would ask the tail"),
 //!     Err(other) => println!("not served here: {other}"),
 //! }
 //!
-//! // Errors say what state they leave behind.
+//! // An error states whether the write was applied.
 //! match kv.put("paid/9", "yes").await {
 //!     Ok(done) => println!("on {} members", done.copies),
 //!     Err(Error::OutcomeUnknown { request_id, .. }) => println!("{:?}", kv.resolve(request_id).await?),
@@ -89,39 +89,39 @@
 //! # }
 //! ```
 //!
-//! A program that is no node uses a [`Client`], which gives the same [`Kv`]. A program without a runtime uses a
+//! A program that isn't a node uses a [`Client`], which gives the same [`Kv`]. A program without a runtime uses a
 //! [`blocking::Client`]. A [`Map`] has keys and values of your own types.
 //!
 //! # Platforms
 //!
 //! Linux is tested, with Rust 1.88 and newer. macOS is expected to work. Windows isn't supported.
 //!
-//! # The rooms
+//! # Modules
 //!
-//! The handles stand at the root: [`Node`], [`Client`], [`Kv`], [`Map`]. Each module holds the types that belong to
-//! them:
+//! The handles are at the root: [`Node`], [`Client`], [`Kv`], [`Map`]. Each module holds the types that belong to them:
 //!
-//! - [`node`] and [`client`]: why one doesn't start, or never becomes ready.
-//! - [`kv`] and [`map`]: the calls, their results and conflicts.
+//! - [`node`] and [`client`]: why a node or client can't start, or why a node never becomes ready.
+//! - [`kv`] and [`map`]: calls, results and conflicts.
 //! - [`blocking`]: the same calls for plain threads.
 //! - [`config`]: the settings of a node.
 //! - [`error`]: the reasons in an [`Error`].
-//! - [`status`] and [`metrics`]: what a node reports of itself.
-//! - [`admin`]: an operator's commands, and the recovery after a loss.
+//! - [`status`] and [`metrics`]: a node's reports about itself.
+//! - [`admin`]: operator commands, and recovery after a loss.
 //! - `testing` (feature `testing`): a simulated cluster for tests of your own code.
 //!
-//! The protocol itself stands in the crate `artillery-proto`. It has no socket, clock, task or thread, so the simulator
+//! The protocol itself is in the crate `artillery-proto`. It has no socket, clock, task or thread, so the simulator
 //! runs the same state machine as the network.
 //!
-//! # What is promised, and what is not yet
+//! # Guarantees
 //!
-//! Strong reads and writes are linearizable, at every node. A write happens at most once, however often it is tried: a
-//! call retries by itself under one request id, and [`Kv::resolve`] settles an outcome that stayed unknown. A member
-//! that dies is removed once its lease is certainly out. Until then clean reads go on at the other members, and writes
-//! wait. Without a directory what was written lives as long as one serving member does. With one it is on the disk of
-//! each serving member before it is acknowledged, and is there again after all of them have ended.
+//! Strong reads and writes are linearizable at every node. A write takes effect at most once, however often it is
+//! retried: a call retries by itself under one request id, and [`Kv::resolve`] settles an outcome that is still
+//! unknown. A dead member is removed once its lease has certainly expired. Until then the other members continue to
+//! serve clean reads, and writes wait. Without a data directory, written data survives as long as one serving member
+//! does. With one, a write is on the disk of each serving member before it is acknowledged, and survives a restart of
+//! all of them.
 
-// Unit tests take guards out. Their `artillery_proto` is the twin that has the mutants (docs/adr/0003-mutants.md). `testing`
+// Unit tests disable guards, so their `artillery_proto` is the build with mutants (docs/adr/0003-mutants.md). `testing`
 // exports the checker.
 #[cfg(test)]
 pub extern crate artillery_checker_mutants as artillery_checker;

@@ -1,4 +1,4 @@
-//! The way into this process's chains: the chains served here, and the requests that wait for a chain's task.
+//! Access to this process's chains: the chains served here, and the requests that wait for a chain's task.
 
 pub(crate) mod answering;
 pub(crate) mod handle;
@@ -8,5 +8,5 @@ mod served;
 pub(crate) use self::served::Local;
 
 /// The longest time that a request waits at a node, even if its sender names a later deadline. Otherwise a sender could
-/// make a node keep a request for ever.
+/// make a node keep a request indefinitely.
 pub(crate) const LONGEST_WAIT: std::time::Duration = std::time::Duration::from_secs(300);

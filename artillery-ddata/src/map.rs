@@ -1,8 +1,8 @@
-//! Typed maps: the calls of a [`Map`](crate::Map), and how its keys and values become bytes.
+//! Typed maps: the calls of a [`Map`](crate::Map), and the encoding of its keys and values.
 //!
 //! A map is the set of keys that begin with its name and a zero byte. The entry's key follows, encoded by an
-//! order-preserving codec ([`key`]). So a scan shows entries in the order of their keys, and the leading fields of a
-//! key are a prefix. The value is encoded by a [`ValueCodec`].
+//! order-preserving codec ([`key`]): so a scan returns entries in the order of their keys, and the leading fields of a
+//! key are a prefix. A [`ValueCodec`] encodes the value.
 
 mod calls;
 mod error;

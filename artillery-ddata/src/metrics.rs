@@ -1,4 +1,4 @@
-//! The metrics of a node, as plain values. The application decides how to export them (docs/adr/0022-metrics.md).
+//! The metrics of a node, as plain values. The application chooses how to export them (docs/adr/0022-metrics.md).
 //!
 //! ```no_run
 //! # async fn example(node: artillery_ddata::Node) {
@@ -17,34 +17,34 @@ pub use artillery_core::transport::Counters;
 pub(crate) use self::tally::{OperationTimer, Tally};
 use crate::status::NodeStatus;
 
-/// A reading of all metrics of a node. Counters begin at 0 with the node. They are read one by one, so they may differ
-/// by operations that end meanwhile.
+/// A snapshot of all metrics of a node. Counters start at 0 with the node. They are read one after another, so
+/// operations that end during the reading may be counted in only some of them.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct NodeMetrics {
     /// The node's status.
     pub status: NodeStatus,
-    /// Operations that callers asked of this node, by handles in its process or by clients: one entry for each kind. A
-    /// forwarded operation is counted only at the node that forwarded it. A local clean read is counted only in
-    /// [`ReadsStatus::local_clean`](crate::status::ReadsStatus::local_clean): a second counter would double its cost.
+    /// Operations that handles in this process or clients requested from this node, one entry per kind. A forwarded
+    /// operation is counted only at the node that forwarded it. Local clean reads are counted only in
+    /// [`ReadsStatus::local_clean`](crate::status::ReadsStatus::local_clean): a second counter would double their cost.
     pub operations: Vec<OperationMetrics>,
-    /// How many reads each answered version query served.
+    /// The number of reads that each answered version query served.
     pub readers_per_query: Histogram,
-    /// Changes of members' places in chains that this node decided on, by reason.
+    /// Members that changed places by a decision of this node, by reason.
     pub changes: Vec<(&'static str, u64)>,
-    /// Connections that peers dialled and this node refused, by reason.
+    /// Connections dialled by peers that this node refused, by reason.
     pub refused: Vec<(&'static str, u64)>,
     /// The queues of requests and answers.
     pub queues: Vec<QueueMetrics>,
-    /// The chains of which this node is or was a member.
+    /// The chains that this node is or was a member of.
     pub chains: Vec<ChainMetrics>,
-    /// Records that the last start found on disk above the watermark, of all chains: one entry for each trigger.
+    /// Records above the watermark that the last start found on disk, of all chains, one entry per trigger.
     pub rereplications: Vec<RereplicationMetrics>,
     /// Traffic over the node's socket.
     pub traffic: Counters,
-    /// The bytes of updates above the watermark that a head accepts before writers wait.
+    /// Bytes of updates above the watermark that a head accepts before writers wait.
     pub window_limit_bytes: u64,
-    /// The bytes of committed updates that are kept for resends.
+    /// Bytes of committed updates kept for resends.
     pub backlog_limit_bytes: u64,
 }
 
@@ -54,7 +54,7 @@ pub struct NodeMetrics {
 pub struct OperationMetrics {
     /// The kind.
     pub kind: OperationKind,
-    /// Reads that were served, or writes that were committed.
+    /// Reads served, or writes committed.
     pub done: u64,
     /// Writes whose condition failed.
     pub conflict: u64,
@@ -62,7 +62,7 @@ pub struct OperationMetrics {
     pub refused: u64,
     /// Operations without an answer in time: a write may have been applied.
     pub unknown: u64,
-    /// How long operations took from arrival to answer, in seconds, with any outcome.
+    /// Seconds from arrival to answer, for every outcome.
     pub latency: Histogram,
 }
 
@@ -70,13 +70,13 @@ pub struct OperationMetrics {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum OperationKind {
-    /// A read of one key that wasn't a local clean read.
+    /// A read of one key, other than a local clean read.
     Read,
-    /// A read of many keys at one point of the history.
+    /// A read of several keys at one point of the history.
     ReadMany,
     /// A page of a scan.
     Scan,
-    /// A watch's query for changes, which waits for some.
+    /// A watch's query, which waits for changes.
     Changes,
     /// Sets a key's value.
     Put,
@@ -137,9 +137,9 @@ impl fmt::Display for OperationKind {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Histogram {
-    /// The upper bounds of the ranges, inclusive. The last range has no bound.
+    /// The inclusive upper bounds of the ranges. The last range is unbounded.
     pub bounds: Vec<f64>,
-    /// The number of values in each range: one count more than there are bounds.
+    /// The number of values in each range: one more count than there are bounds.
     pub counts: Vec<u64>,
     /// The sum of all values.
     pub sum: f64,
@@ -156,13 +156,13 @@ impl Histogram {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueueMetrics {
-    /// The queue's name: see `docs/metrics.md`.
+    /// The queue's name; see `docs/metrics.md`.
     pub queue: &'static str,
-    /// The bytes in the queue, rounded up to 1 KiB for each item, summed over all chains or all connections.
+    /// Bytes in the queue, rounded up to 1 KiB per item, summed over all chains or all connections.
     pub bytes: u64,
 }
 
-/// What a chain keeps beside its data.
+/// The state that a chain keeps in addition to its data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChainMetrics {
@@ -172,25 +172,26 @@ pub struct ChainMetrics {
     pub sessions: u64,
     /// Bytes of the client sessions, with the records of their requests.
     pub sessions_bytes: u64,
-    /// Snapshots that are kept for scans.
+    /// Snapshots kept for scans.
     pub snapshots: u64,
-    /// Queries of watches that wait for changes.
+    /// Pending queries of watches.
     pub watchers: u64,
-    /// From the first epoch after the last start until the last record that was unreplicated then was settled, or the last one
-    /// so far.
+    /// Time from the first epoch after the last start until the last record that was then unreplicated was settled, or
+    /// until the latest one settled so far.
     pub rereplication_time: Duration,
 }
 
-/// Records that the last start found on disk above the watermark, and that are settled, by what settled them.
+/// Records above the watermark that the last start found on disk and that have been settled since, by what settled
+/// them.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct RereplicationMetrics {
-    /// `start`: the start of an epoch; `read`: a strong read met the record before.
+    /// `start`: the start of an epoch; `read`: an earlier strong read of the record.
     pub trigger: &'static str,
-    /// Records whose last update is committed.
+    /// Records whose last update was committed.
     pub done: u64,
-    /// Records whose last update the chain went on without.
+    /// Records whose last update is missing from the chain's history.
     pub superseded: u64,
-    /// How long it took since the first epoch after the start, or since the read, in seconds, with any result.
+    /// Seconds from the first epoch after the start, or from the read, until settled, with any result.
     pub latency: Histogram,
 }

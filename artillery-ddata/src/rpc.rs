@@ -1,4 +1,4 @@
-//! From a call to its answer: the node, the connection, the request id and the time limits.
+//! From a call to its answer: choosing a node, connections, request ids and deadlines.
 
 mod candidates;
 pub(crate) mod channel;

@@ -1,127 +1,128 @@
-//! The status that a node reports of itself. `docs/json.md` describes its fields; fields are only ever added.
+//! The status that a node reports. `docs/json.md` describes its fields; fields are added but never removed.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Place;
 
-/// The status of one node, as that node sees itself and its cluster.
+/// The status of one node, and its view of the cluster.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct NodeStatus {
     /// The node's name.
     pub node: String,
-    /// The id of its incarnation, `NODE/STORE.START`.
+    /// The id of the node's incarnation, `NODE/STORE.START`.
     pub id: String,
     /// The address, `IP:PORT`, at which other nodes reach it.
     pub addr: String,
     /// The cluster's name.
     pub cluster: String,
-    /// The cluster's id. `None`: the node belongs to no formed cluster yet.
+    /// The cluster's id. `None`: the node doesn't belong to a formed cluster yet.
     pub cluster_id: Option<String>,
-    /// The ids of the clusters that this one succeeds, the oldest first: an operator gave each of them up.
+    /// The ids of the clusters that this one succeeds, oldest first. An operator abandoned each of them.
     #[serde(default)]
     pub succeeds: Vec<String>,
-    /// Its place in the first chain that it serves. A node that belongs to no cluster yet counts as a spare.
+    /// The node's place in the first chain that it serves. A node that doesn't belong to a cluster yet is reported as a
+    /// spare.
     #[serde(with = "place")]
     pub role: Place,
-    /// Whether it can answer a strong read now, from its own state or by asking a member.
+    /// Whether the node can answer a strong read now, from its own state or by asking a member.
     pub ready: bool,
-    /// The other nodes that it knows by gossip.
+    /// The other nodes known by gossip.
     pub members: Vec<MemberStatus>,
-    /// The chains of which it is a member.
+    /// The chains that the node is a member of.
     pub chains: Vec<ChainStatus>,
-    /// Reads that it served, by path.
+    /// Reads that the node served, by path.
     pub reads: ReadsStatus,
     /// Traffic over its sockets.
     pub traffic: TrafficStatus,
-    /// Bytes of keys and values that it holds, those of all chains and old versions included.
+    /// Bytes of keys and values at this node, of all chains and including old versions.
     #[serde(default)]
     pub memory_bytes: u64,
-    /// At so many its chains add no values. `None`: there is no bound.
+    /// The limit on [`memory_bytes`](Self::memory_bytes) at which its chains stop accepting values. `None`: no limit.
     #[serde(default)]
     pub max_memory_bytes: Option<u64>,
-    /// The configuration log. `None`: the node keeps to a fixed configuration, or belongs to no cluster yet.
+    /// The configuration log. `None`: the node has a fixed configuration, or doesn't belong to a cluster yet.
     #[serde(default)]
     pub log: Option<LogStatus>,
-    /// How far its directory is loaded. `None`: it has none, or that is loaded.
+    /// Progress of loading the data directory. `None`: there is none, or it is loaded.
     #[serde(default)]
     pub loading: Option<LoadingStatus>,
-    /// Why it isn't ready, or no longer serves, one reason a text; empty, if it serves.
+    /// Reasons why the node isn't ready or no longer serves. Empty while it serves.
     #[serde(default)]
     pub waiting_for: Vec<String>,
 }
 
-/// How far a node has loaded its directory.
+/// Progress of a node that loads its data directory.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LoadingStatus {
-    /// `check` while the journal is checked, and then `take_in`.
+    /// `check` while the journal is verified, then `take_in`.
     pub step: String,
-    /// Records that this step has found so far, those that are written more than once included.
+    /// Records processed in this step. A record that was written several times is counted each time.
     pub records: u64,
-    /// Records a second, in this step.
+    /// Records per second in this step.
     pub records_per_second: u64,
-    /// Bytes of the journal that were read so far, in this step.
+    /// Bytes of the journal read in this step.
     pub read_bytes: u64,
-    /// Bytes that this step reads.
+    /// Total bytes that this step reads.
     pub total_bytes: u64,
-    /// Since the loading began.
+    /// Milliseconds since loading began.
     pub elapsed_ms: u64,
-    /// About how long it will take yet. `None`: that isn't known before the second step.
+    /// Estimated remaining time in milliseconds. `None`: unknown before the second step.
     pub left_ms: Option<u64>,
 }
 
-/// The configuration log, as this node knows it.
+/// The configuration log, as known to this node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LogStatus {
-    /// The index of the last entry that the chains of this node act by.
+    /// The index of the last log entry that this node's chains have adopted.
     pub applied: u64,
     /// The history that the log belongs to, `GENERATION-ID`. Each recovery after a loss begins the next generation,
     /// under a new id.
     #[serde(default)]
     pub history: String,
-    /// The name of the log's leader, if this node knows one.
+    /// The name of the log's leader, if known.
     pub leader: Option<String>,
-    /// The names of the nodes that keep the log.
+    /// The names of the log's voters.
     pub voters: Vec<String>,
-    /// Milliseconds for which this node's lease still runs. 0: it holds none.
+    /// Remaining time of this node's lease in milliseconds. 0: it holds none.
     pub lease_ms: u64,
-    /// Whether this node does what its place is for, and the leader last said that any one other node may be stopped.
+    /// Whether this node fulfils its role, and the leader's latest report permits stopping any one other node.
     #[serde(default)]
     pub settled: bool,
     /// Why the node isn't settled. `None`: it is.
     #[serde(default)]
     pub unready: Option<String>,
-    /// No incarnation of a node that ever served answers, and this node never served: the cluster's data may be lost.
-    /// An operator can make the nodes that are left form a new cluster by `ctl found`.
+    /// No incarnation that ever served answers, and this node never served: the cluster's data may be lost. An operator
+    /// can form a new cluster from the remaining nodes with `ctl found`.
     #[serde(default)]
     pub orphaned: bool,
-    /// Another cluster of the same name and secret was met, for which this node isn't ready: which one, and what settles it. `None`:
-    /// none was met, or it gives way to this one.
+    /// Another cluster with the same name and secret, because of which this node isn't ready: its id, and how to
+    /// resolve the conflict. `None`: there is none, or it gives way to this one.
     #[serde(default)]
     pub another_cluster: Option<String>,
-    /// Another history of this cluster, in which it goes on elsewhere though commits may be missing there: an operator must
-    /// decide which one stays. `None`: none was met.
+    /// A history in which other nodes of this cluster continue although commits may be missing from it: an operator
+    /// must decide which history stays. `None`: there is none.
     #[serde(default)]
     pub parted: Option<String>,
-    /// The cluster that an operator founded in the place of this one. `None`: none is known.
+    /// The cluster that an operator created to replace this one. `None`: none is known.
     #[serde(default)]
     pub successor: Option<SuccessorStatus>,
 }
 
-/// A cluster that was founded in the place of this one.
+/// A cluster that was created to replace this one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SuccessorStatus {
     /// Its cluster id.
     pub cluster_id: String,
-    /// Whether this node gives way to it: then it keeps its data and serves nothing. Otherwise it goes on, and refuses
-    /// members of the successor.
+    /// Whether this node gives way to it, keeping its data but serving nothing. Otherwise this node continues to serve,
+    /// and refuses members of the successor.
     pub yields: bool,
 }
 
-/// Another node, by gossip: a suggestion, never a decision.
+/// Another node, as known by gossip.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct MemberStatus {
@@ -135,15 +136,15 @@ pub struct MemberStatus {
     pub state: String,
 }
 
-/// A chain, as one of its members sees it.
+/// A chain, as seen by one of its members.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ChainStatus {
     /// The chain's number.
     pub chain: u32,
-    /// The number of its configuration.
+    /// The epoch of the configuration that this member has entered.
     pub epoch: u64,
-    /// `craq`, or `classic`: strong reads are served by the tail alone.
+    /// `craq`; or `classic`, where only the tail serves strong reads.
     pub mode: String,
     /// The names of the serving members, head first.
     pub members: Vec<String>,
@@ -156,47 +157,48 @@ pub struct ChainStatus {
     pub last: String,
     /// This member's commit watermark: the highest sequence that it knows to be committed.
     pub watermark: u64,
-    /// Updates above the watermark.
+    /// The number of updates above the watermark.
     pub dirty_updates: u64,
     /// Bytes of the updates above the watermark.
     pub in_flight_bytes: u64,
-    /// Bytes of committed updates that are kept for resends.
+    /// Bytes of committed updates kept for resends.
     pub backlog_bytes: u64,
-    /// Milliseconds for which the lease still runs. `None`: it never ends.
+    /// Remaining time of the lease in milliseconds. `None`: it never expires.
     pub lease_ms: Option<u64>,
-    /// The number of living members that hold every committed update, according to the gossip that this node receives.
+    /// The number of live members that hold every committed update, by this node's view of the membership.
     pub copies: u32,
-    /// Reads that wait for an answer.
+    /// Reads waiting to be answered.
     pub parked_reads: u64,
-    /// Writes that wait for their commit.
+    /// Writes waiting for their commit.
     pub waiting_writes: u64,
-    /// Records that the last start found on disk, and whose last update isn't known to be committed since.
+    /// Records that the last start loaded from disk and whose latest update isn't known to be committed since.
     #[serde(default)]
     pub unreplicated_records: u64,
-    /// Why this member stopped serving for good. `None`: it hasn't.
+    /// Why this member stopped serving permanently. `None`: it hasn't.
     pub halted: Option<String>,
-    /// The name of the member that is catching up behind the tail, if there is one.
+    /// The name of the member that is catching up behind the tail, if any.
     #[serde(default)]
     pub syncing: Option<String>,
-    /// Records received so far of the snapshot that is coming. `None`: none is coming.
+    /// Records already received of an incoming snapshot. `None`: no snapshot is incoming.
     #[serde(default)]
     pub receiving_records: Option<u64>,
-    /// Records sent so far of the snapshot that is being sent. `None`: none is being sent.
+    /// Records already sent of an outgoing snapshot. `None`: no snapshot is outgoing.
     #[serde(default)]
     pub sending_records: Option<u64>,
     /// How often this member has caught up by a snapshot.
     #[serde(default)]
     pub resyncs_full: u64,
-    /// How often this member has caught up by the missing updates alone.
+    /// How often this member has caught up from the missing updates alone.
     #[serde(default)]
     pub resyncs_partial: u64,
     /// Keys whose newest version at this member, committed or not, is a value.
     #[serde(default)]
     pub keys: u64,
-    /// Bytes of the chain's keys and values at this member, old versions included.
+    /// Bytes of the chain's keys and values at this member, including old versions.
     #[serde(default)]
     pub store_bytes: u64,
-    /// What this member has no room in, `disk` or `memory`: its chain adds no values meanwhile. `None`: it has room.
+    /// The exhausted resource, `disk` or `memory`, because of which the chain accepts no values. `None`: neither is
+    /// exhausted.
     #[serde(default)]
     pub full: Option<String>,
 }
@@ -211,11 +213,11 @@ pub struct ReadsStatus {
     pub dirty: u64,
     /// Version queries that this node sent to the tail.
     pub version_query: u64,
-    /// Reads that shared the answer to a version query with another read.
+    /// Reads that shared a version query's answer with another read.
     pub shared_query: u64,
     /// Requests that this node forwarded to another node.
     pub forwarded: u64,
-    /// Reads served behind a barrier: through the chain.
+    /// Reads served through the chain, behind a barrier.
     pub through_chain: u64,
 }
 
@@ -233,7 +235,7 @@ pub struct TrafficStatus {
     pub refused: u64,
 }
 
-/// Places as words: `docs/json.md` fixes them.
+/// Places as the words that `docs/json.md` specifies.
 mod place {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
@@ -254,6 +256,6 @@ mod place {
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Place, D::Error> {
         let word = String::deserialize(deserializer)?;
         let known = WORDS.iter().find(|(_, known)| *known == word);
-        known.map(|&(place, _)| place).ok_or_else(|| D::Error::custom(format!("{word:?} is no role")))
+        known.map(|&(place, _)| place).ok_or_else(|| D::Error::custom(format!("{word:?} is not a role")))
     }
 }

@@ -1,9 +1,8 @@
-//! What depends on the operating system: positions in files, locks, space, the rights of users, and what errors
-//! mean.
+//! Operating system dependencies: positioned file access, locks, free space, permissions, and the meaning of errors.
 //!
-//! Linux is tested. macOS has the same calls, and its data are synced to the medium (`File::sync_data` asks for `F_FULLFSYNC`).
-//! Windows would need `seek_read` and `seek_write`, `LockFileEx`, `GetDiskFreeSpaceEx`, access control lists in the place of modes, a way to sync
-//! the names of a directory, and the meanings of its error codes.
+//! Linux is tested. macOS has the same calls, and syncs to the medium (`File::sync_data` uses `F_FULLFSYNC`). Windows
+//! would need `seek_read` and `seek_write`, `LockFileEx`, `GetDiskFreeSpaceEx`, access control lists instead of modes,
+//! syncing of directory entries, and the meanings of its error codes.
 
 use std::{
     fs::{DirBuilder, File, Metadata, OpenOptions, Permissions},
@@ -15,7 +14,6 @@ use rustix::{fs::FlockOperation, io::Errno};
 
 const DIRECTORY: u32 = 0o700;
 const FILE: u32 = 0o600;
-/// The permissions of the group and of all others.
 const OTHERS: u32 = 0o077;
 
 pub(crate) fn read_at(file: &File, into: &mut [u8], at: u64) -> io::Result<usize> {
@@ -26,12 +24,12 @@ pub(crate) fn write_all_at(file: &File, bytes: &[u8], at: u64) -> io::Result<()>
     file.write_all_at(bytes, at)
 }
 
-/// Locks an open file for this process alone, until it is closed. `false`: another process uses it.
+/// Locks an open file for this process alone, until it is closed. `false`: another process has locked it.
 pub(crate) fn lock(file: &File) -> io::Result<bool> {
     flock(file, FlockOperation::NonBlockingLockExclusive)
 }
 
-/// The same, beside others that lock it in this way.
+/// Like [`lock`], but shared with others that lock it in this way.
 pub(crate) fn lock_shared(file: &File) -> io::Result<bool> {
     flock(file, FlockOperation::NonBlockingLockShared)
 }
@@ -44,48 +42,43 @@ fn flock(file: &File, how: FlockOperation) -> io::Result<bool> {
     }
 }
 
-/// Bytes of a file system.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Space {
     pub(crate) all: u64,
-    /// What is left for a process without privileges.
+    /// Available to a process without privileges.
     pub(crate) free: u64,
 }
 
-/// The space of the file system that holds a file or directory.
 pub(crate) fn space(of: &File) -> io::Result<Space> {
     let found = rustix::fs::fstatvfs(of)?;
     let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
     Ok(Space { all: bytes(found.f_blocks), free: bytes(found.f_bavail) })
 }
 
-/// Makes directories that only this process's user may use.
 pub(crate) fn private_directories() -> DirBuilder {
     let mut builder = DirBuilder::new();
     builder.recursive(true).mode(DIRECTORY);
     builder
 }
 
-/// Makes files that only this process's user may use.
 pub(crate) fn private_files() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.mode(FILE);
     options
 }
 
-/// The permissions of a file without those of other users; `None`: they have none, or this process doesn't own the file.
+/// The permissions of a file without those of other users. `None`: other users have none, or this process doesn't own
+/// the file.
 pub(crate) fn without_others(found: &Metadata) -> Option<Permissions> {
     let mode = found.mode() & 0o7777;
     let is_owner = found.uid() == rustix::process::geteuid().as_raw();
     (is_owner && mode & OTHERS != 0).then(|| Permissions::from_mode(mode & !OTHERS))
 }
 
-/// The meaning of an error of an operation other than a sync.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// A signal arrived first.
     Interrupted,
-    /// The system is out of file descriptors or memory, and may have some later. The disk has not failed.
+    /// The system is out of file descriptors or memory, perhaps temporarily. The disk has not failed.
     Lacking,
     Failed,
 }
@@ -98,7 +91,7 @@ pub(crate) fn refused(error: &io::Error) -> Refused {
     }
 }
 
-/// Whether an error on opening or reading a file means that the medium has lost bytes, or the file system its own.
+/// Whether an error on opening or reading a file means that the medium or the file system has lost data.
 pub(crate) fn is_damage(error: &io::Error) -> bool {
     match Errno::from_io_error(error) {
         Some(Errno::IO | Errno::BADMSG | Errno::NODATA) => true,

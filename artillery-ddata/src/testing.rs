@@ -1,8 +1,9 @@
 //! Tests of applications: a whole cluster in one process, on virtual time and without a socket.
 //!
 //! [`Cluster`] (feature `testing`) runs the real code of nodes and clients. Only the network below their connections is
-//! simulated, and all of its chance comes from a seed. Your code takes a [`Kv`](crate::Kv) as it does in production. A
-//! test can cause what is rare in production: a lost answer, a paused member, a link cut in one direction, a crash.
+//! simulated, and all of its randomness comes from a seed. Your code takes a [`Kv`](crate::Kv) as it does in
+//! production. A test can cause events that are rare in production: a lost answer, a paused member, a link cut in one
+//! direction, a crash.
 //!
 //! ```
 //! # mod example {
@@ -39,9 +40,9 @@
 //! # #[cfg(feature = "testing")] fn main() { example::paid_once() }
 //! ```
 //!
-//! [`explore()`] runs a test under many seeds, with trouble of all kinds.
+//! [`explore()`] runs a test under many seeds, with faults of all kinds.
 //!
-//! Nodes have disks if [`Builder::durable`] says so. Then they keep over a crash and a power cut what was acknowledged:
+//! [`Builder::durable`] gives the nodes disks. Acknowledged data then survives crashes and power cuts:
 //!
 //! ```
 //! use artillery_ddata::testing::Cluster;
@@ -50,7 +51,7 @@
 //!     let kv = cluster.client();
 //!     kv.put("order/7", "paid").await.unwrap();
 //!     for node in cluster.nodes() {
-//!         cluster.power_cut(node); // what a disk wasn't made to keep is lost, by chance in parts
+//!         cluster.power_cut(node); // unsynced data is lost, in whole or in part
 //!     }
 //!     cluster.restart_all().await;
 //!     assert_eq!(kv.get("order/7").await.unwrap().value().unwrap(), "paid");
@@ -59,25 +60,26 @@
 //!
 //! # What is checked
 //!
-//! [`Cluster::check`] ends all trouble, waits until the members agree, and judges every call by any handle of the
-//! cluster. Strong reads and writes must be linearizable. Each write must be applied at most once, with the right
-//! result. Sessions must never go back, and all members must hold the same data. That checks the store, and this crate.
-//! It doesn't know what the calls mean to *your* program: one that pays again under a new request id after an unknown
-//! outcome has asked for two payments. Assert what must hold of your data, and let [`explore()`] find a seed for which
-//! it doesn't.
+//! [`Cluster::check`] ends all faults, waits until the members agree, and verifies every call by any handle of the
+//! cluster: strong reads and writes must be linearizable, each write must be applied at most once with the right
+//! result, sessions must never go backwards, and all members must hold the same data. That checks the store, and this
+//! crate. It doesn't know what the calls mean to *your* program: a program that pays again under a new request id after
+//! an unknown outcome has requested two payments. Assert the invariants of your data, and let [`explore()`] find a seed
+//! that violates them.
 //!
-//! # What is the same in each run
+//! # Determinism
 //!
 //! A cluster starts only in a current-thread runtime with a paused clock. There a run is a function of the seed and the
-//! test: the order of events, times, versions, request ids and node ids. That holds as long as the test uses no clock,
-//! thread or randomness of its own, and no order of a hash map. `tokio::select!` draws the order of its branches,
-//! unless it is `biased`.
+//! test: the order of events, times, versions, request ids and node ids. This holds as long as the test uses no clock,
+//! thread or randomness of its own, and doesn't depend on the order of a hash map. `tokio::select!` polls its branches
+//! in random order, unless it is `biased`.
 //!
-//! # What is missing yet
+//! # Limitations
 //!
-//! The configuration of a chain changes only when all nodes are restarted: while a member is crashed, its chain accepts no
-//! writes and serves only clean keys. A crashed member comes back only with all others. Disks never fail, and are never full. The changes that a [`Watch`](crate::kv::Watch) shows
-//! aren't checked. [`BlockingKv`](crate::blocking::BlockingKv) needs threads, and so real time.
+//! The configuration of a chain changes only when all nodes are restarted: while a member is crashed, its chain accepts
+//! no writes and serves only clean keys. A crashed member restarts only together with all others. Disks never fail, and
+//! are never full. The changes that a [`Watch`](crate::kv::Watch) returns aren't checked.
+//! [`BlockingKv`](crate::blocking::BlockingKv) needs threads, and so real time.
 
 mod cluster;
 mod disk;

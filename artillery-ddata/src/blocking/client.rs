@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Access to a cluster for plain threads. The client's own thread drives its sockets, in a small runtime. The thread
-/// ends with the last clone of the client and the last handle made from it.
+/// ends when the last clone of the client and the last handle made from it are dropped.
 #[derive(Clone, Debug)]
 pub struct Client {
     client: crate::Client,
@@ -34,12 +34,12 @@ impl Client {
         BlockingKv::driven(self.client.kv(), self.runtime.clone())
     }
 
-    /// Chains, members and addresses as known here: they may be outdated, but were true once.
+    /// The known chains, members and addresses. They may be outdated.
     pub fn routing(&self) -> Arc<Routing> {
         self.client.routing()
     }
 
-    /// Closes all connections and tells the nodes. Calls under way end as if their connections were lost. Within a
+    /// Closes all connections and notifies the nodes. Calls in progress end as if their connections were lost. Within a
     /// runtime this does nothing: there the connections close with the last handle.
     pub fn close(&self) {
         if !within_runtime() {
@@ -77,7 +77,8 @@ impl ClientBuilder {
         self.inner.identity(identity).into()
     }
 
-    /// Adds the address of a node, or its host name with the port: see [`ClientBuilder::seed`](crate::ClientBuilder::seed).
+    /// Adds the address of a node, or its host name with the port: see
+    /// [`ClientBuilder::seed`](crate::ClientBuilder::seed).
     pub fn seed<S: TryInto<Seed, Error: Into<SeedError>>>(self, seed: S) -> Self {
         self.inner.seed(seed).into()
     }
@@ -108,9 +109,6 @@ impl ClientBuilder {
     }
 
     /// Starts the client's thread, connects to the cluster, and learns its chains, members and addresses.
-    ///
-    /// # Errors
-    /// [`StartError`].
     pub fn connect(self) -> Result<Client, StartError> {
         if within_runtime() {
             return Err(StartError::WithinRuntime);
@@ -126,10 +124,10 @@ impl ClientBuilder {
 #[non_exhaustive]
 pub enum StartError {
     /// Called within a runtime, whose thread it would block: use [`Client`](crate::Client).
-    #[error("a blocking client was asked for within a runtime")]
+    #[error("a blocking client can't be created within a tokio runtime")]
     WithinRuntime,
     /// The operating system refused a thread, or the I/O driver of its runtime.
-    #[error("no thread and runtime of its own: {0}")]
+    #[error("couldn't start the client's thread and runtime: {0}")]
     Runtime(#[source] io::Error),
     /// The cluster wasn't found, or refuses this client.
     #[error(transparent)]

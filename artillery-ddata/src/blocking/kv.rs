@@ -14,21 +14,22 @@ use crate::{
     replica::NotLocal,
 };
 
-/// The data of a cluster for plain threads: the calls of [`Kv`], each of which blocks until it has ended.
+/// The data of a cluster for plain threads: the calls of [`Kv`], with the same results and errors. Each blocks until it
+/// has ended.
 ///
 /// A call runs on the calling thread, and uses the sockets and timers of the runtime in which the node or client was
-/// started. That runtime must be driven meanwhile, or the call waits for ever. A multi-threaded runtime drives itself.
-/// A current-thread runtime is driven only while a thread blocks on it. A node's [own
-/// threads](crate::config::Threads::Own) and a [`blocking::Client`](super::Client) drive their runtimes themselves. A
-/// call within a runtime is refused with [`NotApplied::WithinRuntime`].
+/// started. That runtime must be running, or the call waits indefinitely. A multi-threaded runtime always runs. A
+/// current-thread runtime runs only while a thread blocks on it. A node's [own threads](crate::config::Threads::Own)
+/// and a [`blocking::Client`](super::Client) run their own runtimes. A call within a runtime is refused with
+/// [`NotApplied::WithinRuntime`].
 ///
 /// # Panics
-/// Calls panic if the runtime ends meanwhile: keep it for as long as its handles. The runtime of a node with [own
-/// threads](crate::config::Threads::Own) ends with the node; later calls are refused with [`NotApplied::Stopped`].
+/// A call panics if the runtime shuts down during it: keep the runtime for as long as its handles. The runtime of a
+/// node with [own threads](crate::config::Threads::Own) ends with the node; later calls are refused with
+/// [`NotApplied::Stopped`].
 #[derive(Clone, Debug)]
 pub struct BlockingKv {
     kv: Kv,
-    /// The client's own runtime, if it has one.
     driven: Option<Driven>,
 }
 
@@ -48,8 +49,8 @@ impl BlockingKv {
         Self { kv, driven: self.driven.clone() }
     }
 
-    /// The asynchronous handle: it makes the calls and scans that [`wait`](Self::wait) and [`entries`](Self::entries)
-    /// take.
+    /// The asynchronous handle, which creates the calls and scans that [`wait`](Self::wait) and
+    /// [`entries`](Self::entries) accept.
     ///
     /// It doesn't keep the thread of a [`blocking::Client`](super::Client) running.
     pub fn kv(&self) -> &Kv {
@@ -91,36 +92,28 @@ impl BlockingKv {
         Entries { kv: self.clone(), scan, refused: false }
     }
 
-    /// As [`Kv::get`].
-    ///
-    /// # Errors
-    /// As there.
+    /// Blocking version of [`Kv::get`].
     pub fn get<K: AsRef<[u8]> + ?Sized>(&self, key: &K) -> Result<Read, Error> {
         self.wait(self.kv.get(key))
     }
 
-    /// As [`Kv::get_many`].
-    ///
-    /// # Errors
-    /// As there.
+    /// Blocking version of [`Kv::get_many`].
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Result<MultiGet, Error> {
         self.wait(self.kv.get_many(keys))
     }
 
-    /// As [`Kv::get_local`]. It works within a runtime too.
-    ///
-    /// # Errors
-    /// As there.
+    /// Same as [`Kv::get_local`], which never blocks and also works within a runtime.
     pub fn get_local<K: AsRef<[u8]> + ?Sized>(&self, key: &K) -> Result<Option<Versioned<Bytes>>, NotLocal> {
         self.kv.get_local(key)
     }
 
-    /// As [`Kv::scan`]. For a scan with settings: `kv.entries(kv.kv().scan(…).limit(…))`.
+    /// Blocking version of [`Kv::scan`]. For a scan with settings: `kv.entries(kv.kv().scan(…).limit(…))`.
     pub fn scan(&self, prefix: impl AsRef<[u8]>) -> Entries<Scan> {
         self.entries(self.kv.scan(prefix))
     }
 
-    /// As [`Kv::scan_hashed`], with about `limit` keys. With other settings: `kv.wait(kv.kv().scan_hashed(…).mode(…))`.
+    /// Blocking version of [`Kv::scan_hashed`], with about `limit` keys. With other settings:
+    /// `kv.wait(kv.kv().scan_hashed(…).mode(…))`.
     ///
     /// # Errors
     /// [`Error::Refused`] or [`Error::NotApplied`].
@@ -128,37 +121,28 @@ impl BlockingKv {
         self.wait(self.kv.scan_hashed(cursor).limit(limit))
     }
 
-    /// As [`Kv::watch`]: the iterator blocks until the next change. For a watch from a position:
+    /// Blocking version of [`Kv::watch`]: the iterator blocks until the next change. For a watch from a position:
     /// `kv.changes(kv.kv().watch(…).from(…))`.
     pub fn watch(&self, prefix: impl AsRef<[u8]>) -> Entries<Watch> {
         self.changes(self.kv.watch(prefix))
     }
 
-    /// The changes that a watch shows, as an iterator.
+    /// The changes that a watch returns, as an iterator.
     pub fn changes(&self, watch: Watch) -> Entries<Watch> {
         self.entries(watch)
     }
 
-    /// As [`Kv::put`].
-    ///
-    /// # Errors
-    /// As there.
+    /// Blocking version of [`Kv::put`].
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl Into<Bytes>) -> Result<Committed, Error> {
         self.wait(self.kv.put(key, value))
     }
 
-    /// As [`Kv::delete`].
-    ///
-    /// # Errors
-    /// As there.
+    /// Blocking version of [`Kv::delete`].
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<Committed, Error> {
         self.wait(self.kv.delete(key))
     }
 
-    /// As [`Kv::compare_and_swap`].
-    ///
-    /// # Errors
-    /// As there.
+    /// Blocking version of [`Kv::compare_and_swap`].
     pub fn compare_and_swap(
         &self,
         key: impl AsRef<[u8]>,
@@ -168,10 +152,7 @@ impl BlockingKv {
         self.wait(self.kv.compare_and_swap(key, expected, value))
     }
 
-    /// As [`Kv::compare_and_delete`].
-    ///
-    /// # Errors
-    /// As there.
+    /// Blocking version of [`Kv::compare_and_delete`].
     pub fn compare_and_delete(
         &self,
         key: impl AsRef<[u8]>,
@@ -180,58 +161,37 @@ impl BlockingKv {
         self.wait(self.kv.compare_and_delete(key, expected))
     }
 
-    /// As [`Kv::append`].
-    ///
-    /// # Errors
-    /// As there.
+    /// Blocking version of [`Kv::append`].
     pub fn append(&self, key: impl AsRef<[u8]>, value: impl Into<Bytes>) -> Result<Committed<u64>, Error> {
         self.wait(self.kv.append(key, value))
     }
 
-    /// As [`Kv::increment`].
-    ///
-    /// # Errors
-    /// As there.
+    /// Blocking version of [`Kv::increment`].
     pub fn increment(&self, key: impl AsRef<[u8]>, by: i64) -> Result<Committed<i64>, Error> {
         self.wait(self.kv.increment(key, by))
     }
 
-    /// As [`Kv::get_delete`].
-    ///
-    /// # Errors
-    /// As there.
+    /// Blocking version of [`Kv::get_delete`].
     pub fn get_delete(&self, key: impl AsRef<[u8]>) -> Result<Committed<Taken>, Error> {
         self.wait(self.kv.get_delete(key))
     }
 
-    /// As [`Kv::write`].
-    ///
-    /// # Errors
-    /// As there.
+    /// Blocking version of [`Kv::write`].
     pub fn write(&self, batch: Batch) -> Result<Result<Committed, Conflict>, Error> {
         self.wait(self.kv.write(batch))
     }
 
-    /// As [`Kv::run`].
-    ///
-    /// # Errors
-    /// As there.
+    /// Blocking version of [`Kv::run`].
     pub fn run(&self, script: Script) -> Result<Result<Committed<Vec<GroupOutcome>>, Conflict>, Error> {
         self.wait(self.kv.run(script))
     }
 
-    /// As [`Kv::new_request_id`].
-    ///
-    /// # Errors
-    /// As there.
+    /// Blocking version of [`Kv::new_request_id`].
     pub fn new_request_id(&self, key: impl AsRef<[u8]>) -> Result<RequestId, Error> {
         self.wait(self.kv.new_request_id(key))
     }
 
-    /// As [`Kv::resolve`].
-    ///
-    /// # Errors
-    /// As there.
+    /// Blocking version of [`Kv::resolve`].
     pub fn resolve(&self, id: RequestId) -> Result<Resolution, Error> {
         self.wait(self.kv.resolve(id))
     }
@@ -241,7 +201,7 @@ fn may_wait() -> Result<(), Error> {
     if within_runtime() { Err(Error::not_applied(NotApplied::WithinRuntime)) } else { Ok(()) }
 }
 
-/// The entries of a scan, or the changes of a watch. Ends when that ends, or after [`NotApplied::WithinRuntime`].
+/// The entries of a scan, or the changes of a watch. Ends when the source does, or after [`NotApplied::WithinRuntime`].
 #[must_use = "an iterator does nothing until its entries are asked for"]
 pub struct Entries<S> {
     kv: BlockingKv,
@@ -270,7 +230,7 @@ where
 }
 
 impl Entries<Watch> {
-    /// As [`Watch::position`]: the position up to which all changes were returned.
+    /// Same as [`Watch::position`]: the position up to which all changes were returned.
     pub fn position(&self) -> Option<Frontier> {
         self.scan.position()
     }

@@ -1,5 +1,3 @@
-//! Where a call may block.
-
 use tokio::runtime::Handle;
 
 /// Whether this thread belongs to a runtime, so that it must not block.

@@ -146,7 +146,6 @@ fn watches_are_iterators() {
     assert_eq!(behind.floor(crate::ChainId(0)), deleted.version.sequence);
     let keys: Vec<_> = watch.take(2).map(|change| change.unwrap().key).collect();
     assert_eq!(keys, ["w/1", "w/2"]);
-    // Another watch continues there, and waits for the next change.
     let writer = kv.clone();
     let writer = spawn(move || writer.put("w/3", "v").unwrap());
     let last = kv.changes(kv.kv().watch("w/").from(behind)).nth(2).unwrap().unwrap();

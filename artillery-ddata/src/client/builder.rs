@@ -1,5 +1,3 @@
-//! Builds and connects a client.
-
 use std::{collections::BTreeMap, fmt, net::SocketAddr, sync::Arc, time::Duration};
 
 use artillery_core::{
@@ -20,12 +18,11 @@ use crate::{
     rpc::router::{LearnedRoutes, Router, Routes, ask_on, from_now},
 };
 
-/// How long one candidate may take to answer.
 const CANDIDATE_TIMEOUT: Duration = Duration::from_secs(2);
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// A client that is about to connect.
+/// Builds and connects a [`Client`].
 #[derive(Clone)]
 #[must_use = "a builder does nothing until `connect` is awaited"]
 pub struct ClientBuilder {
@@ -68,7 +65,7 @@ impl ClientBuilder {
         }
     }
 
-    /// The cluster's name (default `artillery`); a cluster of another name is refused.
+    /// The cluster's name (`artillery`). Nodes of a cluster with another name are refused.
     pub fn cluster(mut self, name: impl Into<String>) -> Self {
         self.cluster = name.into();
         self
@@ -86,14 +83,14 @@ impl ClientBuilder {
         self
     }
 
-    /// An identity, instead of one made from a secret.
+    /// An identity, instead of one derived from a secret.
     pub fn identity(mut self, identity: Identity) -> Self {
         self.identity = Some(identity);
         self
     }
 
-    /// Adds a place at which a node may be found: an address, or text as `db-1.example:7400` or `[::1]:7400`. A host name is
-    /// looked up at each dial, for at most 5 s, and all its addresses are tried.
+    /// Adds the location of a node: an address, or text such as `db-1.example:7400` or `[::1]:7400`. A host name is
+    /// resolved at each dial, for at most 5 s, and all its addresses are tried.
     pub fn seed<S: TryInto<Seed, Error: Into<SeedError>>>(mut self, seed: S) -> Self {
         match seed.try_into() {
             Ok(seed) => self.candidates.add(seed),
@@ -105,19 +102,20 @@ impl ClientBuilder {
         self
     }
 
-    /// Adds places at which nodes may be found.
+    /// Adds locations of nodes.
     pub fn seeds<S: TryInto<Seed, Error: Into<SeedError>>>(self, seeds: impl IntoIterator<Item = S>) -> Self {
         seeds.into_iter().fold(self, Self::seed)
     }
 
-    /// Adds a source of places, for as long as the client or a handle made from it exists. The source runs on a thread of its own,
-    /// so that it may block or fail. With one, the client keeps looking until its timeout, even if no node admits it now.
+    /// Adds a source of locations, which is used while the client or a handle made from it exists. The source runs on a
+    /// thread of its own, so it may block or fail. With a source, the client keeps looking until its timeout, even if
+    /// no node admits it now.
     pub fn discovery(mut self, source: impl Discovery) -> Self {
         self.discovery.push(Arc::new(source));
         self
     }
 
-    /// A list that may grow while the client looks for the cluster. With it, the client keeps looking until its
+    /// Sets a list that may grow while the client looks for the cluster. With it, the client keeps looking until its
     /// timeout, even if no listed node admits it now. Seeds given before are added to the list.
     pub fn candidates(mut self, candidates: Candidates) -> Self {
         self.candidates.all().into_iter().for_each(|seed| candidates.add(seed));
@@ -126,8 +124,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Settings of the transport. The socket has to reach the nodes: by default it reaches all addresses, and it never accepts
-    /// a connection.
+    /// Settings of the transport. The socket must be able to reach the nodes: the default one reaches all addresses. It
+    /// never accepts a connection.
     pub fn transport(mut self, transport: TransportConfig) -> Self {
         self.transport = transport;
         self
@@ -139,9 +137,9 @@ impl ClientBuilder {
         self
     }
 
-    /// Also connects to a node that serves nothing, since an operator has given its cluster up for another one: to
-    /// inspect it, and to make that node continue ([`Client::recover`]). By default a client keeps looking for the
-    /// other cluster.
+    /// Also connects to a node that serves nothing because an operator replaced its cluster by another one: to inspect
+    /// it, or to make that node continue ([`Client::recover`]). By default a client keeps looking for the other
+    /// cluster.
     pub fn even_if_succeeded(mut self) -> Self {
         self.even_if_succeeded = true;
         self
@@ -153,11 +151,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Looks for the cluster, and learns its chains, members and addresses. The client's tasks run in the runtime in
+    /// Connects to the cluster, and learns its chains, members and addresses. The client's tasks run in the runtime in
     /// which this is awaited.
-    ///
-    /// # Errors
-    /// [`ClientError`].
     pub async fn connect(self) -> Result<Client, ClientError> {
         let identity = match (&self.identity, &self.secret) {
             (Some(identity), _) => identity.clone(),
@@ -190,12 +185,13 @@ impl ClientBuilder {
         }
     }
 
-    /// Whether places may be added while the client looks for the cluster.
+    /// Whether locations may be added while the client looks for the cluster.
     fn waits(&self) -> bool {
         self.waits_for_candidates || !self.discovery.is_empty()
     }
 
-    /// Asks the candidates in turn, without waiting long for a silent one, repeatedly, until one of them knows the formed cluster.
+    /// Asks the candidates repeatedly, one after another, without waiting long for a silent one, until one knows the
+    /// formed cluster.
     async fn find(&self, endpoint: &Endpoint) -> Result<Routing, ClientError> {
         let deadline = from_now(self.timeout);
         let mut added = self.candidates.watch();
@@ -212,7 +208,7 @@ impl ClientBuilder {
             unformed |= failures.iter().any(Option::is_none);
             let failures: Vec<_> = failures.into_iter().flatten().collect();
             let hopeless = !unformed && !self.waits() && failures.iter().all(Unreached::is_final);
-            // The last attempt ends at the deadline: an earlier answer is more informative than that silence.
+            // The last attempt ends at the deadline: an earlier answer is more informative than that timeout.
             for failure in failures {
                 let place = failure.place();
                 if !failure.is_silence() || !told.contains_key(&place) {
@@ -230,7 +226,7 @@ impl ClientBuilder {
         }
     }
 
-    /// Asks the node at a place, at each of its addresses. A failure without a reason: the cluster isn't formed yet.
+    /// Asks the node at each address of a location. A failure without a reason means that the cluster isn't formed yet.
     async fn ask_place(
         &self,
         endpoint: &Endpoint,
@@ -261,7 +257,7 @@ impl fmt::Debug for ClientBuilder {
     }
 }
 
-/// The routing that a node knows. A failure without a reason: the cluster isn't formed yet.
+/// The routing that a node knows. A failure without a reason means that the cluster isn't formed yet.
 async fn ask(
     endpoint: &Endpoint,
     addr: SocketAddr,
@@ -273,12 +269,11 @@ async fn ask(
     ask_on(&connection.map_err(Some)?, until, anyway).await.map_err(Some)?.ok_or(None)
 }
 
-/// A client accepts no connections.
 struct RefusesPeers;
 
 impl Service for RefusesPeers {
     fn admit(&self, _peer: &Arc<PeerInfo>) -> Result<(), Refusal> {
-        Err(Refusal::Other("a client takes nobody in".to_owned()))
+        Err(Refusal::Other("a client accepts no connections".to_owned()))
     }
 
     fn stream(&self, _peer: &Arc<PeerInfo>, _stream: IncomingStream) {}

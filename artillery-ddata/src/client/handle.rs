@@ -16,13 +16,12 @@ use crate::{
     rpc::router::Router,
 };
 
-/// Access to a cluster from a process that is no node of it. Clones refer to the same client. It ends with the last
-/// clone and the last handle made from it.
+/// Access to a cluster from a process that isn't one of its nodes. Clones refer to the same client. It stops when the
+/// last clone and the last handle made from it are dropped.
 #[derive(Clone, Debug)]
 pub struct Client {
     pub(super) router: Arc<Router>,
     pub(super) endpoint: Endpoint,
-    /// The routing learnt on connecting.
     pub(super) first: Arc<Routing>,
     pub(super) candidates: Candidates,
     pub(super) name: Arc<str>,
@@ -34,7 +33,7 @@ impl Client {
         Kv::new(self.router.clone())
     }
 
-    /// Chains, members and addresses as known here: they may be outdated, but were true once.
+    /// The known chains, members and addresses. They may be outdated.
     pub fn routing(&self) -> Arc<Routing> {
         self.router.known().unwrap_or_else(|| self.first.clone())
     }
@@ -56,7 +55,7 @@ impl Client {
     }
 
     /// Sends an operator's command to one node. The inner result comes from that node. If the outer one is an error,
-    /// the command may have been executed all the same: look at the configuration.
+    /// the command may still have been executed: check the configuration.
     ///
     /// # Errors
     /// [`Error::NotApplied`], when the node isn't known or doesn't answer in time.
@@ -69,7 +68,7 @@ impl Client {
         self.router.arrange(node, wish, timeout).await
     }
 
-    /// Places at which nodes may be found. Add newly found ones to it.
+    /// The locations at which the client looks for nodes. Add newly discovered ones to it.
     pub fn candidates(&self) -> &Candidates {
         &self.candidates
     }
@@ -79,8 +78,8 @@ impl Client {
         self.endpoint.counters()
     }
 
-    /// Changes the client's own certificate and the trusted ones to those of `identity`. The client keeps its
-    /// [`name`](Self::name). [`Endpoint::set_identity`] explains how to replace a secret without a stop.
+    /// Replaces the client's own certificate and the trusted ones by those of `identity`. The client keeps its
+    /// [`name`](Self::name). [`Endpoint::set_identity`] explains how to replace a secret without interrupting service.
     ///
     /// # Errors
     /// [`IdentityError::OtherName`], [`IdentityError::Unusable`]: nothing has changed.
@@ -93,15 +92,15 @@ impl Client {
         &self.name
     }
 
-    /// Closes all connections and tells the nodes. Calls under way end as if their connections were lost, and are not
-    /// retried. It waits at most one second for nodes that don't answer, however many there are.
+    /// Closes all connections and notifies the nodes. Calls in progress end as if their connections were lost, and are
+    /// not retried. It waits at most one second for nodes that don't answer, however many there are.
     pub async fn close(&self) {
         self.router.stop();
         self.endpoint.shutdown().await;
     }
 }
 
-/// Why a client couldn't connect. Nothing was sent but greetings.
+/// Why a client couldn't connect. Nothing was sent except greetings.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
@@ -112,12 +111,12 @@ pub enum ClientError {
     #[error(transparent)]
     Seed(#[from] SeedError),
     /// Neither seeds, candidates nor a source were given.
-    #[error("no seed is given, so there is no node to ask")]
+    #[error("no seed given, so there is no node to contact")]
     NoSeeds,
-    /// Secret or certificates can't be used.
+    /// The secret or the certificates can't be used.
     #[error(transparent)]
     Identity(#[from] IdentityError),
-    /// The socket can't be opened, or the settings make no sense.
+    /// The socket can't be opened, or the settings are invalid.
     #[error(transparent)]
     Bind(#[from] BindError),
     /// No node was reached; each address or name with its reason.

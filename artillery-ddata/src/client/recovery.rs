@@ -1,5 +1,5 @@
-//! Disaster recovery of a cluster whose configuration log has lost its quorum for good: surveys what is left, and tells
-//! a node to continue.
+//! Disaster recovery of a cluster whose configuration log has lost its quorum permanently: surveys the remaining nodes,
+//! and instructs a node to continue.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -19,21 +19,21 @@ use crate::{
     rpc::router::{ask_once, from_now},
 };
 
-/// What the nodes of a cluster hold.
+/// The data that the nodes of a cluster hold.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Survey {
-    /// The standings of the nodes that answered.
+    /// The reports of the nodes that answered.
     pub standings: Vec<Standing>,
-    /// Names of the nodes that did not answer.
+    /// The names of the nodes that did not answer.
     pub silent: Vec<String>,
 }
 
 impl Client {
-    /// Asks every known node what it holds; nodes that don't answer in time are left out.
-    /// [`recovery::plan`](crate::control::recovery::plan) says which recovery is possible.
+    /// Asks every known node what it holds, and omits nodes that don't answer in time.
+    /// [`recovery::plan`](crate::control::recovery::plan) determines which recovery is possible.
     pub async fn survey(&self, timeout: Duration) -> Survey {
-        // Most nodes that know newer routing may be dead: fall back to the routing learnt on connecting.
+        // Most nodes with newer routing may be dead: fall back to the routing learned on connecting.
         let routing = self.refresh(timeout).await.unwrap_or_else(|_| self.routing());
         let mut asked = JoinSet::new();
         for (&node, address) in &routing.nodes {
@@ -43,13 +43,13 @@ impl Client {
                     Ok(ResponseAnswer::Survey(Some(standing))) => Ok(*standing),
                     Ok(_) => Err(Some(name)),
                     Err(error) => {
-                        tracing::info!(name, %error, "a node doesn't say what it holds");
+                        tracing::info!(name, %error, "a node didn't report its data");
                         Err(Some(name))
                     }
                 }
             });
         }
-        // Ask the candidates too: a node that no leader has admitted since its start is missing in the others'
+        // Ask the candidates too: a node that no leader has admitted since its start is missing from the others'
         // configuration.
         for place in self.candidates.all() {
             let client = self.clone();
@@ -72,8 +72,8 @@ impl Client {
         survey
     }
 
-    /// Asks the nodes at these addresses what they hold. A node of another history may be known by gossip alone, which
-    /// [`NodeStatus::members`](crate::status::NodeStatus::members) tells.
+    /// Asks the nodes at these addresses what they hold. A node of another history may be known by gossip alone, as
+    /// reported in [`NodeStatus::members`](crate::status::NodeStatus::members).
     pub async fn survey_at(&self, addrs: impl IntoIterator<Item = SocketAddr>, timeout: Duration) -> Vec<Standing> {
         let mut asked = JoinSet::new();
         for addr in addrs {
@@ -90,13 +90,14 @@ impl Client {
         }
     }
 
-    /// Makes a node continue alone with what it holds, under a new history. Writes that other nodes acknowledged since
-    /// it lost contact with them are lost. The node itself checks that the others can't continue, and that no node that
-    /// answers has a better history. It is asked at the addresses in `by`: the log may know it only by those of an earlier life.
+    /// Makes a node continue alone with the data that it holds, under a new history. Writes that other nodes
+    /// acknowledged after it lost contact with them are lost. The node itself checks that the others can't continue,
+    /// and that no node that answers has a better history. It is contacted at the addresses in `by`: the log may have
+    /// only those of an earlier incarnation.
     ///
     /// # Errors
-    /// [`Error::NotApplied`] if the node wasn't reached or didn't answer in time: it may act all the same. The inner
-    /// error says why the node refuses.
+    /// [`Error::NotApplied`] if the node wasn't reached or didn't answer in time: it may still act. The inner error
+    /// states why the node refuses.
     pub async fn recover(
         &self,
         by: &NodeInfo,
@@ -110,13 +111,13 @@ impl Client {
         }
     }
 
-    /// Makes the leader open a chain again from what is left, though acknowledged writes are lost by that: none of the stores
-    /// that served it last comes back, while the configuration log is well. Refused while a member lives, or a store is there
-    /// that may lack nothing.
+    /// Makes the leader reopen a chain from the stores that are left, which loses acknowledged writes: for when the
+    /// configuration log is intact, but none of the stores that last served the chain comes back. Refused while a
+    /// member of the chain is alive, or while a store is present that may be complete.
     ///
     /// # Errors
-    /// [`Error::NotApplied`] if the node wasn't reached or didn't answer in time: it may act all the same. The inner
-    /// error says why the node refuses.
+    /// [`Error::NotApplied`] if the node wasn't reached or didn't answer in time: it may still act. The inner error
+    /// states why the node refuses.
     pub async fn reopen(
         &self,
         node: NodeId,
@@ -129,14 +130,14 @@ impl Client {
         }
     }
 
-    /// Makes a node give its cluster up for one that succeeds it: the node founds that, or joins it. All data of the
-    /// former cluster is lost, with its sessions and request ids. The node itself checks that no incarnation that ever
-    /// served is alive. [`succession::found`](crate::control::succession::found) names the node to send this to.
-    /// Returns the nodes of the cluster that answered it, itself first: each of them must join the new cluster.
+    /// Makes a node abandon its cluster for a successor, which it creates or joins. All data of the former cluster is
+    /// lost, including its sessions and request ids. The node itself checks that no incarnation that ever served is
+    /// alive. [`succession::found`](crate::control::succession::found) names the node to send this to. Returns the
+    /// nodes of the cluster that answered it, itself first: each of them must join the new cluster.
     ///
     /// # Errors
-    /// [`Error::NotApplied`] if the node wasn't reached or didn't answer in time: it may act all the same. The inner
-    /// error says why the node refuses.
+    /// [`Error::NotApplied`] if the node wasn't reached or didn't answer in time: it may still act. The inner error
+    /// states why the node refuses.
     pub async fn found(
         &self,
         by: &NodeInfo,
@@ -150,7 +151,7 @@ impl Client {
         }
     }
 
-    /// Asks the first node reached at one of these addresses. With `only`, exactly that incarnation.
+    /// Asks the first node reached at one of these addresses; with `only`, exactly that incarnation.
     async fn ask_at(
         &self,
         addrs: &[SocketAddr],
@@ -159,7 +160,7 @@ impl Client {
         timeout: Duration,
     ) -> Result<ResponseAnswer, Error> {
         let until = from_now(timeout);
-        // Several addresses may be those of one node: it is asked once.
+        // Several addresses may belong to one node: ask it once.
         let reached = first_of(addrs.iter().copied(), |addr| async move {
             let connected = timeout_at(until, self.endpoint.connect(addr)).await;
             match connected.unwrap_or(Err(ConnectError::TimedOut)) {

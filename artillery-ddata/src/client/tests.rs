@@ -33,7 +33,6 @@ async fn connect(cluster: &str, node: &FakeNode) -> Client {
     Client::builder().cluster(cluster).secret(SECRET).seed(node.addr()).connect().await.expect("no client")
 }
 
-/// A cluster of one, and its client.
 async fn client_of_one() -> (FakeNode, Client) {
     let cluster = unique("client");
     let node = alone(&cluster);
@@ -41,7 +40,7 @@ async fn client_of_one() -> (FakeNode, Client) {
     (node, client)
 }
 
-/// A head, a spare, and a node that takes the spare for the head.
+/// A head, a spare, and a node that mistakes the spare for the head.
 fn with_liar(cluster: &str) -> [FakeNode; 3] {
     let [head, spare, liar] = ["head", "spare", "liar"].map(|name| FakeNode::start(cluster, name));
     let truth = routing(config(&[head.me()], 1), &[&head, &spare]);
@@ -89,7 +88,7 @@ async fn a_client_makes_all_calls() {
     assert!(kv.put("k", "v").await.unwrap_err().is_not_applied());
 }
 
-/// More calls than may be outstanding on a stream at a time; large values between small ones.
+/// More calls than may be outstanding on a stream; large values between small ones.
 #[tokio::test]
 async fn many_calls_at_a_time_are_answered() {
     let (_node, client) = client_of_one().await;
@@ -113,12 +112,11 @@ async fn many_calls_at_a_time_are_answered() {
 async fn a_spare_forwards_and_counts() {
     let cluster = unique("client");
     let [head, spare, liar] = with_liar(&cluster);
-    // Calls from inside the spare.
     spare.kv().put("k", "v").await.unwrap();
     let seen = spare.kv().get("k").await.unwrap();
     assert_eq!((seen.served.node, seen.served.place), (head.me().node, Place::Head));
-    assert_eq!(spare.local.forwarded(), 3, "the opening of its session counts too");
-    // Calls from a client that takes the spare for the head.
+    assert_eq!(spare.local.forwarded(), 3, "including the opening of its session");
+    // Calls from a client that mistakes the spare for the head.
     let client = connect(&cluster, &liar).await;
     client.kv().put("k", "w").await.unwrap();
     let seen = client.kv().get("k").await.unwrap();
@@ -128,7 +126,7 @@ async fn a_spare_forwards_and_counts() {
     assert_eq!(head.local.forwarded(), 0);
 }
 
-/// `a` takes `b` for the head, and `b` takes `a` for it: the request stops at `a`.
+/// Each of `a` and `b` considers the other the head: the request stops at `a`.
 #[tokio::test]
 async fn a_request_is_forwarded_once() {
     let cluster = unique("client");
@@ -161,12 +159,12 @@ async fn a_moved_head_is_found() {
     assert_eq!(client.routing().chains[0].head(), Some(new.me()));
 }
 
-/// No single call has the time to find out that the whole chain has moved; all together do.
+/// No single call has enough time to find that the whole chain has moved; all together do.
 #[tokio::test]
 async fn callers_with_little_time_find_a_moved_chain() {
     let cluster = unique("client");
     let (seed, new) = (FakeNode::start(&cluster, "seed"), FakeNode::start(&cluster, "new"));
-    // The chain's old address is silent: no message says that the node is gone.
+    // The chain's old address is silent: no message reports that the node is gone.
     let silence = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let gone = NodeAddress { name: "gone".to_owned(), addrs: vec![silence.local_addr().unwrap()], host: None };
     let mut before = routing(config(&[member("gone")], 1), &[]);
@@ -184,7 +182,7 @@ async fn callers_with_little_time_find_a_moved_chain() {
     }
 }
 
-/// Calls of clients whose routing is older than a recovery, after the chain has continued in a new history.
+/// Calls of clients whose routing predates a recovery, after the chain has continued in a new history.
 #[tokio::test]
 async fn a_session_that_saw_nothing_adopts_the_new_history() {
     let cluster = unique("client");
@@ -228,7 +226,7 @@ fn silent(cluster: &str) -> (FakeNode, mpsc::Receiver<IncomingStream>) {
     (node, streams)
 }
 
-/// A client of a silent node, which it has met by another node.
+/// A client of a silent node, which it learned of from another node.
 async fn client_of_silence() -> (Client, FakeNode, FakeNode, mpsc::Receiver<IncomingStream>) {
     let cluster = unique("client");
     let (silent, streams) = silent(&cluster);
@@ -264,7 +262,6 @@ async fn open(number: u64, writer: &mut FrameWriter) {
     writer.send(&response.header, &response.body).await.unwrap();
 }
 
-/// Serves the stream until a session is asked for, and opens it.
 async fn open_session(stream: IncomingStream) -> (FrameReader, FrameWriter) {
     let (mut reader, mut writer) = (stream.reader, stream.writer.unwrap());
     loop {
@@ -289,7 +286,7 @@ async fn a_write_to_an_unreachable_head_is_not_applied() {
     assert_eq!(node, NodeId::from_name("gone"));
 }
 
-/// A closed client ends its calls, however much time they have left, and also when their node doesn't answer.
+/// A closed client ends its calls, however much time they have left, even if their node doesn't answer.
 #[tokio::test]
 async fn calls_end_with_their_client() {
     let cluster = unique("client");
@@ -305,14 +302,14 @@ async fn calls_end_with_their_client() {
         if head.me() == silent.me() {
             streams.recv().await.unwrap();
         } else {
-            // By then the first write has been tried, too.
+            // By then the first write has been attempted too.
             client.kv().put("k", "v").timeout(Duration::from_millis(600)).await.unwrap_err();
         }
         let ended = async {
             client.close().await;
             put.await.unwrap().unwrap_err()
         };
-        let error = tokio::time::timeout(Duration::from_secs(30), ended).await.expect("the call goes on");
+        let error = tokio::time::timeout(Duration::from_secs(30), ended).await.expect("the call doesn't end");
         assert!(error.is_not_applied(), "the write itself was never sent: {error:?}");
     }
 }

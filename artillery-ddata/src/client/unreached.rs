@@ -1,5 +1,3 @@
-//! Why a client reached no node at a place.
-
 use std::{fmt, net::SocketAddr};
 
 use artillery_core::{
@@ -7,27 +5,27 @@ use artillery_core::{
     error::{ConnectError, Refusal},
 };
 
-/// Why a client reached no node at a place.
+/// Why a client reached no node at a location.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Unreached {
-    /// At this address of the place.
+    /// No node was reached at this address of the location.
     Addr {
-        /// The place.
+        /// The location.
         place: Seed,
-        /// Its address: one of several, if the place is a host name.
+        /// One of its addresses; a host name may have several.
         addr: SocketAddr,
-        /// Why.
+        /// The reason.
         reason: ConnectError,
     },
     /// The host name has no address now.
     Name {
         /// The host name.
         place: Seed,
-        /// Why.
+        /// The reason.
         reason: ResolveError,
     },
-    /// The time was over before the host name had an address.
+    /// The time expired before the host name was resolved.
     Late {
         /// The host name.
         place: Seed,
@@ -47,7 +45,7 @@ impl Unreached {
         }
     }
 
-    /// What names the failure among others: the place, and its address if it has several.
+    /// Identifies the failure: the location, and the address if it has several.
     pub(super) fn place(&self) -> (String, Option<SocketAddr>) {
         match self {
             Self::Addr { place, addr, .. } => (place.to_string(), Some(*addr)),
@@ -55,12 +53,12 @@ impl Unreached {
         }
     }
 
-    /// Whether nothing was learnt but that no answer arrived in time.
+    /// Whether the failure is only that no answer arrived in time.
     pub(super) fn is_silence(&self) -> bool {
         matches!(self, Self::Late { .. } | Self::Addr { reason: ConnectError::TimedOut, .. })
     }
 
-    /// Whether asking the same place again would fail in the same way.
+    /// Whether asking the same location again would fail in the same way.
     pub(super) fn is_final(&self) -> bool {
         match self.connect_error() {
             Some(ConnectError::Untrusted(_) | ConnectError::BadAddress { .. } | ConnectError::Rejected(_)) => true,
@@ -77,7 +75,7 @@ impl fmt::Display for Unreached {
             Self::Addr { place, addr, reason } => write!(f, "{place} at {addr}: {reason}"),
             // The reason names the host.
             Self::Name { reason, .. } => write!(f, "{reason}"),
-            Self::Late { place } => write!(f, "{place}: no answer about the name"),
+            Self::Late { place } => write!(f, "{place}: the name could not be resolved in time"),
         }
     }
 }

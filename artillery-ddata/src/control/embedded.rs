@@ -1,13 +1,13 @@
-//! The configuration log, kept in memory by the cluster's own nodes: openraft among up to five of them.
+//! The configuration log, kept by the cluster's own nodes: openraft among up to five of them.
 //!
 //! # Identity
 //!
-//! A node of the group is a *store* of a node ([`RaftId`]). A memory node that restarts has forgotten its votes
-//! and its log, and has another store: so it joins the group as another node, and messages name the store that they are for.
-//! A store on a disk is the same node of the group over its restarts. A node that is no voter waits
-//! without a log until the leader has made it a voter ([`ConfigLog::set_voters`]). Only incarnations named in the
-//! founding begin the log: a restarted node never founds it again. The leader sends the log to every node of the
-//! cluster ([`Configs::nodes`]), so that each can apply it.
+//! A node of the group is a *store* of a node ([`RaftId`]). A memory node that restarts has forgotten its votes and its
+//! log, and has another store: so it joins the group as another node, and messages name the store that they are for. A
+//! store on a disk is the same node of the group across restarts. A node that isn't a voter waits without a log until
+//! the leader has made it one ([`ConfigLog::set_voters`]). Only incarnations named in the founding start the log: a
+//! restarted node never does so again. The leader sends the log to every node of the cluster ([`Configs::nodes`]), so
+//! that each can apply it.
 //!
 //! # Two logs in one
 //!
@@ -18,8 +18,8 @@
 //!
 //! # Leadership
 //!
-//! Terms have one leader each (openraft's `single-term-leader`). A node says that it leads only once an entry of its
-//! own term has been applied here, hence everything committed before (trap 14). Its reads are then confirmed by a
+//! Terms have one leader each (openraft's `single-term-leader`). A node claims leadership only once an entry of its own
+//! term has been applied here, and therefore everything committed before (trap 14). Its reads are then confirmed by a
 //! majority in the same term.
 
 mod histories;
@@ -77,7 +77,7 @@ use super::{
 };
 use crate::{ClusterId, MemberId, Timestamp};
 
-/// This node's part of the group that keeps the log. Clones share it; the last one stops it.
+/// This node's part of the group that keeps the log. Clones share it; dropping the last one stops it.
 #[derive(Clone)]
 pub(crate) struct Embedded(Arc<EmbeddedInner>);
 
@@ -100,7 +100,6 @@ struct EmbeddedInner {
     changing: tokio::sync::Mutex<()>,
     answered: AnswerTimes,
     stands: Arc<Stands>,
-    /// Whether the next confirmation panics.
     #[cfg(test)]
     panics: std::sync::atomic::AtomicBool,
 }
@@ -108,12 +107,12 @@ struct EmbeddedInner {
 type Metrics = RaftServerMetrics<RaftId, RaftNode>;
 
 impl Embedded {
-    /// Joins the group that keeps the log of `founding`'s cluster: as one of its first voters if that names exactly
-    /// this incarnation among them, else as a node that waits to become a voter. A node with a disk goes on with what
-    /// `place` holds.
+    /// Joins the group that keeps the log of `founding`'s cluster: as one of its first voters if exactly this
+    /// incarnation is among them, else as a node that waits to become a voter. A node with a disk continues from the
+    /// content of `place`.
     ///
     /// # Errors
-    /// [`ConfigLogError::Failed`]: the settings make no sense, or the disk has failed.
+    /// [`ConfigLogError::Failed`]: the settings are invalid, or the disk has failed.
     pub(crate) async fn start(
         me: NodeInfo,
         founding: &Bootstrap,
@@ -159,14 +158,11 @@ impl Embedded {
 
     /// Continues the log alone, from `configs` in another history; this part in the old group ends. No term of the new
     /// group equals one of the old group.
-    ///
-    /// # Errors
-    /// [`ConfigLogError::Failed`].
     pub(super) async fn recover(&self, configs: Configs) -> Result<Self, ConfigLogError> {
         let EmbeddedInner { me, cluster, name, founders, settings, peers, place, histories, .. } = &*self.0;
         let EmbeddedInner { store, metrics, applied, .. } = &*self.0;
         let mine = configs.nodes().find(|node| node.id.shares_store(me.0));
-        let node = mine.cloned().ok_or_else(|| failed("this node isn't known"))?;
+        let node = mine.cloned().ok_or_else(|| failed("this node is missing from the configurations"))?;
         self.stop().await;
         let term = metrics.borrow().vote.leader_id().term + 1;
         let index = store.last().map_or(0, |last| last.index) + 1;
@@ -205,7 +201,6 @@ impl Embedded {
         part.begin(store, Arc::new(applied), true).await
     }
 
-    /// The history of this log.
     pub(crate) fn histories(&self) -> &Histories {
         &self.0.histories
     }
@@ -242,7 +237,7 @@ impl Embedded {
             Err(None) => return Err(CallError::OtherHistory),
         }
         if let Some(place) = place {
-            // What this message leaves in the log belongs to that history.
+            // The effects of this message on the log belong to that history.
             place.keep_history(envelope.history).await?;
         }
         let answer = match envelope.question {
@@ -261,7 +256,6 @@ impl Embedded {
         encode(answer)
     }
 
-    /// Whether this node may lead.
     pub(crate) fn stands(&self) -> bool {
         self.0.stands.now.load(Ordering::Relaxed)
     }
@@ -271,22 +265,19 @@ impl Embedded {
         self.0.applied.progress().failed
     }
 
-    /// Ends the log as a fatal error would.
     #[cfg(test)]
     pub(crate) async fn break_core(&self) {
         self.0.raft.shutdown().await.unwrap();
     }
 
-    /// Makes the next confirmation panic.
     #[cfg(test)]
     pub(crate) fn panic_at_confirmation(&self) {
         self.0.panics.store(true, std::sync::atomic::Ordering::Relaxed);
     }
 
-    /// Ends this part in the group.
     pub(crate) async fn stop(&self) {
         self.0.applied.end();
-        // Shutdown fails only if the log has stopped already.
+        // Shutdown fails only if the log has already stopped.
         let _ = self.0.raft.shutdown().await;
     }
 }
@@ -356,11 +347,10 @@ impl GroupParts {
     }
 }
 
-/// Whether a node may lead.
 #[derive(Debug)]
 struct Stands {
     now: AtomicBool,
-    /// It may, as soon as it leads no more in the term that it gave up.
+    /// The requested value. `true` takes effect once the node no longer leads in the term that it resigned from.
     wanted: AtomicBool,
 }
 
@@ -370,8 +360,8 @@ impl Default for Stands {
     }
 }
 
-/// Lets a node lead again once another one has been elected, or it is not the leader anyway: a proposal of the term that it gave
-/// up may still come into the log (trap 35).
+/// Lets a node lead again once another one has been elected, or if it isn't the leader anyway: a proposal of the term
+/// that it resigned from may still enter the log (trap 35).
 async fn stand_again(
     raft: Raft,
     mut metrics: watch::Receiver<Metrics>,
@@ -459,16 +449,16 @@ impl EmbeddedInner {
         let proposal = LogProposal { term: term.0, at, change };
         let size = messages::encode(&proposal).map_err(failed)?.len();
         if size > MAX_PROPOSAL {
-            return Err(failed(format!("a change of {size} bytes, at most {MAX_PROPOSAL} are possible")).into());
+            return Err(failed(format!("a change of {size} bytes; at most {MAX_PROPOSAL} are possible")).into());
         }
         let write = self.while_leading(term, self.settings.patience, self.raft.client_write(proposal)).await?;
-        // openraft doesn't say whether the entry was appended before the leadership ended.
+        // openraft doesn't report whether the entry was appended before the leadership ended.
         let written = write.map_err(|error| AppendError::OutcomeUnknown(error.to_string()))?;
         match written.data {
             EntryOutcome::Placed => Ok(()),
             EntryOutcome::Taken(last) => Err(AppendError::Taken { last }),
             EntryOutcome::WrongTerm => Err(AppendError::NotLeading),
-            EntryOutcome::Nothing => Err(AppendError::OutcomeUnknown("another entry was answered for".into())),
+            EntryOutcome::Nothing => Err(AppendError::OutcomeUnknown("the answer was for another entry".into())),
         }
     }
 
@@ -495,13 +485,13 @@ impl EmbeddedInner {
         let applied = progress.wait_for(|now| now.ended || now.raft.is_some_and(|last| last.index >= read.index));
         let last = match timeout(self.settings.patience, applied).await {
             Ok(Ok(progress)) if !progress.ended => progress.last,
-            Ok(_) => return Err(failed("it was stopped")),
+            Ok(_) => return Err(failed("the log was stopped")),
             Err(_) => return Err(ConfigLogError::NoQuorum),
         };
         if self.leads() == Some(term) { Ok(last) } else { Err(not_leading()) }
     }
 
-    /// The output of `future`, unless this node stops leading in `term` or the time is up.
+    /// The output of `future`, unless this node stops leading in `term` or the time limit passes.
     async fn while_leading<T>(
         &self,
         term: Term,
@@ -515,7 +505,7 @@ impl EmbeddedInner {
         tokio::select! {
             biased;
             output = future => Ok(output),
-            () = deposed => Err(AppendError::OutcomeUnknown(format!("the leadership in term {term} ended meanwhile"))),
+            () = deposed => Err(AppendError::OutcomeUnknown(format!("the leadership in term {term} ended"))),
             () = tokio::time::sleep(limit) => Err(AppendError::OutcomeUnknown("no majority answered in time".into())),
         }
     }
@@ -592,7 +582,7 @@ impl ConfigLog for Embedded {
     fn changed(&self, seen: u64) -> BoxFuture<'_, u64> {
         Box::pin(async move {
             let mut progress = self.0.applied.watch();
-            // The sender is a part of `self`, so it lives on.
+            // `self` owns the sender, so it stays open.
             let _ = progress.wait_for(|progress| progress.changes > seen).await;
             self.0.applied.progress().changes
         })

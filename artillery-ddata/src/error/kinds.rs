@@ -1,4 +1,4 @@
-//! The errors of a call, by the state that they leave behind.
+//! The errors of a call, grouped by the state that they leave behind.
 
 use std::sync::Arc;
 
@@ -6,38 +6,37 @@ use artillery_core::error::{CloseReason, ConnectError};
 
 use crate::{NodeId, RequestId, api::Refusal};
 
-/// Why a call has no result. The variant says what became of the data, which a caller must know first; its reason says
-/// why. The handle has already retried until the timeout, where a retry was safe.
+/// Why a call failed. The variant states whether the write was applied; its reason explains why. The handle has already
+/// retried until the timeout wherever a retry was safe.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A node refused the request, or this process did: nothing was applied, and nothing will be.
+    /// A node, or this process, refused the request: nothing was applied, and nothing will be.
     #[error("refused: {reason}")]
     #[non_exhaustive]
     Refused {
         /// The reason.
         reason: Refusal,
-        /// The node that refused. `None`: this process refused.
+        /// The node that refused. `None`: this process did.
         node: Option<NodeId>,
     },
     /// No node accepted the request, or no node answered the read in time: nothing was applied, and nothing will be.
     ///
-    /// Of an operator's command it says less: if [`NotApplied::TimedOut`] is the reason, the command may act all the
-    /// same.
+    /// An operator's command is an exception: after [`NotApplied::TimedOut`] it may still take effect.
     #[error("nothing was applied: {reason}")]
     #[non_exhaustive]
     NotApplied {
         /// The reason.
         reason: NotApplied,
     },
-    /// The write was sent, and no answer told its result. It may have been applied, may be applied later, or may never
-    /// be, unless the reason says more. Reads never end so.
+    /// The write was sent, but no answer reported its result. It may have been applied, may still be applied, or may
+    /// never be, unless the reason states more. Reads never end this way.
     #[error("the outcome of the write {request_id} is unknown: {reason}")]
     #[non_exhaustive]
     OutcomeUnknown {
         /// The reason.
         reason: Unknown,
-        /// The id of the request. Repeat the call under it, or settle the outcome by
+        /// The id of the request. Repeat the call under it, or settle the outcome with
         /// [`Kv::resolve`](crate::Kv::resolve).
         request_id: RequestId,
     },
@@ -47,8 +46,8 @@ pub enum Error {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotApplied {
-    /// The time was up before a node accepted the request, or before one answered the read.
-    #[error("the time was up")]
+    /// The timeout expired before a node accepted the request, or before one answered the read.
+    #[error("timed out")]
     TimedOut,
     /// The cluster isn't formed yet, no node of a formed cluster was reached, or its routing names no member to ask.
     #[error("no formed cluster is known yet")]
@@ -58,20 +57,21 @@ pub enum NotApplied {
     Unreachable {
         /// The node.
         node: NodeId,
-        /// Why the last dial failed, if there was one.
+        /// Why the last dial failed, if one was made.
         reason: Option<Arc<ConnectError>>,
     },
-    /// The node isn't known in this cluster.
-    #[error("no node {0} is known here")]
+    /// The cluster has no known node with this id.
+    #[error("node {0} is not known in this cluster")]
     UnknownNode(NodeId),
     /// This handle's node or client was stopped.
     #[error("this node or client was stopped")]
     Stopped,
-    /// A call of a [`BlockingKv`](crate::blocking::BlockingKv) was made within a runtime, whose thread it would block.
-    #[error("a blocking call within a runtime: await the asynchronous one")]
+    /// A [`BlockingKv`](crate::blocking::BlockingKv) was called within a runtime, whose thread it would block.
+    #[error("a blocking call within a tokio runtime: await the asynchronous call instead")]
     WithinRuntime,
-    /// The call was made outside of a tokio runtime. A [`BlockingKv`](crate::blocking::BlockingKv) needs none.
-    #[error("a call outside of a tokio runtime: make it within one, or use the blocking handle")]
+    /// The call was made outside of a tokio runtime. Only a [`BlockingKv`](crate::blocking::BlockingKv) works without
+    /// one.
+    #[error("a call outside of a tokio runtime: enter one, or use the blocking handle")]
     OutsideRuntime,
 }
 
@@ -83,41 +83,41 @@ fn because(reason: &Option<Arc<ConnectError>>) -> String {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unknown {
-    /// The time was up after the write had been sent.
-    #[error("the time was up before its commit was known")]
+    /// The timeout expired after the write had been sent.
+    #[error("timed out before the commit was confirmed")]
     TimedOut,
     /// The connection was lost after the write had been sent.
     #[error("the connection was lost: {0}")]
     Lost(Arc<CloseReason>),
-    /// The node ended the request without an answer, or with one that doesn't fit the request. Or the chain got another
-    /// head meanwhile, and no later attempt told the outcome.
+    /// The node ended the request without an answer, or with one that doesn't fit the request. Or the chain changed its
+    /// head, and no later attempt learned the outcome.
     #[error("the node gave no usable answer")]
     NoAnswer,
-    /// The chain no longer keeps the record of the request: the client's session was evicted, or a later request said
-    /// that the client had this answer.
+    /// The chain no longer keeps the record of the request: the client's session was evicted, or a later request
+    /// confirmed that the client had received this answer.
     #[error("its record is no longer kept")]
     SessionExpired,
-    /// A [script](crate::Kv::run) was applied as this version, and its answer was lost. No chain keeps the results of a
-    /// script for a retry.
-    #[error("it was applied as version {0}, what it told is lost")]
+    /// A [script](crate::Kv::run) was applied as this version, and its answer was lost. Chains don't keep script
+    /// results for retries.
+    #[error("it was applied as version {0}, but its results are lost")]
     ResultsLost(crate::Version),
-    /// This attempt was not made, for this reason. The call was made under a given request id, so an earlier attempt may
-    /// have been applied.
-    #[error("this attempt was not made: {0}; an earlier one may have been")]
+    /// This attempt was not made, for this reason. The call was made under a given request id, so an earlier attempt
+    /// may have been applied.
+    #[error("this attempt was not made: {0}; an earlier one may have been applied")]
     NotMade(NotApplied),
 }
 
-/// What a caller can do next.
+/// The next step that a caller can take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Advice {
     /// Call again, a little later: nothing was applied.
     Retry,
-    /// Change the request, or use another handle: as it is, it will always fail.
+    /// Change the request, or use another handle: the same call would always fail.
     Change,
-    /// Repeat the call under the same request id, or settle its outcome: either way it happens at most once.
+    /// Repeat the call under the same request id, or settle its outcome: either way it takes effect at most once.
     Resolve,
-    /// Repair the cluster: this needs an operator.
+    /// Repair the cluster, which needs an operator.
     Repair,
 }
 
@@ -134,7 +134,7 @@ impl Error {
         Self::OutcomeUnknown { reason, request_id }
     }
 
-    /// The error of a call under a given request id: if this attempt applied nothing, an earlier one still may have.
+    /// The error of a call under a given request id: if this attempt applied nothing, an earlier one may have.
     pub(crate) fn of_retry(self, id: Option<RequestId>) -> Self {
         match (self, id) {
             (Self::NotApplied { reason: NotApplied::TimedOut }, Some(id)) => Self::unknown(Unknown::TimedOut, id),
@@ -148,18 +148,18 @@ impl Error {
         matches!(self, Self::Refused { .. })
     }
 
-    /// Whether it is certain that nothing was applied: true unless the outcome is unknown. It says nothing about an
-    /// operator's command whose time was up.
+    /// Whether certainly nothing was applied: true unless the outcome is unknown. Says nothing about an operator's
+    /// command that timed out.
     pub fn is_not_applied(&self) -> bool {
         !self.is_outcome_unknown()
     }
 
-    /// Whether a write may or may not have been applied.
+    /// Whether the write may or may not have been applied.
     pub fn is_outcome_unknown(&self) -> bool {
         matches!(self, Self::OutcomeUnknown { .. })
     }
 
-    /// Whether the time was up. The variant says whether the outcome is unknown.
+    /// Whether the call timed out. The variant states whether the outcome is unknown.
     pub fn is_timeout(&self) -> bool {
         matches!(
             self,
@@ -167,7 +167,7 @@ impl Error {
         )
     }
 
-    /// What the caller can do next.
+    /// The next step that the caller can take.
     pub fn way_on(&self) -> Advice {
         match self {
             Self::Refused { reason, .. } => match reason {
@@ -223,7 +223,7 @@ mod tests {
         assert!(unknown.is_outcome_unknown() && !unknown.is_not_applied() && unknown.is_timeout());
         assert_eq!(unknown.way_on(), Advice::Resolve);
         assert_eq!(Error::refused(Refusal::KeyTooLong { len: 5000, limit: 4096 }, None).way_on(), Advice::Change);
-        // A retry that was not made doesn't take back the effect that the first attempt may have had.
+        // A retry that was not made doesn't undo a possible effect of the first attempt.
         let stopped = Error::not_applied(NotApplied::Stopped);
         assert_eq!(stopped.clone().of_retry(None), stopped);
         assert_eq!(stopped.of_retry(Some(id)), Error::unknown(Unknown::NotMade(NotApplied::Stopped), id));

@@ -5,11 +5,11 @@ use bytes::Bytes;
 use super::{keep::copy, keep::pair};
 use crate::api::{Expected, Step};
 
-/// Changes of keys of one chain, with conditions: all are applied, or none. A plain value: write it by
+/// Changes to keys of one chain, with conditions: all are applied, or none. A plain value: pass it to
 /// [`Kv::write`](crate::Kv::write), as often as you like.
 ///
-/// Requirements are checked against the state before the batch. The changes take effect in their order: an increment
-/// sees an earlier put of the same batch. Readers see all changes or none.
+/// Requirements are checked against the state before the batch. Changes take effect in order: an increment sees an
+/// earlier put of the same batch. Readers see all changes or none.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[must_use = "a batch does nothing until it is written"]
 pub struct Batch {
@@ -22,7 +22,7 @@ impl Batch {
         Self::default()
     }
 
-    /// Requires that the key is as `expected`; otherwise nothing of the batch is applied.
+    /// Requires that the key is as `expected`; otherwise the whole batch is not applied.
     pub fn require(mut self, key: impl AsRef<[u8]>, expected: Expected) -> Self {
         self.steps.push(Step::Require { key: copy(key), expected });
         self
@@ -41,13 +41,13 @@ impl Batch {
         self
     }
 
-    /// Appends to a value; an absent key counts as empty.
+    /// Appends to a value; an absent key is treated as empty.
     pub fn append(mut self, key: impl AsRef<[u8]>, value: impl Into<Bytes>) -> Self {
         self.steps.push(Step::Append { key: copy(key), value: value.into() });
         self
     }
 
-    /// Adds to a number, kept as decimal text; an absent key counts as 0.
+    /// Adds to a number stored as decimal text; an absent key is treated as 0.
     pub fn increment(mut self, key: impl AsRef<[u8]>, by: i64) -> Self {
         self.steps.push(Step::Increment { key: copy(key), by });
         self

@@ -1,20 +1,16 @@
-//! Streams that fetch their items a page at a time, when the next item is polled for.
+//! Streams that fetch their items in pages, when the next item is polled for.
 
 use std::task::{Context, Poll, ready};
 
 use super::Call;
 use crate::Error;
 
-/// The next item of a source, as far as it is known without a fetch.
 pub(super) enum NextItem<T> {
     Item(T),
-    /// A fetch must find out.
     Unknown,
-    /// There are no more items.
     End,
 }
 
-/// A source of items that are fetched in pages.
 pub(super) trait PageSource: Send + Sized + 'static {
     type Item;
 
@@ -24,7 +20,7 @@ pub(super) trait PageSource: Send + Sized + 'static {
     fn fetch(&mut self) -> impl Future<Output = Result<(), Error>> + Send;
 }
 
-/// A stream over a source. A poll may be abandoned: the next one goes on with the same fetch.
+/// A stream over a source. A poll may be cancelled: the next one continues the same fetch.
 pub(super) struct Fetched<S> {
     /// `None` while a fetch owns the source.
     source: Option<S>,
@@ -53,7 +49,7 @@ impl<S: PageSource> Fetched<S> {
         self.fetching.is_some()
     }
 
-    /// Polls for the next item. After an error the stream has ended.
+    /// Polls for the next item. The stream ends after an error.
     pub(super) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<S::Item, Error>>> {
         loop {
             if let Some(fetching) = &mut self.fetching {

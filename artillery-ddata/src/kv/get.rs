@@ -15,7 +15,7 @@ use crate::{
     rpc::router::{BegunRead, CallAnswer, HowToRead, poll_budget},
 };
 
-/// A read of one key. Set what differs from the handle's defaults, and await it.
+/// A read of one key. Set the options that differ from the handle's defaults, and await it.
 #[derive(Debug, Clone)]
 #[must_use = "a call does nothing until it is awaited"]
 pub struct Get<'a> {
@@ -65,7 +65,7 @@ impl<'a> IntoFuture for Get<'a> {
 
 type RemoteRead = Pin<Box<dyn Future<Output = Result<Read, Error>> + Send>>;
 
-/// A read under way.
+/// A read in progress.
 #[must_use = "futures do nothing unless polled"]
 pub struct GetFuture<'a> {
     get: Get<'a>,
@@ -75,7 +75,7 @@ pub struct GetFuture<'a> {
 #[expect(clippy::large_enum_variant, reason = "most calls are over before they need an allocation")]
 enum GetState {
     New,
-    /// The first attempt is under way. Its answer may end the read.
+    /// The first attempt is in flight. Its answer may complete the read.
     Begun(BegunRead),
     /// The general path: it waits, retries and looks up routing as needed.
     Asked(RemoteRead),
@@ -113,20 +113,18 @@ impl Future for GetFuture<'_> {
                         (None, other) => other,
                     }
                 }
-                GetState::Over => panic!("a read was polled after its end"),
+                GetState::Over => panic!("a read was polled after completion"),
                 GetState::Asked(asked) => return asked.as_mut().poll(context),
             }
         }
     }
 }
 
-/// The state of a read's result, and where it was served.
 pub(super) fn served(clean: bool, node: MemberId, place: Place, way: ReadPath) -> (ReadState, Served) {
     let state = if clean { ReadState::Clean } else { ReadState::Dirty };
     (state, Served::new(node.node, place, way))
 }
 
-/// The error for a reply that doesn't answer the read.
 pub(super) fn no_read(reply: &Reply, node: MemberId) -> Error {
     match reply {
         Reply::Refused(reason) => Error::refused(*reason, Some(node.node)),

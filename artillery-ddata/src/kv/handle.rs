@@ -18,8 +18,8 @@ pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The data of a cluster, as raw keys and values.
 ///
-/// Clones are cheap, and share everything but their defaults. Calls need a tokio runtime, except
-/// [`get_local`](Self::get_local). Concurrent calls are pipelined, and are applied in any order.
+/// Clones are cheap, and share everything except their defaults. Calls need a tokio runtime, except
+/// [`get_local`](Self::get_local). Concurrent calls are pipelined, and may be applied in any order.
 #[derive(Clone)]
 pub struct Kv {
     pub(super) router: Arc<Router>,
@@ -33,14 +33,14 @@ impl Kv {
         Self { router, timeout: DEFAULT_TIMEOUT, mode: ReadMode::Strong, session: None }
     }
 
-    /// Sets the timeout of calls by this handle that set none themselves.
+    /// Sets the timeout of this handle's calls that don't set their own.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Sets the mode of reads by this handle that set none themselves.
+    /// Sets the mode of this handle's reads that don't set their own.
     #[must_use]
     pub fn with_read_mode(mut self, mode: ReadMode) -> Self {
         self.mode = mode;
@@ -53,28 +53,25 @@ impl Kv {
         Self { session: Some(session.clone()), ..self.clone() }
     }
 
-    /// A strong read from this node's own state: a plain function for any thread, with or without a runtime. It waits
-    /// only for another thread that is just exchanging this key's versions. It wakes no task and allocates nothing.
-    /// `None`: the key is absent.
+    /// A strong read from this node's own state, for any thread, with or without a runtime. `None`: the key is absent.
+    /// It waits at most for another thread that is exchanging this key's versions. It wakes no task and allocates
+    /// nothing.
     ///
     /// # Errors
-    /// [`NotLocal`] when this node can't serve the read now; always [`NotLocal::NotHere`] at a
+    /// [`NotLocal`] when this node can't serve the read now, and always [`NotLocal::NotHere`] for a
     /// [`Client`](crate::Client). Then use [`get`](Self::get), which asks another member.
     pub fn get_local<K: AsRef<[u8]> + ?Sized>(&self, key: &K) -> Result<Option<Versioned<Bytes>>, NotLocal> {
         self.local(key.as_ref(), self.session.as_ref()).map(|(found, _)| found)
     }
 
-    /// Whether the handle's node or client has stopped.
     pub(crate) fn is_stopped(&self) -> bool {
         self.router.is_stopped()
     }
 
-    /// The runtime that the handle's requests run in.
     pub(crate) fn runtime(&self) -> &tokio::runtime::Handle {
         self.router.runtime()
     }
 
-    /// The timeout of calls that set none themselves.
     pub(crate) fn timeout(&self) -> Duration {
         self.timeout
     }

@@ -1,4 +1,4 @@
-//! Pages of keys in hash order, by a cursor for which no member keeps state.
+//! Pages of keys in hash order, by a stateless cursor.
 
 use bytes::Bytes;
 
@@ -10,20 +10,19 @@ use crate::{
     store::position,
 };
 
-/// The number of keys of a page, unless the caller sets one.
 const LIMIT: u32 = 10;
 
 /// A page of keys in hash order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KeyPage {
-    /// The keys. An empty page doesn't mean that there are no more: only `next` says so.
+    /// The keys. An empty page may be followed by others: `next` states whether it is.
     pub keys: Vec<Bytes>,
-    /// The cursor of the next page. 0: this page was the last.
+    /// The cursor of the next page. 0: this was the last page.
     pub next: u64,
 }
 
-/// A call for a page of keys in hash order. Set what differs from the handle's defaults, and await it.
+/// A call for a page of keys in hash order. Set the options that differ from the handle's defaults, and await it.
 #[derive(Debug, Clone)]
 #[must_use = "a call does nothing until it is awaited"]
 pub struct ScanHashed {
@@ -38,16 +37,16 @@ impl ScanHashed {
         Self { kv: kv.clone(), cursor, limit: LIMIT, how: how_to_read(kv) }
     }
 
-    /// Sets about how many keys the page has (10). A member has its own maximum. Keys of one hash always stand in one
-    /// page, so a page may have more keys than this.
+    /// Sets the approximate number of keys per page (10). A member applies its own maximum. Keys with the same hash are
+    /// never split between pages, so a page may hold more keys.
     pub fn limit(mut self, limit: u32) -> Self {
         self.limit = limit;
         self
     }
 
     read_options! {
-        /// Sets the mode. [`ReadMode::Eventual`](crate::ReadMode::Eventual) shows committed keys only, perhaps of an
-        /// old state: it may miss a key that was created a moment ago.
+        /// Sets the mode. [`ReadMode::Eventual`](crate::ReadMode::Eventual) returns committed keys only, perhaps of an
+        /// old state: it may miss a recently created key.
     }
 
     async fn run(self) -> Result<KeyPage, Error> {
@@ -70,13 +69,13 @@ impl ScanHashed {
     }
 }
 
-/// The earlier of two cursors. 0 stands for the end, which comes after all others.
+/// The earlier of two cursors. 0 is the end, after all others.
 fn earlier(a: u64, b: u64) -> u64 {
     if a == 0 || b != 0 && b < a { b } else { a }
 }
 
-/// Merges the pages of several chains into one. It ends where the first of them ends, or earlier; the next page shows
-/// the keys that are left out.
+/// Merges the pages of several chains into one, which ends where the first of them ends, or earlier. The next page has
+/// the remaining keys.
 fn merged(keys: Vec<Bytes>, next: u64, limit: u32) -> KeyPage {
     let mut placed: Vec<(u64, Bytes)> = keys.into_iter().map(|key| (position(&key), key)).collect();
     placed.retain(|&(at, _)| next == 0 || at < next);

@@ -8,8 +8,8 @@ pub(super) fn copy(key: impl AsRef<[u8]>) -> Bytes {
     copied(key.as_ref())
 }
 
-/// A copy of a key, and its value. If both together are short, the value is copied too: then they share one allocation
-/// for as long as the chain keeps them, and don't keep alive the buffer that the value is a part of.
+/// A copy of a key, and its value. If both together are short, the value is copied too: they then share one allocation
+/// while the chain keeps them, and don't keep the value's original buffer alive.
 pub(super) fn pair(key: impl AsRef<[u8]>, value: impl Into<Bytes>) -> (Bytes, Bytes) {
     let (key, value) = (key.as_ref(), value.into());
     let mut both = [0; SHORT];

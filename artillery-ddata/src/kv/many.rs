@@ -13,7 +13,7 @@ use crate::{
     rpc::router::{CallAnswer, HowToRead},
 };
 
-/// The result of a read of many keys, all at one point of the history of their chain.
+/// The result of a read of several keys, all at one point of the history of their chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MultiGet {
@@ -23,7 +23,7 @@ pub struct MultiGet {
     pub state: ReadState,
     /// Where the read was served, and by which path.
     pub served: Served,
-    /// The point of the history that the result shows.
+    /// The sequence that the result reflects.
     pub as_of: Sequence,
 }
 
@@ -34,7 +34,7 @@ impl MultiGet {
     }
 }
 
-/// A read of many keys. Set what differs from the handle's defaults, and await it.
+/// A read of several keys. Set the options that differ from the handle's defaults, and await it.
 #[derive(Debug, Clone)]
 #[must_use = "a call does nothing until it is awaited"]
 pub struct GetMany {
@@ -49,7 +49,8 @@ impl GetMany {
     }
 
     read_options! {
-        /// Sets the mode. [`ReadMode::Eventual`](crate::ReadMode::Eventual) shows committed versions only, perhaps old ones.
+        /// Sets the mode. [`ReadMode::Eventual`](crate::ReadMode::Eventual) returns committed versions only, perhaps
+        /// old ones.
     }
 
     async fn run(self) -> Result<MultiGet, Error> {

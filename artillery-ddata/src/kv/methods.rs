@@ -16,7 +16,7 @@ impl Kv {
     /// Reads a key.
     ///
     /// In mode [`ReadMode::Strong`](crate::ReadMode::Strong) the first poll tries [`get_local`](Self::get_local). If
-    /// that serves the read, the call is ready at once; otherwise it asks a member.
+    /// that succeeds, the call is ready at once; otherwise it asks a member.
     ///
     /// # Errors
     /// When awaited, [`Error::Refused`] or [`Error::NotApplied`].
@@ -27,27 +27,26 @@ impl Kv {
     /// Sets a key's value. When awaited, returns once all serving members hold the write.
     ///
     /// # Errors
-    /// When awaited, any [`Error`]. A call that is dropped before its end leaves an unknown outcome: set its timeout
-    /// instead.
+    /// When awaited, any [`Error`]. Dropping a call before it ends leaves its outcome unknown: set its timeout instead.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl Into<Bytes>) -> WriteCall<Committed> {
         let (key, value) = pair(key, value);
         self.write_call(Write::Put { key, value })
     }
 
-    /// Deletes a key. It is no error if the key is absent.
+    /// Deletes a key. Deleting an absent key succeeds.
     ///
     /// # Errors
-    /// As [`put`](Self::put).
+    /// Those of [`put`](Self::put).
     pub fn delete(&self, key: impl AsRef<[u8]>) -> WriteCall<Committed> {
         self.write_call(Write::Delete { key: copy(key) })
     }
 
     /// Sets a key's value if its newest version is `expected`; with [`Version::NONE`], if the key is absent.
     ///
-    /// The inner result says whether it was: a [`Conflict`] is an answer, not a fault.
+    /// Otherwise the inner result is a [`Conflict`], which is a regular result rather than an error.
     ///
     /// # Errors
-    /// As [`put`](Self::put).
+    /// Those of [`put`](Self::put).
     pub fn compare_and_swap(
         &self,
         key: impl AsRef<[u8]>,
@@ -58,10 +57,10 @@ impl Kv {
         self.conditional_call(Write::CompareAndSwap { key, expected, value: Some(value) })
     }
 
-    /// Deletes a key if its newest version is `expected`. The inner result says whether it was.
+    /// Deletes a key if its newest version is `expected`; otherwise the inner result is a [`Conflict`].
     ///
     /// # Errors
-    /// As [`put`](Self::put).
+    /// Those of [`put`](Self::put).
     pub fn compare_and_delete(
         &self,
         key: impl AsRef<[u8]>,
@@ -70,77 +69,78 @@ impl Kv {
         self.conditional_call(Write::CompareAndSwap { key: copy(key), expected, value: None })
     }
 
-    /// Appends to a value; an absent key counts as empty. The result is the new length in bytes.
+    /// Appends to a value, and returns the new length in bytes. An absent key is treated as empty.
     ///
     /// # Errors
-    /// As [`put`](Self::put).
+    /// Those of [`put`](Self::put).
     pub fn append(&self, key: impl AsRef<[u8]>, value: impl Into<Bytes>) -> WriteCall<Committed<u64>> {
         self.length_call(Write::Append { key: copy(key), value: value.into() })
     }
 
-    /// Adds to a number, which is kept as decimal text; an absent key counts as 0. The result is the new number.
+    /// Adds to a number stored as decimal text, and returns the new number. An absent key is treated as 0.
     ///
     /// # Errors
-    /// As [`put`](Self::put); [`Refusal::NotANumber`] if the value is no decimal number of 64 bits,
-    /// [`Refusal::Overflow`] if the sum would be none.
+    /// Those of [`put`](Self::put); [`Refusal::NotANumber`] if the value isn't a decimal 64-bit integer,
+    /// [`Refusal::Overflow`] if the sum doesn't fit one.
     pub fn increment(&self, key: impl AsRef<[u8]>, by: i64) -> WriteCall<Committed<i64>> {
         self.number_call(Write::Increment { key: copy(key), by })
     }
 
-    /// Deletes a key, and returns the value that it had.
+    /// Deletes a key, and returns its previous value.
     ///
     /// # Errors
-    /// As [`put`](Self::put).
+    /// Those of [`put`](Self::put).
     pub fn get_delete(&self, key: impl AsRef<[u8]>) -> WriteCall<Committed<Taken>> {
         self.taken_call(Write::GetDelete { key: copy(key) })
     }
 
     /// Writes a batch: all of it or nothing. Its keys must belong to one chain.
     ///
-    /// The inner result says whether the batch's requirements held.
+    /// If one of the batch's requirements doesn't hold, the inner result is a [`Conflict`].
     ///
     /// # Errors
-    /// As [`put`](Self::put); [`Refusal::ManyChains`] if its keys belong to several chains, [`Refusal::BatchSize`] if
-    /// it has no step or too many.
+    /// Those of [`put`](Self::put); [`Refusal::ManyChains`] if its keys belong to several chains,
+    /// [`Refusal::BatchSize`] if it has no step or too many.
     pub fn write(&self, batch: Batch) -> WriteCall<Result<Committed, Conflict>> {
         self.conditional_call(Write::Batch(batch.into_steps()))
     }
 
-    /// Runs a script: its steps one after the other, with no other write between them. The result has the outcome of
-    /// each group.
+    /// Runs a script: its steps one after another, with no other write between them. The result has the outcome of each
+    /// group.
     ///
-    /// The inner result says whether the script's own requirements held; [`Conflict::step`] is the index of the one
-    /// that didn't. The groups' outcomes are returned once, to this call. If that answer is lost, a retry finds only
-    /// the record that the script ran: the outcome is [`Unknown::ResultsLost`].
+    /// If one of the script's own requirements doesn't hold, the inner result is a [`Conflict`] whose
+    /// [`step`](Conflict::step) is the index of the requirement. The groups' outcomes are returned once, to this call.
+    /// If that answer is lost, a retry finds only a record that the script ran: the outcome is
+    /// [`Unknown::ResultsLost`].
     ///
     /// # Errors
-    /// As [`write`](Self::write); [`Refusal::ResultsTooLarge`] if the outcomes would have more bytes than a value may
-    /// have. Then the script changed nothing.
+    /// Those of [`write`](Self::write); [`Refusal::ResultsTooLarge`] if the outcomes together are larger than the
+    /// maximum size of a value. Then the script changed nothing.
     pub fn run(&self, script: Script) -> WriteCall<Result<Committed<Vec<GroupOutcome>>, Conflict>> {
         self.script_call(Write::Script(script.into_inner()))
     }
 
-    /// Reads several keys of one chain, all at one point of its history: it never sees half of a batch.
+    /// Reads several keys of one chain, all at one point of its history: it never observes a partial batch.
     ///
     /// # Errors
-    /// As [`get`](Self::get); [`Refusal::ManyChains`] if the keys belong to several chains, [`Refusal::BatchSize`] if
-    /// there are none or too many.
+    /// Those of [`get`](Self::get); [`Refusal::ManyChains`] if the keys belong to several chains,
+    /// [`Refusal::BatchSize`] if there are none or too many.
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> GetMany {
         GetMany::new(self, keys.into_iter().map(copy).collect())
     }
 
-    /// Scans the keys that begin with `prefix`, in the order of their bytes, with their values.
+    /// Scans the keys that begin with `prefix`, in byte order, with their values.
     pub fn scan(&self, prefix: impl AsRef<[u8]>) -> Scan {
         Scan::new(self, copy(prefix))
     }
 
-    /// Reads a page of all keys, in the order of a fixed 64-bit hash. It begins at `cursor`; 0 is the first key.
+    /// Reads a page of all keys, in the order of a fixed 64-bit hash. It begins at `cursor`; 0 is the start.
     ///
-    /// A cursor is only a position in that order: no member keeps state for it, every node accepts it, and it never
-    /// expires. A caller that follows [`next`](super::KeyPage::next) until it is 0 gets every key that is there
-    /// throughout at least once, and perhaps keys that are created or deleted meanwhile. The pages are no snapshot. On
-    /// the first such call a member begins to sort its keys, some thousands a call. Until that is done its pages are
-    /// empty and repeat the cursor.
+    /// A cursor is only a position in that order: members keep no state for it, every node accepts it, and it never
+    /// expires. A caller that follows [`next`](super::KeyPage::next) until it is 0 gets every key that exists
+    /// throughout at least once, and perhaps keys that are created or deleted during the scan. The pages are no
+    /// snapshot. On the first such call a member begins to sort its keys, some thousands per call. Until that is done
+    /// its pages are empty and repeat the cursor.
     ///
     /// # Errors
     /// When awaited, [`Error::Refused`] or [`Error::NotApplied`].
@@ -154,8 +154,8 @@ impl Kv {
         Watch::new(self, copy(prefix))
     }
 
-    /// A new id for a later write of `key`. If a write must happen once even though this process may crash meanwhile,
-    /// store the id first, and make the write under it. The chain remembers the id until its session is evicted
+    /// A new id for a later write of `key`. If a write must take effect once even if this process crashes, store the id
+    /// first, and make the write under it. The chain remembers the id until its session is evicted
     /// (`limits.sessions_bytes`).
     ///
     /// # Errors
@@ -164,8 +164,8 @@ impl Kv {
         self.router.new_request_id(key.as_ref(), self.timeout).await
     }
 
-    /// Settles the outcome of a write whose outcome is unknown. The answer is final: a write that wasn't applied by now
-    /// never will be.
+    /// Settles the unknown outcome of a write. The result is final: a write that has not been applied by now never will
+    /// be.
     ///
     /// # Errors
     /// Any [`Error`]; then nothing is settled yet, and the caller may try again.
@@ -177,7 +177,7 @@ impl Kv {
         match outcome {
             Ok(Ok(done)) => Ok(Resolution::Applied(Record::new(done.version, done.result))),
             Ok(Err(conflict)) => Ok(Resolution::Conflict(conflict)),
-            // By these refusals the record says that the write changed nothing.
+            // With these refusals the record shows that the write changed nothing.
             Err(Error::Refused {
                 reason:
                     Refusal::Barred

@@ -11,7 +11,7 @@ use crate::{
 /// A value and its version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Versioned<T> {
-    /// The update that wrote the value.
+    /// The version of the update that wrote the value.
     pub version: Version,
     /// The value.
     pub value: T,
@@ -24,7 +24,7 @@ impl Versioned<Bytes> {
     }
 }
 
-/// The result of a read, and how it was served. An absent key is a result too: it has a state and a place.
+/// The result of a read, and how it was served. An absent key has a state and a place too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Read<T = Bytes> {
@@ -36,7 +36,7 @@ pub struct Read<T = Bytes> {
 }
 
 impl<T> Read<T> {
-    /// Builds a result, for tests of code that takes one.
+    /// Creates a result, for tests of code that takes one.
     pub fn new(found: Option<Versioned<T>>, state: ReadState, served: Served) -> Self {
         Self { found, state, served }
     }
@@ -51,7 +51,7 @@ impl<T> Read<T> {
         self.found.map(|found| found.value)
     }
 
-    /// The value's version. [`Version::NONE`]: the key is absent. A compare-and-swap takes either as `expected`.
+    /// The value's version, or [`Version::NONE`] if the key is absent. A compare-and-swap accepts either as `expected`.
     pub fn version(&self) -> Version {
         self.found.as_ref().map_or(Version::NONE, |found| found.version)
     }
@@ -67,8 +67,8 @@ impl<T> Read<T> {
 pub enum ReadState {
     /// The result is committed.
     Clean,
-    /// The result may not be committed yet, and may vanish. Only mode [`Eventual`](crate::ReadMode::Eventual) and
-    /// [`Bounded`](crate::ReadMode::Bounded) show such results.
+    /// The result may not be committed yet, and may be lost. Only mode [`Eventual`](crate::ReadMode::Eventual) and
+    /// [`Bounded`](crate::ReadMode::Bounded) return such results.
     Dirty,
 }
 
@@ -78,14 +78,14 @@ pub enum ReadState {
 pub struct Served {
     /// The node that served it.
     pub node: NodeId,
-    /// The node's place in the chain, as far as the caller's handle knows.
+    /// The node's place in the chain, as known to the caller's handle.
     pub place: Place,
-    /// The path by which it was served.
+    /// The path by which the read was served.
     pub way: ReadPath,
 }
 
 impl Served {
-    /// Builds a value, for tests of code that takes one.
+    /// Creates a value, for tests of code that takes one.
     pub fn new(node: NodeId, place: Place, way: ReadPath) -> Self {
         Self { node, place, way }
     }
@@ -101,20 +101,20 @@ pub struct Committed<T = ()> {
     pub copies: u32,
     /// The id of the request.
     pub request_id: RequestId,
-    /// Whether an earlier attempt under the same id was applied, so that this one changed nothing more.
+    /// Whether an earlier attempt under the same id was applied, so that this one changed nothing further.
     pub replayed: bool,
-    /// What the write computed.
+    /// The computed result.
     pub result: T,
 }
 
 impl<T> Committed<T> {
-    /// Builds a value, for tests of code that takes one.
+    /// Creates a value, for tests of code that takes one.
     pub fn new(version: Version, copies: u32, request_id: RequestId, replayed: bool, result: T) -> Self {
         Self { version, copies, request_id, replayed, result }
     }
 }
 
-/// What a [get-and-delete](crate::Kv::get_delete) removed.
+/// The value that a [get-and-delete](crate::Kv::get_delete) removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Taken {
@@ -122,13 +122,14 @@ pub enum Taken {
     Nothing,
     /// This value.
     Value(Versioned<Bytes>),
-    /// A value of this version, which is lost to this call: an earlier attempt removed it. It was longer than the 4,096
-    /// bytes that are kept for a retry, or the present head was joining the chain then and never had the value.
+    /// A value of this version, which this call can't return: an earlier attempt removed it. It was longer than the
+    /// 4,096 bytes that are kept for a retry, or the present head was joining the chain at the time and never had the
+    /// value.
     Forgotten(Version),
 }
 
 impl Taken {
-    /// The value, if it is known.
+    /// The removed value, if it is known.
     pub fn into_value(self) -> Option<Bytes> {
         match self {
             Self::Value(taken) => Some(taken.value),
@@ -147,7 +148,7 @@ pub enum Resolution {
     Conflict(Conflict),
     /// The request changed nothing, and never will.
     NeverApplied,
-    /// The chain no longer knows: the record was evicted, or the client had said that it had the answer.
+    /// The chain no longer has the record: it was evicted, or the client had confirmed that it received the answer.
     Forgotten,
 }
 
@@ -157,12 +158,12 @@ pub enum Resolution {
 pub struct Record {
     /// The version of its update.
     pub version: Version,
-    /// What it computed.
+    /// The computed result.
     pub result: Computed,
 }
 
 impl Record {
-    /// Builds a value, for tests of code that takes one.
+    /// Creates a value, for tests of code that takes one.
     pub fn new(version: Version, result: Computed) -> Self {
         Self { version, result }
     }
@@ -173,11 +174,11 @@ impl Record {
 #[error("{}", self.text())]
 #[non_exhaustive]
 pub struct Conflict {
-    /// The key's version and value at that moment. `None`: the key was absent; or this answers a retry, for which the
-    /// value is no longer kept. [`version`](Self::version) tells the two apart.
+    /// The key's version and value when the condition was checked. `None`: the key was absent, or this answers a retry,
+    /// for which the value is no longer kept. [`version`](Self::version) distinguishes the two.
     pub current: Option<(Version, Bytes)>,
     version: Version,
-    /// The index, from 0, of the step of a batch, or of the requirement of a script, that failed.
+    /// The index, from 0, of the failed step of a batch, or of the failed requirement of a script.
     pub step: usize,
     request_id: Option<RequestId>,
     /// The update that records the failure. `current` is committed as of it.
@@ -185,7 +186,7 @@ pub struct Conflict {
 }
 
 impl Conflict {
-    /// Builds a value, for tests of code that takes one.
+    /// Creates a value, for tests of code that takes one.
     pub fn new(current: Option<(Version, Bytes)>, at: Version) -> Self {
         let version = current.as_ref().map_or(Version::NONE, |(version, _)| *version);
         Self { current, version, step: 0, request_id: None, at }
@@ -196,12 +197,12 @@ impl Conflict {
         Self { current, version, step: step as usize, request_id: Some(id), at }
     }
 
-    /// The id of the request. `None`: this value was built by [`new`](Self::new).
+    /// The id of the request. `None`: this value was created by [`new`](Self::new).
     pub fn request_id(&self) -> Option<RequestId> {
         self.request_id
     }
 
-    /// The key's version at that moment. [`Version::NONE`]: the key was absent.
+    /// The key's version when the condition was checked. [`Version::NONE`]: the key was absent.
     pub fn version(&self) -> Version {
         self.version
     }

@@ -25,7 +25,6 @@ use crate::{
     store::ScanRecord,
 };
 
-/// The most entries of one page.
 const PAGE: u32 = 256;
 
 /// One entry of a scan.
@@ -34,24 +33,24 @@ const PAGE: u32 = 256;
 pub struct Entry {
     /// The key.
     pub key: Bytes,
-    /// The update that wrote the value.
+    /// The version of the update that wrote the value.
     pub version: Version,
     /// The value.
     pub value: Bytes,
 }
 
 impl Entry {
-    /// Builds a value, for tests of code that takes one.
+    /// Creates an entry, for tests of code that takes one.
     pub fn new(key: Bytes, version: Version, value: Bytes) -> Self {
         Self { key, version, value }
     }
 }
 
-/// The keys that begin with a prefix, in the order of their bytes, with their values.
+/// The keys that begin with a prefix, in byte order, with their values.
 ///
-/// A scan fetches pages. Each page shows one point of the history of a chain, and the next page may show a later one. A
-/// key that is there throughout is shown once. [`snapshot`](Self::snapshot) makes all pages show one point. The first
-/// page is fetched when the first entry is polled for.
+/// A scan fetches pages, the first when the first entry is polled for. Each page shows one point of the history of a
+/// chain, and the next page may show a later one. A key that exists throughout is returned once. With
+/// [`snapshot`](Self::snapshot) all pages show the same point.
 #[must_use = "a scan does nothing until its entries are asked for"]
 pub struct Scan(Fetched<ScanState>);
 
@@ -66,7 +65,6 @@ struct ScanState {
     chains: Option<Vec<ChainCursor>>,
 }
 
-/// The scan's position in one chain.
 struct ChainCursor {
     chain: ChainId,
     fetched: VecDeque<ScanRecord>,
@@ -94,17 +92,17 @@ impl Scan {
         Self(self.0.set(set))
     }
 
-    /// Sets the most entries that the scan shows.
+    /// Limits the number of entries that the scan returns.
     pub fn limit(self, limit: u64) -> Self {
         self.set(|state| state.left = limit)
     }
 
-    /// Shows only keys after this one: to go on after the last key of an earlier scan with the same prefix.
+    /// Returns only keys after this one, to continue after the last key of an earlier scan with the same prefix.
     pub fn after(self, key: impl AsRef<[u8]>) -> Self {
         self.set(|state| state.after = Some(copy(key)))
     }
 
-    /// Sets the mode of the reads of all pages.
+    /// Sets the read mode of all pages.
     pub fn mode(self, mode: ReadMode) -> Self {
         self.set(|state| state.how.mode = mode)
     }
@@ -120,13 +118,13 @@ impl Scan {
     }
 
     /// Shows one point of the history of each chain: that of its first page. A member keeps the snapshot for the scan,
-    /// within limits of age and bytes. Past them the snapshot is dropped, so that writes go on, and the scan ends with
-    /// [`SnapshotGone`](crate::Refusal::SnapshotGone).
+    /// within limits of age and bytes. Beyond them the snapshot is dropped, so that writes continue, and the scan fails
+    /// with [`SnapshotGone`](crate::Refusal::SnapshotGone).
     pub fn snapshot(self) -> Self {
         self.set(|state| state.snapshot = true)
     }
 
-    /// The next entry. `None` after the last entry, or after an error. May be cancelled: no entry is lost.
+    /// The next entry. `None` after the last entry, or after an error. Cancelling it loses no entry.
     ///
     /// # Errors
     /// [`Error::Refused`] or [`Error::NotApplied`].
@@ -200,7 +198,7 @@ impl PageSource for ScanState {
 }
 
 impl ScanState {
-    /// Whether some chain's next entry isn't known. Then the first entry of all chains isn't known either.
+    /// Whether the next entry of some chain is unknown. Then the first entry of all chains is unknown too.
     fn is_short(&self) -> bool {
         let is_short = |cursor: &ChainCursor| cursor.fetched.is_empty() && !cursor.at_end;
         self.chains.as_ref().is_none_or(|chains| chains.iter().any(is_short))

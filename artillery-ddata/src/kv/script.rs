@@ -1,15 +1,15 @@
-//! Scripts: steps that run one after the other at the head, and return results.
+//! Scripts: steps that run one after another at the head, and return results.
 
 use bytes::Bytes;
 
 use super::{keep::copy, keep::pair};
 use crate::api::{self, Expected, Requirement, ScriptStep};
 
-/// Groups of steps that run one after the other at the head of the chain, and return results. All keys must belong to
-/// one chain. A plain value: run it by [`Kv::run`](crate::Kv::run), as often as you like.
+/// Groups of steps that run one after another at the head of the chain, and return results. All keys must belong to one
+/// chain. A plain value: pass it to [`Kv::run`](crate::Kv::run), as often as you like.
 ///
-/// Readers see all changes of a script or none, and no other write comes between its steps. The results are returned
-/// once. If that answer is lost, the record still says that the script ran, and the call ends with
+/// Readers see all changes of a script or none, and no other write runs between its steps. The results are returned
+/// once. If that answer is lost, the record still shows that the script ran, and the call fails with
 /// [`Unknown::ResultsLost`](crate::error::Unknown::ResultsLost).
 ///
 /// ```
@@ -43,7 +43,7 @@ impl Script {
         Self::default()
     }
 
-    /// Requires that the key is as `expected` before the script; otherwise nothing of the script runs.
+    /// Requires that the key is as `expected` before the script; otherwise no part of the script runs.
     pub fn require(mut self, key: impl AsRef<[u8]>, expected: Expected) -> Self {
         self.0.require.push(Requirement { key: copy(key), expected });
         self
@@ -78,7 +78,7 @@ impl FromIterator<Group> for Script {
 }
 
 /// Steps of a [`Script`] that are applied together or not at all. If a requirement isn't met or a step fails, the group
-/// changes nothing, and the script goes on with the next group. Requirements and steps see the changes of earlier
+/// changes nothing, and the script continues with the next group. Requirements and steps see the changes of earlier
 /// groups; steps also see those of earlier steps.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[must_use = "a group does nothing until its script is run"]
@@ -122,17 +122,19 @@ impl Group {
         self.step(ScriptStep::GetDelete { key: copy(key) })
     }
 
-    /// Appends to a value; an absent key counts as empty: [`StepOutcome::Appended`](crate::kv::StepOutcome::Appended).
+    /// Appends to a value; an absent key is treated as empty:
+    /// [`StepOutcome::Appended`](crate::kv::StepOutcome::Appended).
     pub fn append(self, key: impl AsRef<[u8]>, value: impl Into<Bytes>) -> Self {
         self.step(ScriptStep::Append { key: copy(key), value: value.into() })
     }
 
-    /// Adds to a decimal number; an absent key counts as 0: [`StepOutcome::Number`](crate::kv::StepOutcome::Number).
+    /// Adds to a decimal number; an absent key is treated as 0:
+    /// [`StepOutcome::Number`](crate::kv::StepOutcome::Number).
     pub fn increment(self, key: impl AsRef<[u8]>, by: i64) -> Self {
         self.step(ScriptStep::Increment { key: copy(key), by })
     }
 
-    /// The number of steps, without the requirements.
+    /// The number of steps, not counting requirements.
     pub fn len(&self) -> usize {
         self.0.steps.len()
     }

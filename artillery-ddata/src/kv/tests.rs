@@ -18,7 +18,6 @@ use crate::{
     types::{keep::SHORT, update::RequestFailure},
 };
 
-/// A cluster of one, and the keys of its chain.
 fn kv_of_one() -> (FakeNode, Kv) {
     let node = alone(&unique("kv"));
     let kv = node.kv();
@@ -145,7 +144,7 @@ async fn scripts_return_their_results_once() {
     let again = kv.run(script()).request_id(id).await.unwrap_err();
     let Error::OutcomeUnknown { reason: Unknown::ResultsLost(version), request_id } = &again else { panic!("{again}") };
     assert_eq!((*version, *request_id), (done.version, id));
-    assert_eq!(again.to_string().split(": ").last(), Some("it was applied as version 1.4, what it told is lost"));
+    assert_eq!(again.to_string().split(": ").last(), Some("it was applied as version 1.4, but its results are lost"));
     let Resolution::Applied(record) = kv.resolve(id).await.unwrap() else { panic!("it ran") };
     assert_eq!((record.version, record.result), (done.version, Computed::RanForgotten));
 
@@ -183,7 +182,6 @@ async fn scans_page_and_continue_after_a_key() {
     assert!(none.next().await.is_none() && none.next().await.is_none());
 }
 
-/// Pages read at a spare continue pages read at a member: no node keeps state for a cursor.
 #[tokio::test]
 async fn a_cursor_is_valid_at_any_node() {
     let cluster = unique("kv");
@@ -263,7 +261,7 @@ async fn a_session_keeps_its_floor() {
     assert_eq!(session.frontier().floor(chain), put.version.sequence);
     node.kv().put("other", "v").await.unwrap();
     kv.get("absent").await.unwrap();
-    assert_eq!(session.frontier().floor(chain).0, put.version.sequence.0 + 1, "an absence raises the floor too");
+    assert_eq!(session.frontier().floor(chain).0, put.version.sequence.0 + 1, "an absent key raises the floor too");
     let resumed = Session::resume(session.frontier().to_string().parse().unwrap());
     let seen = node.kv().get("k").mode(ReadMode::Eventual).session(&resumed).await.unwrap();
     assert_eq!(seen.state, ReadState::Clean);
@@ -332,7 +330,6 @@ fn short_values_are_copied() {
     }
 }
 
-/// The promise of the local path: it works on a plain thread without a runtime, and allocates nothing.
 #[test]
 fn local_reads_allocate_nothing() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -352,7 +349,7 @@ fn local_reads_allocate_nothing() {
                 other => panic!("{other:?}"),
             }
         };
-        // The first read may allocate what the thread needs once.
+        // The first read may allocate thread-local state.
         once();
         let used = allocation_counter::measure(|| (0..1000).for_each(|_| once()));
         assert_eq!((used.count_total, used.bytes_total), (0, 0));

@@ -35,14 +35,14 @@ const WATCH_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct Change {
     /// The key.
     pub key: Bytes,
-    /// The update that made the change. The changes of one batch share it.
+    /// The version of the update. Changes of one batch share it.
     pub version: Version,
     /// The new value. `None`: the key was deleted.
     pub value: Option<Bytes>,
 }
 
 impl Change {
-    /// Builds a value, for tests of code that takes one.
+    /// Creates a change, for tests of code that takes one.
     pub fn new(key: Bytes, version: Version, value: Option<Bytes>) -> Self {
         Self { key, version, value }
     }
@@ -51,10 +51,10 @@ impl Change {
 /// Every committed change of the keys that begin with a prefix: once, and in the order of their chain's history. The
 /// order doesn't depend on the members that serve the watch.
 ///
-/// The watch asks when it is polled for the next change. Members queue nothing for it; they keep committed updates for
-/// a while (`limits.backlog_bytes`). A watch that falls further behind fails with
-/// [`Compacted`](crate::Refusal::Compacted). Then begin anew: read the keys, and watch from there. After a recovery
-/// the watch fails with [`OtherHistory`](crate::Refusal::OtherHistory), since changes that it showed may be missing in
+/// The watch sends a query when it is polled for the next change. Members queue nothing for it, but keep a number of
+/// committed updates (`limits.backlog_bytes`). A watch that falls further behind fails with
+/// [`Compacted`](crate::Refusal::Compacted). Then start over: read the keys, and watch from there. After a recovery the
+/// watch fails with [`OtherHistory`](crate::Refusal::OtherHistory), since changes that it returned may be missing from
 /// the new history.
 #[must_use = "a watch does nothing until its changes are asked for"]
 pub struct Watch(Fetched<WatchState>);
@@ -64,23 +64,20 @@ struct WatchState {
     how: HowToRead,
     prefix: Bytes,
     from: Frontier,
-    /// The position reached so far, once the watch has begun.
+    /// The position reached; `None` before the watch has begun.
     position: Option<Frontier>,
-    /// Index of the chain that was asked last.
     turn: usize,
     ready: VecDeque<(ChainId, ScanRecord)>,
-    /// By chain, the update whose changes didn't fit one answer: the next query asks for the rest.
+    /// Per chain, the update whose changes didn't fit one answer: the next query asks for the rest.
     parts: BTreeMap<ChainId, ShownPart>,
-    /// By chain, since when it has refused without another answer in between.
+    /// Per chain, the start of the current streak of refusals.
     refusing: BTreeMap<ChainId, Instant>,
 }
 
-/// An update that was shown in part.
+/// An update whose changes have been returned in part.
 #[derive(Clone, Copy)]
 struct ShownPart {
-    /// The sequence before the update.
     after: Sequence,
-    /// How many of its changes were shown.
     shown: u32,
 }
 
@@ -101,20 +98,20 @@ impl Watch {
         Self(Fetched::new(state))
     }
 
-    /// Shows the changes after this position, which is one of another watch ([`position`](Self::position)) or of a
-    /// session. Unless set, a watch begins with the changes after its first poll.
+    /// Returns the changes after this position, one of another watch ([`position`](Self::position)) or from a
+    /// session. By default a watch begins with the changes after its first poll.
     pub fn from(self, from: Frontier) -> Self {
         Self(self.0.set(|state| state.from = from))
     }
 
     /// The position up to which all changes were returned, for another watch to continue [from](Self::from). A position
-    /// stands between updates: if only a part of a batch was returned, another watch shows all of the batch. `None`
-    /// before the watch has begun, or while it waits for the next change.
+    /// lies between updates: after part of a batch was returned, another watch returns the whole batch. `None` before
+    /// the watch has begun, or while it waits for the next change.
     pub fn position(&self) -> Option<Frontier> {
         self.0.source()?.position.clone()
     }
 
-    /// The next change. `None` after an error. May be cancelled: no change is lost.
+    /// The next change. `None` after an error. Cancelling it loses no change.
     ///
     /// # Errors
     /// [`Error::Refused`] or [`Error::NotApplied`]; the reason is [`Compacted`](crate::Refusal::Compacted) if the watch
@@ -148,16 +145,15 @@ impl PageSource for WatchState {
         NextItem::Item(Change { key, version: held.version, value: held.value })
     }
 
-    /// Asks the chains in turn until there are changes.
     async fn fetch(&mut self) -> Result<(), Error> {
         self.kv.router.begin_call().await?;
         let position = self.position.as_ref().unwrap_or(&self.from);
-        // A position is valid in one history only: in another one the watch would skip changes (trap 59). Each query
-        // names the history too, since the node that answers may be in another one.
+        // A position is valid in one history only: in another the watch would skip changes (trap 59). Each query names
+        // the history too, since the node that answers may be in another one.
         let mut routing = self.kv.router.routing_of(position.cluster(), from_now(self.how.timeout)).await?;
         if self.position.is_none() {
             match self.begin(&routing).await {
-                // A watch from now on belongs to no history yet: only the routing here is outdated, so get a newer one.
+                // A watch from now on has no history yet, so only the routing is outdated: fetch a newer one.
                 Err(Error::Refused { reason: Refusal::OtherHistory, .. }) if self.from.cluster().is_none() => {
                     routing = self.kv.router.routing(from_now(self.how.timeout)).await?;
                     self.begin(&routing).await?;
@@ -177,7 +173,7 @@ impl PageSource for WatchState {
             let changes = match self.ask_chain(&routing, chain, after, shown, patience).await {
                 Ok(Some(changes)) => changes,
                 Ok(None) => continue,
-                // Within so short a time a refusal says little: ask the other chains meanwhile.
+                // A refusal within such a short time may be temporary: query the other chains in the meantime.
                 Err(error) if chains > 1 && error.way_on() == Advice::Retry && self.is_excused(chain) => {
                     tokio::time::sleep(patience).await;
                     continue;
@@ -204,7 +200,7 @@ impl WatchState {
         self.position.get_or_insert_default().raise(routing.history_id(), chain, upto);
     }
 
-    /// Sets the position. Unless the caller gave one, each chain is watched from its present watermark on.
+    /// Sets the position. By default each chain is watched from its current watermark on.
     async fn begin(&mut self, routing: &Routing) -> Result<(), Error> {
         let mut position = self.from.clone();
         for config in &routing.chains {
@@ -223,13 +219,13 @@ impl WatchState {
         let since = *self.refusing.entry(chain).or_insert_with(Instant::now);
         let is_excused = since.elapsed() < self.how.timeout;
         if !is_excused {
-            // The caller gets the error. If it polls on, the time starts anew.
+            // The caller gets the error. If it keeps polling, the time starts again.
             self.refusing.remove(&chain);
         }
         is_excused
     }
 
-    /// Asks one chain for changes. `None`: no answer came in time, which counts as no change.
+    /// Queries one chain for changes. `None`: no answer arrived in time, which is treated as no change.
     async fn ask_chain(
         &self,
         routing: &Routing,
@@ -243,7 +239,6 @@ impl WatchState {
         let asked = self.kv.router.read_in(routing, chain, query, &self.how, None, deadline).await;
         let CallAnswer { reply, node, .. } = match asked {
             Ok(answer) => answer,
-            // The answer that there is no change didn't come in time.
             Err(Error::NotApplied { reason: NotApplied::TimedOut }) if after.is_some() => return Ok(None),
             Err(error) => return Err(error),
         };

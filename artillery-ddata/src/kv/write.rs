@@ -1,5 +1,3 @@
-//! Writes.
-
 use std::{
     fmt,
     pin::Pin,
@@ -16,7 +14,6 @@ use crate::{
     rpc::router::{BegunWrite, CallAnswer, HowToWrite, Router},
 };
 
-/// A write with its options and the router that sends it.
 #[derive(Debug, Clone)]
 struct Prepared {
     router: Arc<Router>,
@@ -24,7 +21,7 @@ struct Prepared {
     how: HowToWrite,
 }
 
-/// The outcome of a write, before its result is checked for the type that the call wants.
+/// The outcome of a write, before its result is checked for the type that the call returns.
 type WriteOutcome = Result<Committed<Computed>, Conflict>;
 
 impl Prepared {
@@ -39,7 +36,6 @@ impl Prepared {
     }
 }
 
-/// A write under way.
 struct Writing<T> {
     router: Arc<Router>,
     how: HowToWrite,
@@ -50,7 +46,7 @@ struct Writing<T> {
 #[expect(clippy::large_enum_variant, reason = "most calls are over before they need an allocation")]
 enum WriteState {
     New(Write),
-    /// The first attempt is under way. Its answer may end the write.
+    /// The first attempt is in flight. Its answer may complete the write.
     Begun(BegunWrite),
     /// The general path: it waits, retries and looks up routing as needed.
     Asked(Call<Result<(CallAnswer, RequestId), Error>>),
@@ -90,19 +86,18 @@ impl<T> Future for Writing<T> {
                     let router = router.clone();
                     WriteState::Asked(Box::pin(async move { router.write_on(begun).await }))
                 }
-                WriteState::Asked(_) | WriteState::Over => panic!("a write was polled after its end"),
+                WriteState::Asked(_) | WriteState::Over => panic!("a write was polled after completion"),
             };
         }
     }
 }
 
-/// The result of a write with a condition.
 fn conditional(outcome: WriteOutcome) -> Result<Result<Committed, Conflict>, Error> {
     Ok(outcome.map(|done| with(done, ())))
 }
 
-/// The result of a write without a condition. Only a commit answers it, and with a result of the expected kind, unless
-/// another write was made under the same request id.
+/// The result of a write without a condition. It ends with a commit and a result of the expected kind, unless another
+/// write was made under the same request id.
 fn computed<T>(outcome: WriteOutcome, result: impl FnOnce(&Computed) -> Option<T>) -> Result<Committed<T>, Error> {
     match outcome {
         Ok(done) => match result(&done.result) {
@@ -137,7 +132,7 @@ fn taken(outcome: WriteOutcome) -> Result<Committed<Taken>, Error> {
     })
 }
 
-/// The result of a script. A record keeps only that the script ran, so a retry finds no results.
+/// The result of a script. A record states only that the script ran, so a retry finds no results.
 fn ran(outcome: WriteOutcome) -> Result<Result<Committed<Vec<GroupOutcome>>, Conflict>, Error> {
     match outcome {
         Ok(mut done) => match std::mem::replace(&mut done.result, Computed::Nothing) {
@@ -164,7 +159,7 @@ pub(super) fn outcome(answer: CallAnswer, id: RequestId) -> Result<WriteOutcome,
     }
 }
 
-/// A write. Set what differs from the handle's defaults, and await it.
+/// A write. Set the options that differ from the handle's defaults, and await it.
 #[must_use = "a call does nothing until it is awaited"]
 pub struct WriteCall<T> {
     prepared: Prepared,
@@ -176,7 +171,7 @@ impl<T> WriteCall<T> {
         Self { prepared: Prepared::new(kv, write), result }
     }
 
-    /// Sets how long the write may take. If the time is up before the commit is known, the outcome is unknown.
+    /// Sets how long the write may take. If that expires before the commit is confirmed, the outcome is unknown.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.prepared.how.timeout = timeout;
         self
@@ -188,7 +183,7 @@ impl<T> WriteCall<T> {
         self
     }
 
-    /// Makes the write under this id, which is one of [`Kv::new_request_id`] or of an unknown outcome. However often a
+    /// Makes the write under this id, from [`Kv::new_request_id`] or an unknown outcome. However often a
     /// write is repeated under one id, it is applied at most once.
     pub fn request_id(mut self, id: RequestId) -> Self {
         self.prepared.how.request_id = Some(id);
@@ -217,7 +212,6 @@ impl<T> fmt::Debug for WriteCall<T> {
     }
 }
 
-/// Calls by the type of their result.
 impl Kv {
     pub(super) fn write_call(&self, write: Write) -> WriteCall<Committed> {
         WriteCall::new(self, write, nothing)

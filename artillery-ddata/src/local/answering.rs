@@ -16,32 +16,30 @@ use crate::{
 /// Bytes reserved for the answer to a read that has to wait, or to a write with a result. Most answers need less.
 const RESERVED: usize = 8 << 10;
 
-/// Where the answers to one stream's requests go. The queue has a slot for each admitted request.
+/// The destination of the answers to one stream's requests. The queue has a slot for each admitted request.
 #[derive(Clone)]
 pub(crate) struct Answers {
     queue: mpsc::Sender<Answered>,
     room: Arc<ConnectionRoom>,
 }
 
-/// An answer on its way to the stream, and the room that it takes.
+/// An answer that waits to be written, and the capacity that it takes.
 pub(crate) struct Answered {
     pub(crate) response: Response,
     pub(crate) shares: [Share; 2],
 }
 
-/// Answers that wait to be written.
 pub(crate) struct PendingAnswers(pub(crate) mpsc::Receiver<Answered>);
 
-/// Answers one request. Dropped, it leaves the request unanswered.
+/// Answers one request. If dropped, the request stays unanswered.
 pub(crate) struct Answering {
     number: u64,
     is_write: bool,
     /// `None` if this node doesn't count the request.
     pub(crate) timing: Option<OperationTimer>,
     answers: Answers,
-    /// Room reserved for the answer.
     share: Share,
-    /// Room of the request, held while it waits.
+    /// The request's capacity, held while it waits.
     request: Share,
 }
 
@@ -51,7 +49,6 @@ impl Answers {
         (Self { queue, room }, PendingAnswers(waiting))
     }
 
-    /// Waits for room for the answer to a request.
     pub(crate) async fn expect(&self, request: &Request) -> Answering {
         let Request { number, operation, forwarded, .. } = request;
         let timing = if *forwarded { None } else { OperationTimer::of(operation) };
@@ -65,7 +62,7 @@ impl Answers {
         Answering { number: *number, is_write, timing, answers: self.clone(), share, request: Share::none() }
     }
 
-    /// Answers a local read as soon as there is room. A large answer doesn't wait for room: it would block the answers
+    /// Answers a local read as soon as there is capacity. A large answer doesn't wait: it would block the answers
     /// behind it.
     pub(crate) async fn local(&self, number: u64, reply: Reply) {
         let bytes = budget::of_reply(&reply);
@@ -78,13 +75,13 @@ impl Answers {
         Answering { number, is_write: false, timing: None, answers: self.clone(), share, request }.reply(reply);
     }
 
-    /// Answers with a reply so short that it needs no room.
+    /// Answers with a reply that is too short to need capacity.
     pub(crate) fn brief(&self, number: u64, timing: Option<OperationTimer>, reply: Reply) {
         self.count(timing, &reply);
         self.send(Response { number, by: None, answer: ResponseAnswer::Reply(reply) }, [Share::none(), Share::none()]);
     }
 
-    /// Returns once the stream is gone and can carry no more answers.
+    /// Returns once the stream is gone and can't carry answers.
     pub(crate) async fn gone(&self) {
         self.queue.closed().await;
     }
@@ -120,17 +117,15 @@ fn reserved(operation: &Operation) -> usize {
 }
 
 impl Answering {
-    /// Holds the request's room until the answer.
     pub(crate) fn holding(self, request: Share) -> Self {
         Self { request, ..self }
     }
 
-    /// Answers without waiting.
     pub(crate) fn reply(self, reply: Reply) {
         self.reply_by(None, reply);
     }
 
-    /// As [`reply`](Self::reply), for an answer that came from the member `by`.
+    /// Like [`reply`](Self::reply), for an answer from the member `by`.
     pub(crate) fn reply_by(mut self, by: Option<MemberId>, reply: Reply) {
         let bytes = budget::of_reply(&reply);
         let kind = match self.is_write {
@@ -143,7 +138,7 @@ impl Answering {
         let mut large = Share::none();
         let is_large = bytes > SMALL;
         let fits = room.try_fill(if is_large { &mut large } else { &mut self.share }, bytes);
-        // A short reply needs no more than the reserved room and the room of the request.
+        // A short reply needs no more than the reserved capacity and that of the request.
         let reply = if fits || bytes <= UNIT { reply } else { self.without_room() };
         let shares = match (fits, is_large) {
             (true, true) => [large, Share::none()],
@@ -155,7 +150,8 @@ impl Answering {
         self.answers.send(response, shares);
     }
 
-    /// The reply when the answer finds no room. The client retries: a repeated write finds its recorded result.
+    /// The reply when there is no capacity for the answer. The client retries: a repeated write finds its recorded
+    /// result.
     fn without_room(&self) -> Reply {
         if self.is_write { Reply::Expired } else { Reply::Refused(Refusal::Busy) }
     }

@@ -1,4 +1,4 @@
-//! What the rest of a node holds of a chain: local reads, and the way into its task.
+//! A handle to a chain for the rest of the node: local reads, and access to the chain's task.
 
 use std::{
     future::{Future, poll_fn},
@@ -24,34 +24,31 @@ use crate::{
     store::{Held, Store},
 };
 
-/// Takes the reply of one request, without waiting: the side that creates a responder reserves room for the reply.
+/// Receives the reply to one request, without waiting: the side that creates a responder reserves capacity for the
+/// reply.
 pub(crate) enum Responder {
-    /// A caller in this process.
     Caller(oneshot::Sender<Reply>),
-    /// A request that came by a stream.
     Stream(Answering),
 }
 
 impl Responder {
     pub(crate) fn reply(self, reply: Reply) {
         match self {
-            // The caller has given up if its receiver is gone: the reply is dropped.
+            // If the receiver is dropped, the caller no longer waits: drop the reply.
             Self::Caller(caller) => drop(caller.send(reply)),
             Self::Stream(answering) => answering.reply(reply),
         }
     }
 }
 
-/// A read for a chain's task.
 pub(crate) type ReadRequest = runner::ReadRequest<Responder>;
 
-/// A write for a chain's task.
 pub(crate) type WriteRequest = runner::WriteRequest<Responder>;
 
-/// A write that waits in line. Dropped before it is handed over, it has applied nothing.
+/// A write that waits in line. If dropped before it is handed over, it has applied nothing.
 pub(crate) type InLine = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// One chain of which this node is a member. Clones refer to the same chain.
+/// A chain that this node is a member of. Clones refer to the same chain.
 #[derive(Clone)]
 pub(crate) struct ChainHandle {
     pub(crate) chain: ChainId,
@@ -61,12 +58,11 @@ pub(crate) struct ChainHandle {
     pub(crate) writes: Lines,
 }
 
-/// The two lines in which writes wait for a chain.
 #[derive(Clone)]
 pub(crate) struct Lines {
     pub(crate) small: RequestQueue<WriteRequest>,
     pub(crate) large: RequestQueue<WriteRequest>,
-    /// Decides whether a write is small or large.
+    /// Determines whether a write is small or large.
     pub(crate) settings: Arc<ReplicaSettings>,
 }
 
@@ -81,20 +77,18 @@ impl Lines {
         )
     }
 
-    /// Bytes of the writes that wait in both lines.
     pub(crate) fn waiting_bytes(&self) -> usize {
         self.small.waiting_bytes() + self.large.waiting_bytes()
     }
 }
 
-/// The receiving ends of [`Lines`].
 pub(crate) struct WriteQueues {
     pub(crate) small: mpsc::Receiver<Queued<WriteRequest>>,
     pub(crate) large: mpsc::Receiver<Queued<WriteRequest>>,
 }
 
 impl WriteQueues {
-    /// The next write: from `lines[0]` if it has one, else from the other line. The large line counts only if
+    /// The next write: from `lines[0]` if it has one, else from the other line. The large line is used only if
     /// `room_for_large`. `None` once all senders are dropped. Cancel-safe.
     pub(crate) async fn next(
         &mut self,
@@ -114,7 +108,7 @@ impl WriteQueues {
         }
     }
 
-    /// The next write of a line, if one waits there.
+    /// The next write of a line, if there is one.
     pub(crate) fn try_next(&mut self, line: WriteLine) -> Option<Queued<WriteRequest>> {
         match line {
             WriteLine::Small => self.small.try_recv().ok(),
@@ -123,13 +117,12 @@ impl WriteQueues {
     }
 }
 
-/// The way into a chain's task for one kind of request, bounded by number and by bytes.
+/// Passes one kind of request to a chain's task, bounded by number and by bytes.
 pub(crate) struct RequestQueue<T> {
     sender: mpsc::Sender<Queued<T>>,
     room: Budget,
 }
 
-/// A waiting request and the room that it takes.
 pub(crate) struct Queued<T> {
     pub(crate) request: T,
     _share: Share,
@@ -154,18 +147,16 @@ impl<T> Clone for RequestQueue<T> {
 }
 
 impl<T> RequestQueue<T> {
-    /// A queue of at most `requests` requests and `bytes` bytes.
     pub(crate) fn new(requests: usize, bytes: usize) -> (Self, mpsc::Receiver<Queued<T>>) {
         let (sender, receiver) = mpsc::channel(requests);
         (Self { sender, room: Budget::new(bytes) }, receiver)
     }
 
-    /// Bytes of the requests that wait.
     pub(crate) fn waiting_bytes(&self) -> usize {
         self.room.taken()
     }
 
-    /// Queues the request if there is room now and no earlier request waits for room; else returns it.
+    /// Queues the request if there is capacity now and no earlier request waits; else returns it.
     fn try_send(&self, request: T, bytes: usize) -> Result<(), T> {
         let Some(_share) = self.room.try_take(bytes) else { return Err(request) };
         self.sender.try_send(Queued { request, _share }).map_err(|error| match error {
@@ -173,8 +164,8 @@ impl<T> RequestQueue<T> {
         })
     }
 
-    /// Waits for room, then queues the request. Returns it if the receiver is gone. A cancelled wait has queued
-    /// nothing.
+    /// Waits for capacity, then queues the request. Returns it if the receiver is gone. If cancelled, nothing was
+    /// queued.
     async fn send(&self, request: T, bytes: usize) -> Result<(), T> {
         let _share = self.room.take(bytes).await;
         self.sender.send(Queued { request, _share }).await.map_err(|error| error.0.request)
@@ -182,18 +173,18 @@ impl<T> RequestQueue<T> {
 }
 
 impl ChainHandle {
-    /// A local clean read: no task, no allocation, and no lock but that of its key.
+    /// A local clean read: no task, no allocation, and no lock except that of its key.
     pub(crate) fn local(&self, key: &[u8]) -> Result<Option<Held>, NotLocal> {
         self.gate.read(&*self.store, key, clock::now)
     }
 
-    /// Hands a read to the chain's task if there is room now; else returns the request.
+    /// Passes a read to the chain's task if there is capacity now; else returns the request.
     pub(crate) fn try_read(&self, request: ReadRequest) -> Option<ReadRequest> {
         let bytes = budget::of_query(&request.query);
         self.reads.try_send(request, bytes).err()
     }
 
-    /// Hands a read to the chain's task, waiting while its queue is full. The caller bounds the wait; a cancelled call
+    /// Passes a read to the chain's task, waiting while its queue is full. The caller bounds the wait; a cancelled call
     /// has queued nothing. The responder gets exactly one reply, or is dropped if the node stops.
     pub(crate) async fn read(&self, request: ReadRequest) {
         let bytes = budget::of_query(&request.query);
@@ -202,7 +193,7 @@ impl ChainHandle {
         }
     }
 
-    /// Hands a write to the chain's task, waiting while the window has no room. Otherwise as [`read`](Self::read): a
+    /// Passes a write to the chain's task, waiting while its line is full. Otherwise like [`read`](Self::read): a
     /// cancelled call has applied nothing.
     pub(crate) async fn write(&self, request: WriteRequest) {
         let bytes = budget::of_write(&request.write);
@@ -211,13 +202,12 @@ impl ChainHandle {
         }
     }
 
-    /// As [`write`](Self::write) if there is room now; else returns the request.
+    /// Like [`write`](Self::write) if there is capacity now; else returns the request.
     pub(crate) fn try_write(&self, request: WriteRequest) -> Option<WriteRequest> {
         let bytes = budget::of_write(&request.write);
         self.line(&request.write).try_send(request, bytes).err()
     }
 
-    /// The line in which a write waits.
     fn line(&self, write: &Write) -> &RequestQueue<WriteRequest> {
         let value =
             |key: &Bytes| self.store.read(self.chain, key, Sequence::MAX).ok().flatten().and_then(|held| held.value);
@@ -227,8 +217,8 @@ impl ChainHandle {
         }
     }
 
-    /// Queues a write for room in its line, behind those that wait there already. The caller awaits the returned
-    /// future. `None` if the write was handed over at once.
+    /// Queues a write in its line, behind the writes already waiting. The caller awaits the returned future. `None`
+    /// if the write was handed over at once.
     pub(crate) async fn line_up(&self, request: WriteRequest) -> Option<InLine> {
         let handle = self.clone();
         let mut waiting: InLine = Box::pin(async move { handle.write(request).await });
@@ -286,8 +276,8 @@ mod tests {
         assert!(handle.try_write(write("full", ROOM)).is_none());
         let mut waiting = Vec::new();
         for (key, bytes) in [("1", 10), ("2", 10), ("large 3", ROOM / 2), ("4", 10), ("large 5", ROOM / 2), ("6", 10)] {
-            let back = handle.try_write(write(key, bytes)).expect("there is no room");
-            waiting.push(handle.line_up(back).await.expect("there is still no room"));
+            let back = handle.try_write(write(key, bytes)).expect("there is no capacity");
+            waiting.push(handle.line_up(back).await.expect("there is still no capacity"));
         }
         // The order in which the tasks start must not matter.
         waiting.into_iter().rev().for_each(|waiting| drop(tokio::spawn(waiting)));
@@ -296,7 +286,7 @@ mod tests {
         while order.len() < 7 {
             order.push(next(&mut queue).await);
             tokio::task::yield_now().await;
-            // Room too small for the first in line must not go to a later write.
+            // Capacity that is too small for the first in line must not go to a later write.
             if order.len() < 4 {
                 assert!(handle.try_write(write("jumps the queue", 1)).is_some(), "after {order:?}");
             }

@@ -1,4 +1,4 @@
-//! Bounds on the bytes of requests and answers at this node: of all connections together, and of each.
+//! Bounds on the bytes of requests and answers at this node, for all connections together and for each.
 
 use std::{
     collections::BTreeMap,
@@ -27,17 +27,16 @@ use crate::{
 pub(crate) struct Sizes {
     /// For each kind of request, and for small answers.
     queue: usize,
-    /// The longest frame that is sent.
     frame: usize,
-    /// For large answers of one connection that QUIC has and the peer hasn't received: small answers must still find
-    /// room in the connection's window.
+    /// For large answers of one connection that were passed to QUIC and that the peer hasn't received: they must leave
+    /// space in the connection's window for small answers.
     sent: usize,
 }
 
 /// One connection may use the total divided by this.
 const CONNECTION_SHARE_DIVISOR: usize = 4;
 
-/// Room for large answers, in frames of the largest size.
+/// Capacity for large answers, in frames of the largest size.
 const LARGE_ANSWERS: usize = 4;
 
 impl Sizes {
@@ -46,12 +45,11 @@ impl Sizes {
     }
 }
 
-/// The rooms of all connections that send requests.
 pub(crate) struct Rooms {
     sizes: Sizes,
     tally: Arc<Tally>,
-    /// Totals for client connections and for node connections. Forwarded requests need room of their own: two nodes
-    /// that forward to each other could otherwise wait for each other for ever.
+    /// Totals for client connections and for node connections. Forwarded requests need a capacity of their own:
+    /// otherwise two nodes that forward to each other could deadlock.
     clients: Kinds,
     nodes: Kinds,
     by_connection: Mutex<BTreeMap<u64, Weak<ConnectionRoom>>>,
@@ -63,7 +61,7 @@ impl Rooms {
         Self { sizes, tally, clients: whole(), nodes: whole(), by_connection: Mutex::default() }
     }
 
-    /// The room that all streams of a connection share. It lives while one of its streams or requests does.
+    /// The budgets that all streams of a connection share. They exist as long as one of its streams or requests does.
     pub(crate) fn of(&self, connection: &Connection) -> Arc<ConnectionRoom> {
         // No code that holds the lock can panic halfway through a change.
         let mut rooms = self.by_connection.lock().unwrap_or_else(PoisonError::into_inner);
@@ -77,7 +75,6 @@ impl Rooms {
         room
     }
 
-    /// Bytes that all connections together have taken, by kind.
     pub(crate) fn taken_bytes(&self) -> impl Iterator<Item = (&'static str, usize)> {
         let rooms = self.by_connection.lock().unwrap_or_else(PoisonError::into_inner);
         let unreceived = rooms.values().filter_map(Weak::upgrade).map(|room| room.sent.taken()).sum();
@@ -89,14 +86,12 @@ impl Rooms {
     }
 }
 
-/// A kind of request or answer with a room of its own.
+/// A kind of request or answer with a budget of its own.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum RoomKind {
     /// Small writes that are forwarded.
     Forwards,
-    /// Reads until they are answered.
     Reads,
-    /// Watches until they are answered.
     Watches,
     /// Small writes that wait for their chain.
     Writes,
@@ -104,9 +99,7 @@ pub(crate) enum RoomKind {
     Answers,
     /// Small answers to writes: waiting reads must not block them.
     WriteAnswers,
-    /// Large requests.
     LargeRequests,
-    /// Large answers.
     LargeAnswers,
 }
 
@@ -133,7 +126,6 @@ impl Sizes {
     }
 }
 
-/// Room for each kind.
 #[derive(Debug)]
 struct Kinds([Budget; RoomKind::ALL.len()]);
 
@@ -147,13 +139,12 @@ impl Kinds {
     }
 }
 
-/// The room of one connection, drawn from the total of all connections.
+/// The budgets of one connection, drawn from the total of all connections.
 pub(crate) struct ConnectionRoom {
     kinds: Kinds,
     sent: Budget,
     /// The longest frame that is sent, in bytes.
     pub(crate) frame: usize,
-    /// Counts the connection's requests.
     pub(crate) tally: Arc<Tally>,
 }
 
@@ -167,13 +158,12 @@ impl ConnectionRoom {
         }
     }
 
-    /// The room for one kind.
     pub(crate) fn of(&self, kind: RoomKind) -> &Budget {
         self.kinds.of(kind)
     }
 
-    /// The room that a read holds until its answer. A large read brought its own. A watch holds room for long, so a new
-    /// watch is refused instead of waiting for the room of others.
+    /// The capacity that a read holds until its answer. A large read has already reserved its own. A watch holds
+    /// capacity for long, so when none is available it is refused instead of waiting.
     pub(crate) async fn of_read(&self, query: &Query, share: Share, deadline: Instant) -> Result<Share, Reply> {
         let bytes = budget::of_query(query);
         match query {
@@ -183,7 +173,7 @@ impl ConnectionRoom {
         }
     }
 
-    /// Sends an answer on a stream of its own, in a task of its own. Room in bytes bounds the number of these tasks.
+    /// Sends an answer on a stream of its own, in its own task. The budget in bytes bounds the number of these tasks.
     pub(crate) fn send_apart(
         self: &Arc<Self>,
         connection: &Connection,
@@ -197,7 +187,8 @@ impl ConnectionRoom {
             let sent = async {
                 let _sent = room.sent.take(bytes).await;
                 let mut writer = connection.open_uni(StreamKind(ANSWERS), APART_PRIORITY).await?;
-                // Announce the number first: a peer that has given up can stop the stream before the body comes.
+                // Announce the number first: a peer that no longer wants the answer can stop the stream before the body
+                // arrives.
                 writer.send(&encode_answer_to(number), &[]).await?;
                 writer.send(&answer.header, &answer.body).await?;
                 writer.finish();
@@ -207,7 +198,7 @@ impl ConnectionRoom {
             match timeout(LONGEST_WAIT, sent).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => tracing::debug!(%error, number, "the peer stopped a large answer"),
-                // Give up, since other answers need its room.
+                // Stop sending, since other answers need its capacity.
                 Err(_) => tracing::debug!(number, "the peer did not receive a large answer in time"),
             }
             drop(shares);

@@ -1,4 +1,4 @@
-//! State that a node's handles and its request server share: the chains served here, and the routing to the others.
+//! State shared by a node's handles and its request server: the chains served here, and the routing to the others.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
@@ -12,28 +12,23 @@ use super::handle::ChainHandle;
 use crate::{ChainId, MemberId, Place, Routing, Timestamp, control::chain_of, metrics::Tally};
 
 pub(crate) struct Local {
-    /// This node, with its incarnation.
     pub(crate) me: MemberId,
-    /// Its name.
     pub(crate) name: String,
     /// All chains that are served here or may be later, by chain id.
     handles: Mutex<Vec<Option<ChainHandle>>>,
     /// By chain id; `None` for chains that only other nodes serve. Empty until the cluster is formed.
     ///
-    /// Every local read locks its thread's shard, so reading threads share no cache line for it. A change locks all
+    /// Every local read locks only its thread's shard, so reading threads share no cache line. A change locks all
     /// shards.
     chains: ShardedLock<Vec<Option<Here>>>,
-    /// `None` until the cluster is formed.
     routing: watch::Sender<Option<Arc<Routing>>>,
     /// Whether another cluster succeeds this node's; then this node serves nothing.
     yields: watch::Sender<bool>,
-    /// Requests forwarded to other nodes.
     forwarded: AtomicU64,
-    /// Counts the calls made here and their outcomes.
     pub(crate) tally: Arc<Tally>,
 }
 
-/// A chain of which this node is a member. Its place is stored here so that local reads report it without a lookup.
+/// A chain that this node is a member of. The place is stored here so that local reads report it without a lookup.
 struct Here {
     handle: ChainHandle,
     place: Place,
@@ -59,27 +54,24 @@ impl Local {
         self.chains().get(chain.0 as usize)?.as_ref().map(|here| here.handle.clone())
     }
 
-    /// Calls `f` with the chain, without a clone, for local reads. `f` must not call back into this type's chain
-    /// getters. Deadlock otherwise: a pending change waits for this read, and the inner call would wait for that
-    /// change.
+    /// Calls `f` with the chain, without a clone, for local reads. `f` must not call this type's chain getters, which
+    /// can deadlock: a pending change waits for this read, and the inner call would wait for that change.
     pub(crate) fn with_chain<T>(&self, chain: ChainId, f: impl FnOnce(&ChainHandle) -> T) -> Option<T> {
         self.chains().get(chain.0 as usize).and_then(Option::as_ref).map(|here| f(&here.handle))
     }
 
-    /// Calls `f` with the chain that holds `key` and this node's place in it; `None` if this node is no member. `f` is
-    /// bound as in [`with_chain`](Self::with_chain).
+    /// Calls `f` with the chain that holds `key` and this node's place in it; `None` if this node isn't a member. `f`
+    /// is restricted as in [`with_chain`](Self::with_chain).
     pub(crate) fn with_chain_of<T>(&self, key: &[u8], f: impl FnOnce(&ChainHandle, Place) -> T) -> Option<T> {
         let chains = self.chains();
         let chain = chain_of(key, chains.len() as u32);
         chains.get(chain.0 as usize).and_then(Option::as_ref).map(|here| f(&here.handle, here.place))
     }
 
-    /// The end of this node's lease of a chain.
     pub(crate) fn lease(&self, chain: ChainId) -> Timestamp {
         self.with_chain(chain, |handle| handle.gate.lease_until()).unwrap_or_default()
     }
 
-    /// This node's place in a chain.
     pub(crate) fn place(&self, chain: ChainId) -> Place {
         self.chains().get(chain.0 as usize).and_then(Option::as_ref).map_or(Place::Spare, |here| here.place)
     }
@@ -87,12 +79,11 @@ impl Local {
     /// The history id of this node's chains, once the cluster is formed.
     ///
     /// It changes before the chains enter the new history. So a local reader that calls this *after* its lookup, and
-    /// gets the old history, has seen nothing of the new one (trap 58).
+    /// gets the old history, has read nothing of the new one (trap 58).
     pub(crate) fn history_id(&self) -> Option<crate::ClusterId> {
         self.routing.borrow().as_ref().map(|routing| routing.history_id())
     }
 
-    /// The cluster id, once the cluster is formed.
     pub(crate) fn cluster(&self) -> Option<crate::ClusterId> {
         self.routing.borrow().as_ref().map(|routing| routing.cluster)
     }
@@ -102,7 +93,7 @@ impl Local {
         self.chains().len() as u32
     }
 
-    /// Whether this node serves nothing, since another cluster succeeds its own.
+    /// Whether this node serves nothing because another cluster succeeds its own.
     pub(crate) fn yields(&self) -> bool {
         *self.yields.borrow()
     }
@@ -164,12 +155,11 @@ impl Local {
         self.set_chains(Vec::new());
     }
 
-    /// Local clean reads of all chains so far.
     pub(crate) fn clean_reads(&self) -> u64 {
         self.handles().iter().flatten().map(|handle| handle.gate.counters().total()).sum()
     }
 
-    /// Bytes of reads and of writes that wait for the tasks of all chains.
+    /// Bytes of the reads and writes that wait for the tasks of all chains.
     pub(crate) fn queued_bytes(&self) -> (usize, usize) {
         let handles = self.handles();
         let sum = |of: fn(&ChainHandle) -> usize| handles.iter().flatten().map(of).sum();

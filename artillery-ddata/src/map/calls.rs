@@ -1,4 +1,4 @@
-//! Calls of a typed map. Each wraps a call of the [`Kv`], or the error that came up before that call could be made.
+//! Calls of a typed map. Each wraps a call of the [`Kv`], or the error that prevented that call.
 
 use std::{fmt, time::Duration};
 
@@ -11,10 +11,9 @@ use crate::{
     kv::{Call, Read, Versioned, WriteCall},
 };
 
-/// Decodes a value from its bytes.
 pub(super) type Decode<V> = fn(&Bytes) -> Result<V, ValueError>;
 
-/// A write of one entry. Set what differs from the handle's defaults, and await it.
+/// A write of one entry. Set the options that differ from the handle's defaults, and await it.
 #[must_use = "a call does nothing until it is awaited"]
 #[derive(Debug)]
 pub struct MapWrite<T>(pub(super) Result<WriteCall<T>, MapError>);
@@ -24,7 +23,7 @@ impl<T> MapWrite<T> {
         Self(self.0.map(set))
     }
 
-    /// Sets how long the write may take. If the time is up before the commit is known, the outcome is unknown.
+    /// Sets how long the write may take. If that expires before the commit is confirmed, the outcome is unknown.
     pub fn timeout(self, timeout: Duration) -> Self {
         self.set(|call| call.timeout(timeout))
     }
@@ -34,7 +33,7 @@ impl<T> MapWrite<T> {
         self.set(|call| call.session(session))
     }
 
-    /// Makes the write under this id, which is one of [`Kv::new_request_id`] or of an unknown outcome. However often a
+    /// Makes the write under this id, from [`Kv::new_request_id`] or an unknown outcome. However often a
     /// write is repeated under one id, it is applied at most once.
     pub fn request_id(self, id: RequestId) -> Self {
         self.set(|call| call.request_id(id))
@@ -53,7 +52,7 @@ impl<T: Send + 'static> IntoFuture for MapWrite<T> {
     }
 }
 
-/// A read of one entry. Set what differs from the handle's defaults, and await it.
+/// A read of one entry. Set the options that differ from the handle's defaults, and await it.
 #[must_use = "a call does nothing until it is awaited"]
 pub struct Get<V> {
     /// The handle; its defaults are the settings of this call.

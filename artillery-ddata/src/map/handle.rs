@@ -16,7 +16,7 @@ use crate::{
 /// Entries of one type in the data of a cluster. An order-preserving codec encodes the keys ([`key`](super::key)), and
 /// the codec `C` the values.
 ///
-/// Clones are cheap. If the map's name isn't allowed ([`NameError`]), each call reports that.
+/// Clones are cheap. If the map's name isn't allowed ([`NameError`]), each call fails with that error.
 ///
 /// ```no_run
 /// # async fn example(kv: artillery_ddata::Kv) -> Result<(), artillery_ddata::map::MapError> {
@@ -51,25 +51,25 @@ pub struct Map<K, V, C = Bincode> {
 }
 
 impl Kv {
-    /// The typed map with this name. The variable's type says its types: `let users: Map<String, User> =
-    /// kv.map("users")`. The map has the defaults of this handle.
+    /// The typed map with this name, with the defaults of this handle. The types are inferred from the variable: `let
+    /// users: Map<String, User> = kv.map("users")`.
     ///
-    /// No node is asked, and nothing is created: a map exists as soon as it has an entry. A name has 1 to 255 bytes,
-    /// none of them zero; otherwise each call of the map reports [`NameError`].
+    /// This contacts no node and creates nothing: a map exists once it has an entry. A name has 1 to 255 bytes, none of
+    /// them zero; otherwise each call of the map fails with [`NameError`].
     pub fn map<K, V, C>(&self, name: &str) -> Map<K, V, C> {
         Map { kv: self.clone(), keys: KeySpace::new(name), types: PhantomData }
     }
 }
 
 impl<K, V, C> Map<K, V, C> {
-    /// Sets the timeout of calls by this handle that set none themselves.
+    /// Sets the timeout of this handle's calls that don't set their own.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.kv = self.kv.with_timeout(timeout);
         self
     }
 
-    /// Sets the mode of reads by this handle that set none themselves.
+    /// Sets the mode of this handle's reads that don't set their own.
     #[must_use]
     pub fn with_read_mode(mut self, mode: ReadMode) -> Self {
         self.kv = self.kv.with_read_mode(mode);
@@ -98,7 +98,7 @@ impl<K, V, C> Map<K, V, C> {
         Ok(self.keys()?.key(key)?)
     }
 
-    /// Deletes an entry. It is no error if the entry is absent.
+    /// Deletes an entry. Deleting an absent entry succeeds.
     ///
     /// # Errors
     /// When awaited, [`MapError`]; errors of [`Kv::delete`] as [`MapError::Call`].
@@ -106,10 +106,10 @@ impl<K, V, C> Map<K, V, C> {
         MapWrite(self.key(key).map(|key| self.kv.delete(key)))
     }
 
-    /// Deletes an entry if its newest version is `expected`. The inner result says whether it was.
+    /// Deletes an entry if its newest version is `expected`; otherwise the inner result is a [`Conflict`].
     ///
     /// # Errors
-    /// As [`delete`](Self::delete).
+    /// Those of [`delete`](Self::delete).
     pub fn compare_and_delete<Q: AsKey<K> + ?Sized>(
         &self,
         key: &Q,
@@ -121,17 +121,11 @@ impl<K, V, C> Map<K, V, C> {
 
 impl<K, V, C: ValueCodec<V>> Map<K, V, C> {
     /// The bytes of a value, for a [`Batch`](crate::Batch).
-    ///
-    /// # Errors
-    /// [`MapError::Value`].
     pub fn value(&self, value: &V) -> Result<Bytes, MapError> {
         Ok(C::encode(value)?)
     }
 
     /// Decodes a value, for instance that of a [`Conflict`].
-    ///
-    /// # Errors
-    /// [`MapError::Value`].
     pub fn decode(&self, bytes: &Bytes) -> Result<V, MapError> {
         Ok(C::decode(bytes)?)
     }
@@ -144,7 +138,7 @@ impl<K, V, C: ValueCodec<V>> Map<K, V, C> {
         Get::new(&self.kv, self.key(key), C::decode)
     }
 
-    /// A strong read from this node's own state: a plain function for any thread, as [`Kv::get_local`].
+    /// A strong read from this node's own state. Like [`Kv::get_local`], it can be called from any thread.
     ///
     /// # Errors
     /// [`MapError::NotLocal`] when this node can't serve the read now: then use [`get`](Self::get). Never
@@ -164,11 +158,11 @@ impl<K, V, C: ValueCodec<V>> Map<K, V, C> {
 
     /// Sets an entry's value if its newest version is `expected`; with [`Version::NONE`], if the entry is absent.
     ///
-    /// The inner result says whether it was. A conflict has the bytes of the present value; [`decode`](Self::decode)
-    /// reads them.
+    /// Otherwise the inner result is a [`Conflict`], which holds the bytes of the current value.
+    /// [`decode`](Self::decode) reads them.
     ///
     /// # Errors
-    /// As [`put`](Self::put).
+    /// Those of [`put`](Self::put).
     pub fn compare_and_swap<Q: AsKey<K> + ?Sized>(
         &self,
         key: &Q,
@@ -179,16 +173,16 @@ impl<K, V, C: ValueCodec<V>> Map<K, V, C> {
         MapWrite(self.key(key).and_then(call))
     }
 
-    /// Reads an entry, and replaces it by what `change` makes of it. `change` gets the value, `None` if the entry is
-    /// absent, and returns the new value, `None` to delete the entry.
+    /// Reads an entry, and replaces its value by the result of `change`. `change` receives the value, or `None` if the
+    /// entry is absent, and returns the new value, or `None` to delete the entry.
     ///
-    /// The update reads strongly and swaps by version. If another write comes first, it starts over from that write's
-    /// value, so `change` may be called several times; only the last call takes effect. All attempts together take no
-    /// longer than the timeout.
+    /// The update reads strongly and swaps by version. If another write intervenes, it retries with that write's value,
+    /// so `change` may be called several times; only the last call takes effect. The timeout covers all attempts
+    /// together.
     ///
     /// # Errors
-    /// When awaited, [`MapError`], also if the present value isn't of this type; errors of [`Kv::compare_and_swap`] as
-    /// [`MapError::Call`]. There `NotApplied` by a timeout may mean that other writes came first each time.
+    /// When awaited, [`MapError`], also if the current value can't be decoded; errors of [`Kv::compare_and_swap`] as
+    /// [`MapError::Call`]. `NotApplied` by a timeout may then mean that every attempt met another write.
     pub fn update<'a, Q: AsKey<K> + ?Sized>(
         &self,
         key: &Q,
@@ -205,8 +199,8 @@ impl<K: DeserializeOwned, V, C: ValueCodec<V>> Map<K, V, C> {
         MapScan::new(&self.kv, self.keys.clone(), prefix, C::decode)
     }
 
-    /// Scans the entries whose keys have these leading fields, in the order of their keys: all orders of one customer,
-    /// say.
+    /// Scans the entries whose keys begin with these fields, in the order of their keys: for instance all orders of one
+    /// customer.
     pub fn scan_prefix<const FIELDS: usize, Q>(&self, fields: &Q) -> MapScan<K, V>
     where
         Q: Leading<K, FIELDS> + ?Sized,
@@ -217,7 +211,7 @@ impl<K: DeserializeOwned, V, C: ValueCodec<V>> Map<K, V, C> {
 }
 
 impl<K> Map<K, i64, Decimal> {
-    /// Adds to a number; an absent entry counts as 0. The result is the new number.
+    /// Adds to a number, and returns the new one. An absent entry is treated as 0.
     ///
     /// # Errors
     /// When awaited, [`MapError`]; errors of [`Kv::increment`] as [`MapError::Call`].

@@ -1,4 +1,4 @@
-//! Keys as bytes that sort as the keys do. Existing codecs don't have all of the properties below (docs/adr/0010).
+//! Encodes keys as bytes that sort like the keys. No existing codec has all of the properties below (docs/adr/0010).
 //!
 //! | type | bytes |
 //! |---|---|
@@ -13,16 +13,16 @@
 //! | enums | the index of the variant in one byte, then its fields |
 //! | unit | nothing |
 //!
-//! Floating-point numbers are refused, since they have no total order, and maps, since a `HashMap` has none at all. So
-//! are enums with more than 256 variants, and keys nested deeper than [`MAX_DEPTH`].
+//! Not supported: floating-point numbers, which have no total order; maps, since a `HashMap` has no order at all; enums
+//! with more than 256 variants; and keys nested deeper than [`MAX_DEPTH`].
 //!
-//! Three properties follow, for all keys of one type:
+//! All keys of one type have three properties:
 //!
-//! - **Order**: keys compare as their bytes do, provided that `Ord` and serde take fields and variants in the same
-//!   order: that of their declaration, as a derived `Ord` does.
-//! - **One encoding**: a key has one encoding. Bytes that no key encodes to are refused.
-//! - **Prefix-free**: no encoding is a prefix of another. So the encoded first fields of a tuple are a prefix of the
-//!   keys with these fields, and of no others: `"a"` is no prefix of `"ab"`.
+//! - **Order**: keys compare as their bytes do, provided that `Ord` and serde process fields and variants in the order
+//!   of their declaration, as a derived `Ord` does.
+//! - **One encoding**: a key has one encoding. Decoding rejects all other bytes.
+//! - **Prefix-free**: no encoding is a prefix of another. So the encoded first fields of a tuple are a prefix of
+//!   exactly the keys with these fields: `"a"` is not a prefix of `"ab"`.
 //!
 //! The bytes belong to *one type*: a key written as a `u32` isn't found as a `u64`. [`AsKey`] and [`Leading`] let the
 //! compiler check that.
@@ -42,43 +42,43 @@ mod tests;
 
 pub use like::{AsKey, Leading};
 
-/// The deepest nesting of options, sequences, tuples, structs and enums in a key.
+/// The maximum nesting of options, sequences, tuples, structs and enums in a key.
 pub const MAX_DEPTH: usize = 64;
 
 /// A key that can't be encoded, or bytes that can't be decoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// The type has a part that keys can't have.
-    #[error("{0} can't stand in a key")]
+    /// The type contains a part that keys don't support.
+    #[error("{0} can't be part of a key")]
     Unsupported(&'static str),
     /// The enum has more than 256 variants.
-    #[error("variant {0} of an enum in a key; at most 256 are allowed")]
+    #[error("enum variant {0} in a key; at most 256 variants are allowed")]
     TooManyVariants(u32),
     /// The key is nested deeper than [`MAX_DEPTH`].
     #[error("a key nested deeper than {MAX_DEPTH}")]
     TooDeep,
-    /// With the name of its map the key is longer than [`MAX_KEY`].
-    #[error("a key of {len} bytes with the name of its map, at most {limit} are allowed")]
+    /// With the name of its map, the key is longer than [`MAX_KEY`].
+    #[error("a key of {len} bytes including the name of its map; at most {limit} are allowed")]
     TooLong {
-        /// Its length in bytes.
+        /// The key's length in bytes, including the name of the map.
         len: usize,
-        /// The longest allowed, in bytes.
+        /// The maximum length in bytes.
         limit: usize,
     },
-    /// The bytes are no key of this type.
-    #[error("no key of this type: {what} at byte {at}")]
+    /// The bytes aren't a key of this type.
+    #[error("not a key of this type: {what} at byte {at}")]
     Malformed {
-        /// The offset of the wrong byte, without the name of the map.
+        /// The offset of the wrong byte, not counting the name of the map.
         at: usize,
-        /// What is wrong there.
+        /// The description of the error.
         what: &'static str,
     },
-    /// The bytes go on after the end of a key of this type.
-    #[error("{0} bytes left over behind a key")]
+    /// Bytes follow the end of a key of this type.
+    #[error("{0} bytes after the end of a key")]
     Trailing(usize),
     /// The bytes are a key of another map.
-    #[error("a key of another map than {0:?}")]
+    #[error("not a key of map {0:?}")]
     OtherMap(String),
     /// The type's own serialization or deserialization failed.
     #[error("{0}")]
@@ -100,7 +100,7 @@ impl serde::de::Error for KeyError {
 /// Appends the bytes of `key` to `out`.
 ///
 /// # Errors
-/// [`KeyError`] when the type can't be a key; then `out` has a part of its bytes.
+/// [`KeyError`] when the type can't be a key; then `out` contains a part of its bytes.
 pub fn encode_to<Q: Serialize + ?Sized>(key: &Q, out: &mut Vec<u8>) -> Result<(), KeyError> {
     key.serialize(&mut ser::KeyWriter::new(out))
 }
@@ -118,7 +118,7 @@ pub fn encode<Q: Serialize + ?Sized>(key: &Q) -> Result<Bytes, KeyError> {
 /// Decodes all of `bytes` as one key, without the name of a map.
 ///
 /// # Errors
-/// [`KeyError`]: these bytes aren't the encoding of any key of this type.
+/// [`KeyError`]: the bytes don't encode a key of this type.
 pub fn decode<K: DeserializeOwned>(bytes: &[u8]) -> Result<K, KeyError> {
     let mut reader = de::KeyReader::new(bytes);
     let key = K::deserialize(&mut reader)?;
@@ -130,23 +130,23 @@ pub fn decode<K: DeserializeOwned>(bytes: &[u8]) -> Result<K, KeyError> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NameError {
-    /// It is empty.
+    /// The name is empty.
     #[error("the name of a map is empty")]
     Empty,
-    /// It has a zero byte in it, which would end the name.
-    #[error("the name of a map has a zero byte in it")]
+    /// The name contains a zero byte, which would end it.
+    #[error("the name of a map contains a zero byte")]
     Zero,
-    /// It is longer than 255 bytes.
-    #[error("the name of a map has {len} bytes, at most {limit} are allowed")]
+    /// The name is longer than 255 bytes.
+    #[error("the name of a map has {len} bytes; at most {limit} are allowed")]
     TooLong {
-        /// Its length in bytes.
+        /// The name's length in bytes.
         len: usize,
-        /// The longest allowed, in bytes.
+        /// The maximum length in bytes.
         limit: usize,
     },
 }
 
-/// The longest name of a map, in bytes.
+/// The maximum length of a map's name in bytes.
 pub const MAX_NAME: usize = 255;
 
 /// The key space of one map: all keys that begin with its name and a zero byte.
@@ -159,7 +159,7 @@ impl<K> KeySpace<K> {
     /// The key space of the map with this name.
     ///
     /// # Errors
-    /// [`NameError`] when the name is empty, too long or has a zero byte in it.
+    /// [`NameError`] when the name is empty, too long or contains a zero byte.
     pub fn new(name: &str) -> Result<Self, NameError> {
         match name.len() {
             0 => return Err(NameError::Empty),
@@ -176,7 +176,7 @@ impl<K> KeySpace<K> {
         std::str::from_utf8(&self.prefix[..self.prefix.len() - 1]).unwrap_or_default()
     }
 
-    /// The prefix of all keys of this map, and of no other map's.
+    /// The prefix of all keys of this map, and of no other map.
     pub fn prefix(&self) -> &Bytes {
         &self.prefix
     }
@@ -189,7 +189,7 @@ impl<K> KeySpace<K> {
         self.with_prefix(key)
     }
 
-    /// The prefix of the raw keys of all entries with these leading fields, and of no others.
+    /// The common prefix of the raw keys of exactly the entries with these leading fields.
     ///
     /// ```
     /// # use artillery_ddata::map::KeySpace;
@@ -199,7 +199,7 @@ impl<K> KeySpace<K> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// Fields of another type don't compile: an `i32` would have other bytes than the `u32` of the key.
+    /// Fields of another type don't compile: an `i32` is encoded differently from the key's `u32`.
     ///
     /// ```compile_fail
     /// # use artillery_ddata::map::KeySpace;
@@ -208,7 +208,7 @@ impl<K> KeySpace<K> {
     /// ```
     ///
     /// # Errors
-    /// As [`key`](Self::key).
+    /// Those of [`key`](Self::key).
     pub fn leading<const FIELDS: usize, Q>(&self, fields: &Q) -> Result<Bytes, KeyError>
     where
         Q: Leading<K, FIELDS> + ?Sized,
@@ -229,7 +229,7 @@ impl<K> KeySpace<K> {
     /// Decodes the entry's key from a raw key.
     ///
     /// # Errors
-    /// [`KeyError`]: the bytes are a key of another map, or no key of this type.
+    /// [`KeyError`]: the bytes are a key of another map, or not a key of this type.
     pub fn decode(&self, whole: &[u8]) -> Result<K, KeyError>
     where
         K: DeserializeOwned,

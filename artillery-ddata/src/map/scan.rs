@@ -25,23 +25,23 @@ use crate::{
 pub struct MapEntry<K, V> {
     /// The key.
     pub key: K,
-    /// The update that wrote the value.
+    /// The version of the update that wrote the value.
     pub version: Version,
     /// The value.
     pub value: V,
 }
 
 impl<K, V> MapEntry<K, V> {
-    /// Builds a value, for tests of code that takes one.
+    /// Creates an entry, for tests of code that takes one.
     pub fn new(key: K, version: Version, value: V) -> Self {
         Self { key, version, value }
     }
 }
 
-/// The entries of a typed map, in the order of their keys; otherwise as [`Scan`].
+/// The entries of a typed map, in the order of their keys; otherwise like [`Scan`].
 ///
-/// If an entry can't be decoded, the scan returns an error in its place and goes on with the next entry. After any
-/// other error the scan has ended.
+/// If an entry can't be decoded, the scan returns an error in its place and continues with the next entry. Any other
+/// error ends the scan.
 #[must_use = "a scan does nothing until its entries are asked for"]
 pub struct MapScan<K, V> {
     /// `Err`: the scan could not begin; `None` once that error was returned.
@@ -69,12 +69,12 @@ impl<K, V> MapScan<K, V> {
         self
     }
 
-    /// Sets the most entries that the scan shows.
+    /// Limits the number of entries that the scan returns.
     pub fn limit(self, limit: u64) -> Self {
         self.set(|scan| scan.limit(limit))
     }
 
-    /// Shows only entries after this key.
+    /// Returns only entries after this key.
     pub fn after<Q: AsKey<K> + ?Sized>(mut self, key: &Q) -> Self {
         self.scan = self.scan.and_then(|(scan, keys)| match keys.key(key) {
             Ok(key) => Ok((scan.after(key), keys)),
@@ -83,7 +83,7 @@ impl<K, V> MapScan<K, V> {
         self
     }
 
-    /// Sets the mode of the reads of all pages.
+    /// Sets the read mode of all pages.
     pub fn mode(self, mode: ReadMode) -> Self {
         self.set(|scan| scan.mode(mode))
     }
@@ -105,11 +105,8 @@ impl<K, V> MapScan<K, V> {
 }
 
 impl<K: DeserializeOwned, V> MapScan<K, V> {
-    /// The next entry. `None` after the last entry, or after an error that ended the scan. May be cancelled: no entry
-    /// is lost.
-    ///
-    /// # Errors
-    /// [`MapError`].
+    /// The next entry. `None` after the last entry, or after an error that ended the scan. Cancelling it loses no
+    /// entry.
     pub async fn next(&mut self) -> Option<Result<MapEntry<K, V>, MapError>> {
         poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
     }

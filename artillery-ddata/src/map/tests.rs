@@ -125,7 +125,6 @@ async fn concurrent_updates_lose_no_increment() {
     let counts: Map<String, u32> = node.kv().map("counts");
     let add = |counts: Map<String, u32>| async move {
         for _ in 0..100 {
-            // The other task may write between the read and the swap.
             counts.update("all", |n| Some(n.unwrap_or(0) + 1)).await.unwrap();
         }
     };
@@ -183,7 +182,7 @@ async fn an_update_ends_when_its_time_is_up() {
     let error = counts.update("n", interfere).timeout(Duration::from_millis(200)).await.unwrap_err();
     let error = error.call().unwrap();
     assert!(error.is_timeout(), "{error:?}");
-    assert!(tries > 1, "it tried once");
+    assert!(tries > 1, "only one attempt was made");
 }
 
 #[tokio::test]

@@ -10,8 +10,8 @@ use crate::{Error, Kv, ReadMode, Session, Version, error::NotApplied, kv::Commit
 
 type ChangeValue<'a, V> = Box<dyn FnMut(Option<V>) -> Option<V> + Send + 'a>;
 
-/// A read-modify-write of one entry; the result is the entry's new value. Set what differs from the handle's defaults,
-/// and await it.
+/// A read-modify-write of one entry, which returns the entry's new value. Set the options that differ from the handle's
+/// defaults, and await it.
 #[must_use = "a call does nothing until it is awaited"]
 pub struct MapUpdate<'a, V> {
     /// The handle; its defaults are the settings of this call.
@@ -29,7 +29,7 @@ impl<'a, V> MapUpdate<'a, V> {
         Self { timeout: kv.timeout(), kv, key, change, encode: C::encode, decode: C::decode }
     }
 
-    /// Sets how long the update may take, with all its attempts.
+    /// Sets how long the update may take, including all attempts.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
@@ -76,7 +76,8 @@ async fn read(kv: &Kv, key: &Bytes, deadline: Instant) -> Result<(Version, Optio
     Ok((read.version(), read.into_value()))
 }
 
-/// The time left for the next attempt. Without any the update has applied nothing: its last attempt met a conflict.
+/// The time left for the next attempt. If there is none, the update has applied nothing: its last attempt met a
+/// conflict.
 fn left(deadline: Instant) -> Result<Duration, Error> {
     let left = deadline.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(Error::not_applied(NotApplied::TimedOut)) } else { Ok(left) }

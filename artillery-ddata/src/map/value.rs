@@ -1,4 +1,4 @@
-//! Values as bytes, by a codec that the map's type names.
+//! Encodes values as bytes, by a codec that is a type parameter of the map.
 
 use artillery_core::internal::codec::{self, CodecError};
 use bytes::Bytes;
@@ -14,24 +14,24 @@ pub enum ValueError {
     /// The value can't be encoded.
     #[error("the value can't be encoded: {0}")]
     Encode(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The bytes are no value of this type in this codec.
-    #[error("no value of this type: {0}")]
+    /// The bytes aren't a value of this type in this codec.
+    #[error("not a value of this type: {0}")]
     Decode(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl ValueError {
-    /// The value can't be encoded, for this reason.
+    /// Reports that the value can't be encoded.
     pub fn encode(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Encode(why.into())
     }
 
-    /// The bytes can't be decoded, for this reason.
+    /// Reports that the bytes can't be decoded.
     pub fn decode(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Decode(why.into())
     }
 }
 
-/// Encodes the values of a map as bytes. A codec is only named as a type; no value of it is ever made.
+/// Encodes the values of a map as bytes. A codec is used as a type only; no value of it is ever created.
 ///
 /// A codec for any serde format takes a few lines:
 ///
@@ -56,25 +56,19 @@ impl ValueError {
 /// # Ok::<(), ValueError>(())
 /// ```
 ///
-/// The bytes come from the network: `decode` must return an error for any bytes that are no value, and never panic.
+/// The bytes are received from the network: for invalid bytes `decode` must return an error, and never panic.
 pub trait ValueCodec<V> {
     /// The bytes of `value`.
-    ///
-    /// # Errors
-    /// [`ValueError::Encode`].
     fn encode(value: &V) -> Result<Bytes, ValueError>;
 
     /// Decodes all of `bytes` as one value.
-    ///
-    /// # Errors
-    /// [`ValueError::Decode`].
     fn decode(bytes: &Bytes) -> Result<V, ValueError>;
 }
 
-/// The default codec: bincode's standard configuration. Bytes after a value are refused.
+/// The default codec: bincode's standard configuration. Bytes after the value are rejected.
 ///
-/// It is compact and fast, but a type with a field added or removed can't read the old bytes. If values are to outlive
-/// their type, use a format that names its fields.
+/// It is compact and fast, but after a field is added or removed the type can't decode old bytes. If values will
+/// outlive their type, use a format that names its fields.
 #[derive(Debug)]
 pub enum Bincode {}
 
@@ -93,7 +87,7 @@ impl<V: Serialize + DeserializeOwned> ValueCodec<V> for Bincode {
     }
 }
 
-/// A 64-bit number as decimal text, in the only form that `increment` reads and writes.
+/// A 64-bit integer as decimal text, in the only form that `increment` reads and writes.
 #[derive(Debug)]
 pub enum Decimal {}
 
@@ -106,6 +100,6 @@ impl ValueCodec<i64> for Decimal {
         std::str::from_utf8(bytes)
             .ok()
             .and_then(|text| text.parse().ok().filter(|number: &i64| number.to_string() == text))
-            .ok_or_else(|| ValueError::decode("no decimal number of 64 bits"))
+            .ok_or_else(|| ValueError::decode("not a decimal 64-bit integer"))
     }
 }

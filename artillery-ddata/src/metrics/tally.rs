@@ -1,5 +1,5 @@
-//! The counters. Each counted operation has gone through a queue or over a socket, so one more atomic costs nothing
-//! measurable. Local clean reads are not counted here: for them it would.
+//! The counters. Each counted operation has passed a queue or a socket, so one more atomic costs nothing measurable.
+//! For local clean reads it would, so they are not counted here.
 
 use std::{
     array,
@@ -20,7 +20,6 @@ use crate::{
 const SECONDS: [f64; 16] =
     [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// The counters of one node.
 #[derive(Debug)]
 pub(crate) struct Tally {
     operations: [Cells; OperationKind::ALL.len()],
@@ -34,7 +33,6 @@ struct Cells {
     nanos: AtomicU64,
 }
 
-/// How an operation ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OperationOutcome {
     Done,
@@ -43,7 +41,6 @@ enum OperationOutcome {
     Unknown,
 }
 
-/// An operation under way: its kind, and when it began.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OperationTimer {
     kind: OperationKind,
@@ -90,12 +87,10 @@ impl OperationTimer {
 }
 
 impl Tally {
-    /// Counts an operation that ended with this reply.
     pub(crate) fn replied(&self, timing: OperationTimer, reply: &Reply) {
         self.ended(timing, outcome(reply));
     }
 
-    /// Counts a call that ended with this result.
     pub(crate) fn returned(&self, timing: OperationTimer, result: Result<&Reply, &Error>) {
         let outcome = match result {
             Ok(reply) => outcome(reply),
@@ -116,7 +111,6 @@ impl Tally {
         cells.nanos.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Relaxed);
     }
 
-    /// Counts changes of configurations that this node decided on.
     pub(crate) fn changed(&self, reasons: &[ChangeReason]) {
         for reason in reasons {
             self.changes[reason.why as usize].fetch_add(1, Relaxed);

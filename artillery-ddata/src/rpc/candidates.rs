@@ -1,4 +1,4 @@
-//! Places at which nodes may be found.
+//! Locations of nodes.
 
 use std::{future::poll_fn, sync::Arc};
 
@@ -8,8 +8,8 @@ use artillery_core::{
 };
 use tokio::{sync::watch, task::JoinSet};
 
-/// Places that may lead into the cluster: seeds, and those found while the client runs. Clones share one list. None
-/// of them is trusted: a node that answers there must prove its identity.
+/// Locations that may lead to the cluster: seeds, and those discovered while the client runs. Clones share one list.
+/// None of them is trusted: a node must prove its identity.
 #[derive(Debug, Clone)]
 pub struct Candidates {
     list: Arc<watch::Sender<Places>>,
@@ -21,11 +21,9 @@ pub(crate) struct Places {
     found: Vec<Seed>,
 }
 
-/// The most places in a list, far above any sensible use: discovery is untrusted and could add places without
-/// end.
+/// The maximum length of a list, far above any sensible use: discovery is untrusted and could add locations endlessly.
 const MAX: usize = 1024;
 
-/// The most places that sources have found.
 const MAX_FOUND: usize = 256;
 
 impl Default for Candidates {
@@ -40,7 +38,8 @@ impl Candidates {
         Self::default()
     }
 
-    /// Adds a place: an address or a host name. Does nothing if it is in the list already, or if the list has 1,024 places.
+    /// Adds a location: an address or a host name. Does nothing if it is in the list already, or if the list has 1,024
+    /// locations.
     pub fn add(&self, place: impl Into<Seed>) {
         let place = place.into();
         self.list.send_if_modified(|list| {
@@ -52,7 +51,7 @@ impl Candidates {
         });
     }
 
-    /// Removes a place that was added.
+    /// Removes a location that was added.
     pub fn remove(&self, place: &Seed) {
         self.list.send_if_modified(|list| {
             let before = list.added.len();
@@ -61,14 +60,15 @@ impl Candidates {
         });
     }
 
-    /// All places, in the order in which they were added, then those that sources have found.
+    /// All locations: the added ones in order, then the ones found by sources.
     pub fn all(&self) -> Vec<Seed> {
         let list = self.list.borrow();
         let found = list.found.iter().filter(|place| !list.added.contains(place));
         list.added.iter().chain(found).cloned().collect()
     }
 
-    /// A source has found a node, or says that it is gone. Of too many places the one that was found longest ago gives way.
+    /// Applies a source's report that a node was found or has left. If there are too many locations, the one found
+    /// longest ago is dropped.
     fn on_found(&self, candidate: &Candidate) {
         let places = candidate.addrs.iter().copied().map(Seed::from).chain(candidate.host.clone());
         for place in places {

@@ -1,4 +1,4 @@
-//! Requests to one node: many at a time on one connection, each waiting for its own response.
+//! Requests to one node: many concurrently on one connection, each waiting for its own response.
 //!
 //! Small requests share two streams, one for reads and one for writes. A large request or answer has a stream to
 //! itself, so that nothing small waits behind it. Request numbers are unique on the connection: they match answers to
@@ -35,7 +35,6 @@ use crate::{
     message::request::{AdminOperation, Operation, Response, SMALL},
 };
 
-/// A request to a node.
 #[derive(Debug, Clone)]
 pub(crate) struct Question {
     pub(crate) chain: ChainId,
@@ -46,19 +45,17 @@ pub(crate) struct Question {
 }
 
 impl Question {
-    /// For the node at the other end, about itself.
+    /// A question to the node at the other end about itself.
     pub(crate) fn admin(operation: AdminOperation) -> Self {
         Self { chain: ChainId(0), forwarded: true, only: None, operation: Operation::Admin(operation) }
     }
 }
 
-/// The outcome of a [`Question`].
 #[derive(Debug)]
 pub(crate) enum CallOutcome {
     Answered(Response),
-    /// The question was never handed to a connection.
     NotSent(NotSent),
-    /// The question was sent, and no answer came.
+    /// The question was sent, and no answer arrived.
     Unanswered(Unknown),
 }
 
@@ -66,13 +63,12 @@ pub(crate) enum CallOutcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NotSent {
     TimedOut,
-    /// The time was up while too many requests were under way to the node.
+    /// The deadline passed while too many requests to the node were in flight.
     Busy,
-    /// The connection was lost before the whole request was handed over.
+    /// The connection was lost before the whole request was passed to it.
     Lost,
-    /// The endpoint is closed.
     Stopped,
-    /// Larger than frames may be, in bytes.
+    /// Larger than the limit for frames, in bytes.
     TooLarge {
         len: u64,
         limit: u64,
@@ -88,22 +84,21 @@ pub(crate) struct Carrier {
 }
 
 impl Carrier {
-    /// Whether the runtime's tasks keep this caller's time. If they run in another runtime than the caller, that may no
-    /// longer be driven, so the caller keeps its time itself.
+    /// Whether the runtime's tasks enforce this caller's deadlines. If the caller is in another runtime, this one may
+    /// no longer be driven, so the caller enforces its deadlines itself.
     pub(crate) fn keeps_time(&self) -> bool {
         self.is_driven || Handle::try_current().is_ok_and(|here| here.id() == self.runtime.id())
     }
 }
 
-/// The way to one node. Reads have a stream of their own, so that they never wait behind writes.
+/// The channel to one node. Reads have a stream of their own, so that they never wait behind writes.
 pub(crate) struct Channel {
     link: Link,
-    /// A call has waited for a connection in vain since there was one last.
+    /// Since the last connection was lost, a call has waited for one in vain.
     was_awaited: AtomicBool,
     reads: Lane,
     writes: Lane,
     apart: LargeCalls,
-    /// Receives large answers; ends with the channel.
     _returns: JoinSet<()>,
 }
 
@@ -132,7 +127,7 @@ impl Channel {
         self.was_awaited.store(!is_connected, Ordering::Relaxed);
     }
 
-    /// Whether there is no connection, and the last dial, or the last wait for one, was in vain. The link dials again and again.
+    /// Whether there is no connection, and the last dial, or the last wait for one, failed. The link keeps dialling.
     pub(crate) fn is_unreached(&self) -> bool {
         if self.is_connected() {
             self.awaited(true);
@@ -141,7 +136,6 @@ impl Channel {
         self.was_awaited.load(Ordering::Relaxed) || self.failure().is_some()
     }
 
-    /// Why there is no connection, if known.
     pub(crate) fn failure(&self) -> Option<Arc<ConnectError>> {
         match self.link.watch().current() {
             LinkState::Down(reason) => reason,
@@ -149,8 +143,8 @@ impl Channel {
         }
     }
 
-    /// Asks, and waits for the answer until `deadline`. After the time in `doubts` without an answer, its future
-    /// starts; the call ends when that ends. A dropped call leaves only the request behind, if that was sent.
+    /// Asks, and waits for the answer until `deadline`. If no answer has arrived after the time in `doubts`, its future
+    /// starts; the call ends when that ends. If the call is dropped, at most the request, if already sent, remains.
     pub(crate) async fn ask<'a>(
         &self,
         question: &Question,
@@ -159,14 +153,14 @@ impl Channel {
     ) -> CallOutcome {
         let bytes = budget::of_operation(&question.operation);
         if bytes > SMALL {
-            // Boxed, or the future of a small call would have room for it, too.
+            // Boxed; otherwise the future of every small call would be as large as this one.
             return Box::pin(self.apart.ask(question, bytes, deadline, doubts)).await;
         }
         let lane = self.lane(&question.operation);
         lane.ask(question, budget::on_the_wire(&question.operation), deadline, doubts).await
     }
 
-    /// Room for a small question that can be asked now; `None` if it is large or would have to wait.
+    /// Capacity for a small question that can be asked now; `None` if it is large or would have to wait.
     pub(crate) fn room_now(&self, operation: &Operation) -> Option<CallRoom> {
         if budget::of_operation(operation) > SMALL || !self.is_connected() {
             return None;
@@ -174,8 +168,8 @@ impl Channel {
         self.lane(operation).room_now(budget::on_the_wire(operation))
     }
 
-    /// Begins a call that the caller polls in place, where the [carrier](Carrier::keeps_time) keeps the caller's time.
-    /// The node gets `deadline`; the call's time is up at `until`. `None` if the channel is closed.
+    /// Begins a call that the caller polls in place, where the [carrier](Carrier::keeps_time) enforces the caller's
+    /// deadlines. The node gets `deadline`; the call times out at `until`. `None` if the channel is closed.
     pub(crate) fn begin(
         &self,
         room: CallRoom,
@@ -186,7 +180,7 @@ impl Channel {
         self.lane(&question.operation).calls().begin(question, deadline, until, room)
     }
 
-    /// Waits for the outcome of a begun call, as [`ask`](Self::ask) does.
+    /// Waits for the outcome of a begun call, like [`ask`](Self::ask).
     pub(crate) async fn outcome<'a>(
         &self,
         question: &Question,

@@ -29,28 +29,26 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Fate {
-    /// It was applied, and its answer was lost.
+    /// The write was applied, and its answer was lost.
     Applied,
-    /// It isn't applied yet, and will be afterwards, unless its request id is settled first: the request was held up on
-    /// its way.
+    /// The write isn't applied yet, since its request was delayed. It will be later, unless its request id is settled
+    /// first.
     Late,
-    /// It is never applied: the request was lost.
+    /// The write is never applied: the request was lost.
     Lost,
 }
 
-/// The latest arrival of a late request, after its caller gave up.
+/// The latest arrival of a late request, after its caller timed out.
 const MAX_LATENESS: Duration = Duration::from_secs(2);
 
-/// Makes a request, until a deadline; its answer is dropped.
+/// Sends a request, until a deadline, and drops the answer.
 pub(crate) type Courier = Arc<dyn Fn(Question, Instant) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
-/// Shared by all handles of a cluster.
 pub(crate) struct Witness {
     state: Mutex<WitnessState>,
     network: Network,
     /// Notified when a node resumes, or when a late request was delivered.
     changed: Notify,
-    /// Delivers late and doubled requests.
     courier: OnceLock<Courier>,
 }
 
@@ -58,12 +56,11 @@ pub(crate) struct Witness {
 struct WitnessState {
     book: Book,
     fates: VecDeque<Fate>,
-    /// Probabilities that an answer is lost, and that a request is doubled.
+    /// Probabilities that an answer is lost, and that a request is duplicated.
     losses: f64,
     doubles: f64,
-    /// Paused nodes.
     paused: BTreeSet<NodeId>,
-    /// Requests that the courier still has to deliver.
+    /// The number of requests that the courier still has to deliver.
     to_bring: usize,
 }
 
@@ -82,7 +79,7 @@ impl Witness {
     }
 
     pub(crate) fn employ(&self, courier: Courier) {
-        // Set once, when the cluster is made.
+        // Set once, when the cluster is created.
         let _ = self.courier.set(courier);
     }
 
@@ -112,7 +109,6 @@ impl Witness {
         self.changed.notify_waiters();
     }
 
-    /// Waits until all late requests were delivered.
     pub(crate) async fn all_brought(&self) {
         self.until(|state| state.to_bring == 0).await;
     }
@@ -130,7 +126,7 @@ impl Witness {
         }
     }
 
-    /// The fate of a write that is about to be sent, if it has one. `Applied` stays queued until the answer comes.
+    /// The fate of a write that is about to be sent, if it has one. `Applied` stays queued until the answer arrives.
     fn fate(&self) -> Option<Fate> {
         let mut state = self.lock();
         self.draw(&mut state);
@@ -172,14 +168,12 @@ impl Witness {
         chance > 0.0 && self.network.chance() < chance
     }
 
-    /// Delivers a request once more, at `at`.
     fn bring(self: &Arc<Self>, question: Question, at: Instant) {
         let Some(courier) = self.courier.get().cloned() else { return };
         self.lock().to_bring += 1;
         let witness = self.clone();
         tokio::spawn(async move {
             sleep_until(at).await;
-            // The outcome is dropped.
             courier(question, Instant::now() + Duration::from_secs(5)).await;
             witness.lock().to_bring -= 1;
             witness.changed.notify_waiters();
@@ -191,12 +185,12 @@ impl Witness {
     }
 }
 
-/// One for each handle that isn't a clone of another.
+/// Each handle that isn't a clone of another has one.
 #[derive(Clone, Debug)]
 pub(crate) struct Observer {
     witness: Arc<Witness>,
     client: u32,
-    /// The node that the handle is inside of.
+    /// The node whose process contains the handle.
     home: Option<NodeId>,
 }
 
@@ -218,10 +212,9 @@ impl Observer {
         LocalRead { observer: self.clone(), key: Bytes::copy_from_slice(key) }
     }
 
-    /// Called before an attempt; returns whether the attempt ends without an answer, after its time is up.
+    /// Called before an attempt; returns whether the attempt ends unanswered, after its timeout.
     pub(crate) async fn before(&self, question: &Question, deadline: Instant) -> bool {
         if self.is_paused() {
-            // The process is paused: wait, and ask nothing meanwhile.
             let is_awake = |state: &WitnessState| self.home.is_none_or(|home| !state.paused.contains(&home));
             let _ = timeout_at(deadline, self.witness.until(is_awake)).await;
         }
@@ -241,7 +234,7 @@ impl Observer {
         self.is_paused() || self.witness.holds_up()
     }
 
-    /// Called after an answer to an attempt; returns whether the answer is lost, and with it the rest of the call's
+    /// Called after an answer to an attempt; returns whether the answer is lost, which uses up the rest of the call's
     /// time.
     pub(crate) async fn after(&self, question: &Question, reply: &Reply, deadline: Instant) -> bool {
         let lost = self.takes_away(question, reply);
@@ -251,7 +244,7 @@ impl Observer {
         lost
     }
 
-    /// As [`after`](Self::after), for a call that is polled in place and waits by itself.
+    /// Like [`after`](Self::after), for a call that is polled in place and waits by itself.
     pub(crate) fn takes_away(&self, question: &Question, reply: &Reply) -> bool {
         if !is_numbered(question) || !matches!(reply, Reply::Committed(_) | Reply::Conflict { .. }) {
             return false;
@@ -263,8 +256,8 @@ impl Observer {
     }
 }
 
-/// Whether the request is a write with a request id: only its callers can get an unknown outcome. Settling an id
-/// doesn't count as a write.
+/// Whether the request is a write with a request id: only its callers can get an unknown outcome. Settling an id is not
+/// treated as a write.
 fn is_numbered(question: &Question) -> bool {
     match &question.operation {
         Operation::Write { request: Some(_), write, .. } => *write != Write::Resolve,
@@ -272,7 +265,7 @@ fn is_numbered(question: &Question) -> bool {
     }
 }
 
-/// A call under way. If it is dropped, its outcome stays unknown.
+/// A call in progress. If it is dropped, its outcome stays unknown.
 #[derive(Debug)]
 pub(crate) struct ObservedCall {
     witness: Arc<Witness>,
@@ -285,7 +278,6 @@ impl ObservedCall {
     }
 }
 
-/// A local read, recorded if it was served.
 pub(crate) struct LocalRead {
     observer: Observer,
     key: Bytes,

@@ -1,37 +1,35 @@
-//! The request numbers of one client session: which are under way, and the lowest that may still be asked for.
+//! The request numbers of one client session: the open ones, and the lowest whose outcome may still be asked for.
 
 use std::collections::{BTreeSet, VecDeque};
 
-/// The most requests of one session under way at a time. A node keeps the record of a request until a later request
-/// says that it was answered, which none can say while a lower number is under way. By default a node has room for
-/// 43,690 records in a session.
+/// The maximum number of requests of one session in flight. A node keeps the record of a request until a later request
+/// confirms that it was answered, which is impossible while a lower number is open. By default a node has capacity for
+/// 43,690 records per session.
 pub(super) const MAX_UNDER_WAY: usize = 1 << 14;
 
-/// The most unknown outcomes that can still be asked for.
+/// The maximum number of unknown outcomes that can still be asked for.
 const MAX_UNKNOWN: usize = 1024;
 
-/// After this many further requests, an unknown outcome can't be asked for any more: nodes keep the records of all
-/// later requests until then.
+/// After this many further requests, an unknown outcome can no longer be asked for: until then nodes keep the records
+/// of all later requests.
 const MAX_UNKNOWN_SPAN: u64 = 8192;
 
-/// A request is stuck if, for each request under way, more numbers than this came after the lowest open one.
+/// The session is stuck if, for each request in flight, more numbers than this were issued after the lowest open one.
 const HELD_BACK_PER_OPEN: u64 = 4;
 
-/// The same bound in total, for any number of requests under way. By default a node has room for a third more.
+/// The same bound in total, for any number of requests in flight. By default a node has capacity for a third more.
 const MAX_HELD_BACK: u64 = 2 * MAX_UNDER_WAY as u64;
 
-/// Gives out numbers from 1 on.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
     last: u64,
-    /// Given out, and neither answered nor given up.
+    /// Issued, and neither answered nor abandoned.
     open: BTreeSet<u64>,
     /// Open numbers with unknown outcomes, oldest first.
     kept: VecDeque<u64>,
 }
 
 impl Numbers {
-    /// The next number, and the lowest open one.
     pub(super) fn begin(&mut self) -> (u64, u64) {
         self.last += 1;
         self.open.insert(self.last);
@@ -41,7 +39,6 @@ impl Numbers {
         (self.last, self.lowest().unwrap_or(self.last))
     }
 
-    /// The lowest open number.
     pub(super) fn lowest(&self) -> Option<u64> {
         self.open.first().copied()
     }
@@ -65,16 +62,15 @@ impl Numbers {
         self.end(number);
     }
 
-    /// Whether a few requests without an outcome hold back the lowest unanswered number. Nodes then keep the records of
-    /// many answered requests until those few have outcomes. Then the client leaves the session. It stays if most
-    /// requests are under way, since those will be answered; an unknown outcome may stay unknown.
+    /// Whether a few requests without an outcome hold back the lowest open number, so that nodes keep the records of
+    /// many answered requests. Then the client leaves the session. It stays if most open requests are in flight, since
+    /// those will be answered, while an unknown outcome may stay unknown.
     pub(super) fn are_stuck(&self) -> bool {
         let since = self.open.first().map_or(0, |first| self.last - first);
         let under_way = self.open.len().saturating_sub(self.kept.len());
         since > (HELD_BACK_PER_OPEN * under_way as u64).min(MAX_HELD_BACK)
     }
 
-    /// Whether no request is under way.
     pub(super) fn are_over(&self) -> bool {
         self.open.len() == self.kept.len()
     }
@@ -107,7 +103,7 @@ mod tests {
         numbers.keep(unknown);
         assert!(!numbers.are_stuck(), "no other request was made");
         let under_way: Vec<_> = (0..10).map(|_| numbers.begin().0).collect();
-        assert!(!numbers.are_stuck(), "most are under way");
+        assert!(!numbers.are_stuck(), "most are in flight");
         under_way.into_iter().for_each(|number| numbers.end(number));
         assert!(numbers.are_stuck());
         numbers.settle(unknown);
@@ -124,7 +120,7 @@ mod tests {
             open.pop_front().into_iter().for_each(|answered| numbers.end(answered));
             open.push_back(numbers.begin().0);
         }
-        assert!(slow == numbers.lowest() && !numbers.are_stuck(), "the session still has room");
+        assert!(slow == numbers.lowest() && !numbers.are_stuck(), "the session still has capacity");
         for _ in 0..10_000 {
             open.pop_front().into_iter().for_each(|answered| numbers.end(answered));
             open.push_back(numbers.begin().0);

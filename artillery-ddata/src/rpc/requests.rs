@@ -10,24 +10,20 @@ use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 use super::request_numbers::{MAX_UNDER_WAY, Numbers};
 use crate::{ChainId, Version, types::update::RequestKey};
 
-/// The sessions of one client.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     by_chain: Mutex<BTreeMap<ChainId, ChainSessions>>,
 }
 
-/// The client's sessions in one chain.
 #[derive(Debug, Default)]
 struct ChainSessions {
     now: Arc<ClientSession>,
-    /// The previous session, which may still have requests under way.
+    /// The previous session, which may still have requests in flight.
     former: Option<Arc<ClientSession>>,
 }
 
-/// One client session.
 #[derive(Debug)]
 pub(super) struct ClientSession {
-    /// The session's id, once it is open.
     pub(super) id: OnceCell<Version>,
     numbers: Mutex<Numbers>,
     places: Arc<Semaphore>,
@@ -40,7 +36,7 @@ impl Default for ClientSession {
     }
 }
 
-/// A request under way. Dropped, it counts as answered: its caller will never ask for the outcome.
+/// A request in flight. Dropping it marks it as answered: its caller will never ask for the outcome.
 #[derive(Debug)]
 pub(super) struct Numbered {
     session: Arc<ClientSession>,
@@ -48,7 +44,7 @@ pub(super) struct Numbered {
     _place: RequestSlot,
 }
 
-/// A slot for a request under way in a session. Dropping it frees the slot.
+/// A slot for a request in flight in a session. Dropping it frees the slot.
 pub(super) type RequestSlot = OwnedSemaphorePermit;
 
 impl Requests {
@@ -69,8 +65,8 @@ impl Requests {
     /// Called when a session is full. Returns whether requests may use another session: this one was left now or
     /// before.
     ///
-    /// A session is left if few requests hold it up; they are settled in it. But not while requests are under way in
-    /// the previous session: a third session could evict the records that those need.
+    /// A session is left if a few requests hold it up; they are settled in it. It is not left while requests are in
+    /// flight in the previous session: a third session could evict the records that those need.
     pub(super) fn leave(&self, chain: ChainId, session: Version) -> bool {
         let mut by_chain = lock(&self.by_chain);
         let Some(sessions) = by_chain.get_mut(&chain) else { return false };
@@ -85,14 +81,14 @@ impl Requests {
         leaves
     }
 
-    /// An unknown outcome of a request has become known.
+    /// Called when the unknown outcome of a request has become known.
     pub(super) fn settled(&self, chain: ChainId, session: Version, number: u64) {
         if let Some(session) = self.known(chain, session) {
             lock(&session.numbers).settle(number);
         }
     }
 
-    /// The lowest unanswered number of a session; 0 if the session isn't known here.
+    /// The lowest open number of a session; 0 if the session isn't known here.
     pub(super) fn lowest(&self, chain: ChainId, session: Version) -> u64 {
         let lowest = self.known(chain, session).and_then(|session| lock(&session.numbers).lowest());
         lowest.unwrap_or(0)
@@ -110,7 +106,6 @@ impl ClientSession {
         self.id.get() == Some(&id)
     }
 
-    /// A slot for one more request, if one is free.
     pub(super) fn try_place(&self) -> Option<RequestSlot> {
         self.places.clone().try_acquire_owned().ok()
     }
@@ -120,7 +115,6 @@ impl ClientSession {
         self.places.clone().acquire_owned().await.ok()
     }
 
-    /// Begins the session's next request.
     pub(super) fn begin(self: &Arc<Self>, id: Version, place: RequestSlot) -> Numbered {
         let (number, lowest) = lock(&self.numbers).begin();
         Numbered { session: self.clone(), key: RequestKey { session: id, number, lowest }, _place: place }
@@ -128,13 +122,14 @@ impl ClientSession {
 }
 
 impl Numbered {
-    /// The request's key, with the lowest number that is unanswered now.
+    /// The request's key, with the current lowest open number.
     pub(super) fn renewed(&self) -> RequestKey {
         let lowest = lock(&self.session.numbers).lowest().unwrap_or(self.key.number);
         RequestKey { lowest, ..self.key }
     }
 
-    /// The request's outcome is unknown and its caller got its id: the outcome can be asked for until it is too old.
+    /// Called when the request's outcome is unknown and its caller got its id: the outcome can be asked for until it is
+    /// too old.
     pub(super) fn keep(self) {
         lock(&self.session.numbers).keep(self.key.number);
         // Clear the number: dropping this must not end the request.
@@ -196,7 +191,7 @@ mod tests {
         let (session, second) = opened(8);
         let unknown = begin(&session, second);
         use_up(&session, second);
-        assert!(!requests.leave(chain, second), "a request is still under way in the first session");
+        assert!(!requests.leave(chain, second), "a request is still in flight in the first session");
         slow.keep();
         assert!(requests.leave(chain, second), "the caller may ask for its outcome now");
         let (session, third) = opened(9);

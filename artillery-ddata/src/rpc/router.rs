@@ -1,4 +1,4 @@
-//! Picks the node that a request goes to, and retries until the outcome is certain or the time is up.
+//! Picks the node that a request goes to, and retries until the outcome is certain or the deadline has passed.
 
 mod account;
 mod begin;
@@ -52,7 +52,6 @@ use crate::{
 /// No attempt begins with less time left: it would more likely end with an unknown outcome than with an answer.
 const MIN_ATTEMPT_TIME: Duration = Duration::from_millis(10);
 
-/// A reply and the member that gave it.
 #[derive(Debug, Clone)]
 pub(crate) struct CallAnswer {
     pub(crate) reply: Reply,
@@ -60,7 +59,7 @@ pub(crate) struct CallAnswer {
     pub(crate) place: Place,
 }
 
-/// The way from a key to the members that serve it. Each node and each client has one router.
+/// Routes each key to the members that serve it. Each node and each client has one router.
 pub(crate) struct Router {
     /// For tasks that outlive their call.
     me: Weak<Self>,
@@ -68,22 +67,19 @@ pub(crate) struct Router {
     /// The largest value, in bytes, that is accepted; `None` if unknown here.
     max_value_bytes: Option<u64>,
     carrier: Carrier,
-    /// Looked up at each request by [`Router::peers`]; replaced as a whole by [`Router::change_peers`].
+    /// Read at each request by [`Router::peers`]; replaced as a whole by [`Router::change_peers`].
     peers: RwLock<Arc<Peers>>,
     changing: Mutex<()>,
     order: pick::ReadOrder,
     requests: Requests,
     doubts: DoubtfulCalls,
-    /// Records calls and their answers in a test.
     #[cfg(feature = "testing")]
     pub(crate) observer: std::sync::OnceLock<crate::rpc::observer::Observer>,
 }
 
-/// What is known of a request before this call.
+/// Attempts made before this call.
 enum Earlier {
-    /// No attempt was made.
     None,
-    /// The first attempt is under way.
     First(Box<First>),
     /// Attempts may have been made; their outcomes are unknown.
     Unremembered,
@@ -92,7 +88,6 @@ enum Earlier {
 /// How a call ended without an answer.
 #[derive(Debug)]
 pub(crate) enum RequestError {
-    /// Nothing was applied, and nothing will be.
     Certainly(Error),
     /// Something may have been applied.
     Perhaps(Unknown),
@@ -109,13 +104,13 @@ impl RequestError {
 }
 
 impl Router {
-    /// The router of a node: it serves from `local` where it can, and takes the routing from there. Called within the
-    /// runtime that carries its requests' tasks; `is_driven` says whether a thread of its own drives that runtime.
+    /// The router of a node, which serves from `local` where possible, and uses its routing. Must be called within the
+    /// runtime that carries its requests; `is_driven`: whether a thread of its own drives that runtime.
     pub(crate) fn of_node(local: Arc<Local>, endpoint: Endpoint, max_value_bytes: u64, is_driven: bool) -> Arc<Self> {
         Self::made(Routes::Node(local), endpoint, Some(max_value_bytes), Spread::Sticky, is_driven)
     }
 
-    /// The router of a client. Called within the runtime that carries its requests' tasks.
+    /// The router of a client. Must be called within the runtime that carries its requests.
     pub(crate) fn of_client(routes: Routes, endpoint: Endpoint, spread: Spread) -> Arc<Self> {
         Self::made(routes, endpoint, None, spread, false)
     }
@@ -144,12 +139,10 @@ impl Router {
         })
     }
 
-    /// The runtime that carries its requests.
     pub(crate) fn runtime(&self) -> &Handle {
         &self.carrier.runtime
     }
 
-    /// Whether the router was stopped.
     pub(crate) fn is_stopped(&self) -> bool {
         self.peers.read().unwrap_or_else(PoisonError::into_inner).endpoint.is_none()
     }
@@ -159,7 +152,6 @@ impl Router {
         self.routes.local()
     }
 
-    /// The routing known here.
     pub(crate) fn known(&self) -> Option<Arc<Routing>> {
         self.routes.known()
     }
@@ -174,14 +166,14 @@ impl Router {
 
     /// Retries until the outcome is certain or `deadline` has passed. An attempt that certainly applied nothing is
     /// retried; so is any attempt of a read, or of a write with a request id. A forwarded request gets one attempt: its
-    /// sender knows best whether to retry.
+    /// sender decides whether to retry.
     pub(crate) async fn call(&self, question: Question, deadline: Instant) -> Result<CallAnswer, RequestError> {
         self.call_again(question, deadline, Earlier::None, |_, _| false).await
     }
 
-    /// As [`call`](Self::call), for a request that may have had attempts before. When the session is full, `leaves`
-    /// gets the attempts so far and decides: `true` ends the call, so that the request can move to another session;
-    /// `false` retries here.
+    /// Like [`call`](Self::call), for a request with possible earlier attempts. When the session is full, `leaves`
+    /// receives the earlier attempts and decides: `true` ends the call, so that the request can move to another
+    /// session; `false` retries here.
     async fn call_again(
         &self,
         mut question: Question,
@@ -233,8 +225,8 @@ impl Router {
                 }
             };
             if refusal == Some(Refusal::OtherHistory) && !question.forwarded {
-                // The next request should use newer routing. Boxed, since it is rare: a call's future has room for
-                // everything that the call may await.
+                // The next request should use newer routing. Boxed, since it is rare: a call's future is as large as
+                // everything that it may await.
                 Box::pin(self.refresh_routing(deadline)).await;
             }
             let ending = match verdict {
@@ -294,7 +286,6 @@ pub(crate) fn check_value(value: &Bytes, limit: u64) -> Result<(), Refusal> {
     if len <= limit { Ok(()) } else { Err(Refusal::ValueTooLarge { len, limit }) }
 }
 
-/// The effect of repeating an operation.
 fn repeat(operation: &Operation) -> Repeat {
     match operation {
         Operation::Write { request: Some(_), .. } => Repeat::Recorded,

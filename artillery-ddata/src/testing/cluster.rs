@@ -1,5 +1,3 @@
-//! The cluster of a test.
-
 mod builder;
 mod check;
 mod interruptions;
@@ -38,7 +36,7 @@ use crate::{
 
 /// A cluster in this process, on virtual time. Clones are the same cluster; it ends with the last of them.
 ///
-/// The [module](super) says what it checks and what it lacks.
+/// The [module](super) documents what it checks, and its limitations.
 #[derive(Clone)]
 pub struct Cluster {
     inner: Arc<ClusterState>,
@@ -50,12 +48,12 @@ pub(super) struct ClusterState {
     witness: Arc<Witness>,
     clients: AtomicU32,
     crashed: Mutex<BTreeSet<NodeId>>,
-    /// No more interruptions begin.
+    /// No further interruptions begin.
     calm: AtomicBool,
     _clock: clock::Followed,
 }
 
-/// The present lives of all nodes, and the configurations that name them.
+/// The current incarnations of all nodes, and the configurations that name them.
 struct Lives {
     members: Vec<Arc<TestMember>>,
     routing: Arc<Routing>,
@@ -72,7 +70,7 @@ impl Cluster {
         self.inner.setup.seed
     }
 
-    /// The data, by a new client beside the cluster: each call simulates another process.
+    /// The data, by a new client outside the cluster: each call simulates another process.
     pub fn client(&self) -> Kv {
         let number = self.inner.clients.fetch_add(1, Ordering::Relaxed);
         let router = self.inner.client(&format!("client-{number}"));
@@ -89,7 +87,7 @@ impl Cluster {
         self.inner.member(member).kv()
     }
 
-    /// All nodes, by number. Those that serve the first chain are [`chain`](Self::chain).
+    /// All nodes, by number. [`chain`](Self::chain) returns those that serve the first chain.
     pub fn nodes(&self) -> Vec<MemberId> {
         self.inner.members().iter().map(|member| member.id).collect()
     }
@@ -101,31 +99,25 @@ impl Cluster {
     }
 
     /// The head of the first chain, where writes enter.
-    ///
-    /// # Panics
-    /// Never: a chain has members.
     pub fn head(&self) -> MemberId {
         self.chain()[0]
     }
 
     /// The tail of the first chain, where writes are committed.
-    ///
-    /// # Panics
-    /// Never: a chain has members.
     pub fn tail(&self) -> MemberId {
         let chain = self.chain();
         chain[chain.len() - 1]
     }
 
-    /// Kills a node without a word to its peers, for good or until [`restart_all`](Self::restart_all). Its chains keep
-    /// naming it: they commit no more writes, and their other members serve clean keys.
+    /// Kills a node without notifying its peers, permanently or until [`restart_all`](Self::restart_all). Its chains
+    /// keep naming it: they commit no further writes, and their other members serve clean keys.
     #[doc(alias = "kill")]
     pub fn crash(&self, member: MemberId) {
         self.inner.end(&self.inner.member(member));
     }
 
     /// Pauses a node's process: it sends and receives nothing, and calls by its own handles wait. After three seconds
-    /// other nodes give up their connections to it.
+    /// other nodes drop their connections to it.
     pub fn pause(&self, member: MemberId) {
         self.inner.pause(member.node);
     }
@@ -135,8 +127,8 @@ impl Cluster {
         self.inner.resume(member.node);
     }
 
-    /// Cuts the link from one node to another, in that direction. Messages on their way wait. After three seconds the
-    /// connections between the two are given up, with those messages.
+    /// Cuts the link from one node to another, in that direction. Messages in transit wait. After three seconds the
+    /// connections between the two are dropped, with those messages.
     pub fn cut(&self, from: MemberId, to: MemberId) {
         self.inner.setup.network.cut(from.node, to.node);
     }
@@ -157,28 +149,27 @@ impl Cluster {
         self.inner.witness.resume_all();
     }
 
-    /// Makes the next write by any handle end with an unknown outcome, when its timeout is over. `fate` is its true
-    /// outcome. Each further call is about one more write.
+    /// Makes the next write by any handle end with an unknown outcome, at its timeout. `fate` is its true outcome. Each
+    /// further call applies to one more write.
     pub fn next_outcome_unknown(&self, fate: Fate) {
         self.inner.witness.next_fate(fate);
     }
 
-    /// Changes the random trouble from now on. Interruptions can only be set by the builder.
+    /// Changes the random faults from now on. Interruptions can only be set by the builder.
     pub fn set_trouble(&self, trouble: Trouble) {
         self.inner.set_trouble(&trouble);
     }
 
-    /// All calls so far, one a line: request, answer and times. The same in each run with one seed.
+    /// All recorded calls, one per line: request, answer and times. The same in each run with one seed.
     pub fn history(&self) -> String {
         self.inner.history()
     }
 }
 
 impl ClusterState {
-    /// The present life of a node.
     fn member(&self, id: MemberId) -> Arc<TestMember> {
         let member = self.members().into_iter().find(|member| member.id.node == id.node);
-        member.unwrap_or_else(|| panic!("{id} is no node of this cluster"))
+        member.unwrap_or_else(|| panic!("{id} is not a node of this cluster"))
     }
 
     fn members(&self) -> Vec<Arc<TestMember>> {
@@ -245,7 +236,6 @@ fn client(endpoint: Endpoint, routing: &Arc<Routing>) -> Arc<Router> {
     Router::of_client(routes, endpoint, Spread::Sticky)
 }
 
-/// The service of a client's endpoint: clients accept no connections.
 struct RefusesStreams;
 
 impl Service for RefusesStreams {

@@ -19,32 +19,30 @@ use artillery_proto::{
 use super::node::NodeSetup;
 use crate::{driver::journal::JournalHandle, store::Store};
 
-/// The length at which a segment of the journal is left, and the room for updates in it, in bytes: so short that tests
-/// come to checkpoints.
+/// The size in bytes at which a journal segment is closed, and of the updates in the journal: small enough that tests
+/// reach checkpoints.
 const SEGMENT_BYTES: u64 = 64 << 10;
-/// The room of a disk in bytes.
 const DISK_BYTES: u64 = 1 << 40;
 const USUAL_SYNC: Duration = Duration::from_millis(2);
-/// One of ten syncs takes up to so long: longer than an update takes down a chain.
+/// One in ten syncs takes up to this long: longer than an update needs to pass the chain.
 const SLOW_SYNC: Duration = Duration::from_millis(60);
 
-/// A node's disk, as one life of the node uses it.
+/// A node's disk, as used by one incarnation of the node.
 pub(super) struct NodeDisk {
     disk: SimulatedDisk,
     journal: JournalHandle,
-    /// What the disk held of each chain when this life began.
+    /// The disk's content of each chain when this incarnation began.
     holds: Vec<StoreHolding>,
-    /// The same, for the chains' tasks.
     restored: Mutex<BTreeMap<ChainId, RestoredChain>>,
 }
 
-/// An empty disk. In a power cut it loses all that a disk may lose.
+/// An empty disk. A power cut loses everything not synced.
 pub(super) fn new_disk(seed: u64) -> SimulatedDisk {
     SimulatedDisk::new(seed, DISK_BYTES, CutSettings { tears_sectors: true, leaves_garbage: true })
 }
 
 impl NodeDisk {
-    /// Opens the disk, and takes in what it holds, into `store`. An empty one gets the id `new`.
+    /// Opens the disk, and loads its content into `store`. An empty disk gets the id `new`.
     ///
     /// # Panics
     /// If it is damaged: no test damages it.
@@ -78,27 +76,26 @@ impl NodeDisk {
         (incarnation, Self { disk, journal, holds, restored: Mutex::new(chains) })
     }
 
-    /// The disk itself.
     pub(super) fn simulated(&self) -> &SimulatedDisk {
         &self.disk
     }
 
-    /// The newest version of a chain when this life began.
+    /// The newest version of a chain when this incarnation began.
     ///
     /// # Panics
-    /// If the disk lacked a part of the chain.
+    /// If a part of the chain is missing from the disk.
     pub(super) fn last(&self, chain: ChainId) -> Version {
         let holding = self.holds.iter().find(|holding| holding.chain == chain).filter(|holding| holding.whole);
-        holding.unwrap_or_else(|| panic!("a disk lacks a part of chain {}", chain.0)).last
+        holding.unwrap_or_else(|| panic!("a part of chain {} is missing from a disk", chain.0)).last
     }
 
-    /// The journal, and what it held of a chain. That is handed out once.
+    /// The journal, and the content restored from it for a chain, which is returned only once.
     pub(super) fn of_chain(&self, chain: ChainId) -> (JournalHandle, Option<RestoredChain>) {
         let mut restored = self.restored.lock().unwrap_or_else(PoisonError::into_inner);
         (self.journal.clone(), restored.remove(&chain))
     }
 
-    /// The process that uses the disk ends. What it has written stays as long as there is power.
+    /// Ends the process that uses the disk. Its writes survive as long as there is power.
     pub(super) fn end_process(&self) {
         self.journal.stop();
         self.disk.restart();

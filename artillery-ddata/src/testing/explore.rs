@@ -1,5 +1,3 @@
-//! One test under many seeds.
-
 use std::{
     any::Any,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
@@ -7,8 +5,8 @@ use std::{
 
 use super::{Builder, Cluster, Trouble};
 
-/// Runs a test once for each seed, on a cluster of three nodes with [trouble of all kinds](Trouble::rough), and
-/// [checks](Cluster::check) it afterwards.
+/// Runs a test once per seed, on a cluster of three nodes with [faults of all kinds](Trouble::rough), and
+/// [checks](Cluster::check) each run.
 ///
 /// ```
 /// # use artillery_ddata::testing;
@@ -20,7 +18,7 @@ use super::{Builder, Cluster, Trouble};
 /// });
 /// ```
 ///
-/// [`Builder::explore`] does the same with other settings of the cluster and its trouble.
+/// [`Builder::explore`] does the same with other settings of the cluster and its faults.
 ///
 /// # Panics
 /// On the first seed that fails, with that seed and the reason.
@@ -29,8 +27,8 @@ pub fn explore<F: Future<Output = ()>>(seeds: impl IntoIterator<Item = u64>, tes
 }
 
 impl Builder {
-    /// Runs a test once for each seed, each on a new cluster in a new runtime, and [checks](Cluster::check) it
-    /// afterwards. Must not be called within a runtime.
+    /// Runs a test once per seed, each on a new cluster in a new runtime, and [checks](Cluster::check) each run. Must
+    /// not be called within a runtime.
     ///
     /// # Panics
     /// On the first seed that fails, with that seed and the reason.
@@ -38,7 +36,7 @@ impl Builder {
         for seed in seeds {
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.clone().run(seed, &test))) {
                 match words(&*panic) {
-                    // The panic of a failed check names the seed already.
+                    // The panic of a failed check already names the seed.
                     Some(words) if words.starts_with(&format!("seed {seed}: ")) => resume_unwind(panic),
                     Some(words) => panic!("seed {seed}: {words}"),
                     None => resume_unwind(panic),

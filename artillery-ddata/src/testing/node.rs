@@ -32,12 +32,10 @@ use crate::{
     store::{MemoryStore, Store},
 };
 
-/// The largest value, in bytes.
 const MAX_VALUE: u64 = 64 << 20;
-/// The size of each queue of requests and answers.
 const QUEUE_BYTES: usize = 64 << 20;
 
-/// How all nodes of a cluster are started.
+/// The settings with which all nodes of a cluster are started.
 #[derive(Clone)]
 pub(super) struct NodeSetup {
     pub(super) network: Network,
@@ -57,7 +55,6 @@ pub(super) struct TestMember {
     router: Arc<Router>,
     hub: Arc<Hub>,
     pub(super) store: Arc<dyn Store>,
-    /// `None`: it has none.
     disk: Option<NodeDisk>,
 }
 
@@ -73,7 +70,7 @@ pub(super) fn local_info(cluster: ClusterId, incarnation: Incarnation, kind: Pee
 }
 
 impl TestMember {
-    /// Starts a node that serves no chain yet. With a disk, it takes in what that holds.
+    /// Starts a node that serves no chain yet, and loads its disk if it has one.
     pub(super) fn start(setup: &NodeSetup, number: u32, disk: Option<SimulatedDisk>) -> Self {
         let NodeSetup { network, cluster, seed, .. } = setup;
         let name = format!("node-{number}");
@@ -173,7 +170,6 @@ impl TestMember {
         Kv::new(self.router.clone())
     }
 
-    /// The status of each of this node's chains.
     pub(super) async fn statuses(&self) -> Vec<Status> {
         let mut statuses = Vec::new();
         for (_, inlets) in self.chains.all() {
@@ -185,7 +181,6 @@ impl TestMember {
         statuses
     }
 
-    /// Ends this node's tasks.
     pub(super) fn stop(&self) {
         self.chains.close();
         self.local.close();

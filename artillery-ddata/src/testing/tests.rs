@@ -1,5 +1,3 @@
-//! Tests of the clusters that tests use.
-
 mod applications;
 mod disks;
 mod mutants;

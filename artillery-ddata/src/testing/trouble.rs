@@ -1,32 +1,32 @@
-//! Random trouble while a test runs, drawn from its seed.
+//! Random faults while a test runs, drawn from its seed.
 
 use std::time::Duration;
 
 use artillery_core::internal::simulated::Weather;
 
-/// Random faults, which the test doesn't cause itself. All chances are from 0 to 1.
+/// Random faults, in addition to the faults caused by the test. All probabilities are from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Trouble {
-    /// The shortest delay of a packet.
+    /// The minimum delay of a packet.
     pub shortest_delay: Duration,
-    /// The longest delay of a packet that isn't lost.
+    /// The maximum delay of a packet that isn't lost.
     pub longest_delay: Duration,
-    /// The chance that a packet is lost, and sent again 50 ms later.
+    /// The probability that a packet is lost, and sent again 50 ms later.
     pub lost_packets: f64,
-    /// The chance, for each packet, that its connection breaks, which loses all packets on their way.
+    /// The probability, per packet, that its connection breaks, which loses all packets in transit.
     pub broken_connections: f64,
-    /// The chance that a write ends with an unknown outcome.
+    /// The probability that a write ends with an unknown outcome.
     pub lost_answers: f64,
-    /// The chance that a write's request arrives a second time, up to two seconds later.
+    /// The probability that a write's request arrives a second time, up to two seconds later.
     pub doubled_requests: f64,
-    /// Whether, every now and then, a member is paused or isolated, or a link is cut in one direction, for up to 1.5
+    /// Whether at random times a member is paused or isolated, or a link is cut in one direction, for up to 1.5
     /// seconds.
     pub interruptions: bool,
 }
 
 impl Trouble {
-    /// No faults: only delays.
+    /// No faults, only delays.
     pub fn none() -> Self {
         Self {
             shortest_delay: Duration::from_micros(200),

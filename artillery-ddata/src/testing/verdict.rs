@@ -1,9 +1,9 @@
-//! Judges whether the calls and answers of a run can have come from a correct store.
+//! Decides whether the calls and answers of a run are possible with a correct store.
 //!
-//! Two checks complement each other. The [checker](super::checker) takes every key as a versioned register, and checks
-//! *when* versions were seen. [`contents`] orders the writes of a key by version, tries a write of unknown outcome at every
-//! place, and checks *what* was computed and read. It finds an append or increment that was applied twice or not at
-//! all.
+//! Two checks complement each other. The [checker](super::checker) treats every key as a versioned register, and checks
+//! *when* versions were read. [`contents`] orders the writes of a key by version, tries a write of unknown outcome at
+//! every position, and checks *what* was computed and read. It detects an append or increment that was applied twice or
+//! not at all.
 
 mod content;
 mod contents;
@@ -28,7 +28,6 @@ use crate::{
 /// The index of the entry whose write made a version of a key.
 type Makers = BTreeMap<(Bytes, Version), usize>;
 
-/// Judges a whole run.
 pub(super) fn judge(entries: &[BookEntry], chains: u32) -> Result<(), String> {
     for chain in (0..chains).map(ChainId) {
         let of_chain: Vec<(usize, &BookEntry)> =
@@ -53,14 +52,14 @@ fn chain_of_entry(entry: &BookEntry, chains: u32) -> Option<ChainId> {
     entry.chain.or_else(|| key.map(|key| chain_of(key, chains)))
 }
 
-/// What an answer shows of a key: a version, and its value if the answer has it.
+/// What an answer shows of a key: a version, and its value if the answer contains it.
 struct Sight<'a> {
     key: &'a Bytes,
     version: Version,
     value: Option<&'a Bytes>,
 }
 
-/// All that an answer shows of present keys.
+/// Everything that an answer shows of present keys.
 fn sights(entry: &BookEntry) -> Vec<Sight<'_>> {
     let BookAnswer::Reply(reply) = &entry.told else { return Vec::new() };
     match (&entry.ask, reply) {
@@ -98,7 +97,6 @@ fn sights(entry: &BookEntry) -> Vec<Sight<'_>> {
     }
 }
 
-/// The key whose condition failed.
 fn conflicting(write: &Write, step: u32) -> Option<&Bytes> {
     match write {
         Write::Batch(steps) => steps.get(step as usize).map(Step::key),

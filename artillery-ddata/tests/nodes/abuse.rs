@@ -1,5 +1,5 @@
-//! A peer with the right secret and bad intentions: all that it sends ends in a typed error at its end, and leaves the
-//! node as healthy as before.
+//! A malicious peer with the right secret: each of its messages ends in a typed error at its end, and leaves the
+//! node healthy.
 
 use std::{sync::Arc, time::Duration};
 
@@ -33,7 +33,6 @@ impl Service for Deaf {
     fn stream(&self, _: &Arc<PeerInfo>, _: IncomingStream) {}
 }
 
-/// A peer that knows the secret.
 fn intruder(cluster: &TestCluster, kind: PeerKind) -> Endpoint {
     let identity = Identity::from_secret(SECRET.as_bytes(), "intruder").unwrap();
     let local = LocalInfo::new(&cluster.name, Incarnation { store: 7, starts: 1 }, kind);
@@ -89,7 +88,7 @@ async fn noise_on_every_stream_ends_in_a_violation() {
                     assert_eq!(CloseCode(code), CloseCode::VIOLATION, "kind {kind}");
                     told += 1;
                 }
-                // The packet with the close reason may get lost in so much noise. Then a reset ends the connection.
+                // The packet with the close reason may get lost in the noise. Then a reset ends the connection.
                 CloseReason::Reset => {}
                 other => panic!("kind {kind}: {other:?}"),
             }
@@ -108,7 +107,7 @@ async fn connections_that_end_anywhere_leave_nothing_behind() {
         let mut stream = open(&connection, streams::REQUESTS).await;
         let header = vec![0; 1 + n as usize * 97 % 800];
         let body = Bytes::from(vec![1; n as usize * 31 % 1000 * 500]);
-        // Cut in the middle of sending.
+        // Close in the middle of sending.
         let sending = async { while stream.send(&header, std::slice::from_ref(&body)).await.is_ok() {} };
         let _ = tokio::time::timeout(Duration::from_micros(u64::from(n) * 50), sending).await;
         connection.close(CloseCode::DONE, "enough");

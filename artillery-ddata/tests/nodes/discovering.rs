@@ -14,7 +14,6 @@ use artillery_ddata::{
 
 use crate::support::{SECRET, random_name, within};
 
-/// A fake registry of services, as an application has one.
 #[derive(Clone, Default)]
 struct Registry(Arc<Mutex<Vec<SocketAddr>>>);
 
@@ -38,7 +37,7 @@ impl Registry {
 #[tokio::test]
 async fn a_cluster_forms_by_a_source_of_the_application_and_clients_find_it() {
     let (registry, cluster) = (Registry::default(), random_name());
-    // A client may look for the cluster before there is one.
+    // A client may look for the cluster before it exists.
     let early = Client::builder().cluster(&cluster).secret(SECRET).discovery(registry.source());
     let early = tokio::spawn(early.timeout(Duration::from_secs(60)).connect());
     let nodes = [registry.node(&cluster).await, registry.node(&cluster).await, registry.node(&cluster).await];

@@ -1,4 +1,4 @@
-//! Nodes with directories: what was acknowledged is there after all of them have ended.
+//! Nodes with directories: acknowledged data survives the end of all of them.
 
 mod clusters;
 mod directories;
@@ -40,7 +40,6 @@ impl Durable {
         self.dir.path().join(format!("node-{n}"))
     }
 
-    /// Starts nodes on new ports.
     async fn start(&mut self, nodes: impl IntoIterator<Item = u32>, of: u32) {
         for n in nodes {
             self.start_one(n, of).await;
@@ -54,7 +53,7 @@ impl Durable {
         }
     }
 
-    /// Starts a node that isn't ready before others are there.
+    /// Starts a node that isn't ready before others have started.
     async fn start_one(&mut self, n: u32, of: u32) {
         let node = started(|| self.builder(n, of)).await.unwrap();
         self.nodes.push(node);
@@ -67,12 +66,12 @@ impl Durable {
     }
 }
 
-/// Starts a node: its last incarnation has released the directory.
+/// Starts a node whose last incarnation has released the directory.
 async fn started(builder: impl Fn() -> NodeBuilder) -> Result<Node, StartError> {
     builder().start().await
 }
 
-/// Values are refused before a disk is full. Deletes make room, and the cluster heals by itself.
+/// Values are refused before a disk is full. Deletes free space, and the cluster recovers by itself.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_disk_refuses_values_until_deletes_made_room() {
     let mut durable = Durable::new();
@@ -94,7 +93,7 @@ async fn a_full_disk_refuses_values_until_deletes_made_room() {
             Ok(_) => count += 1,
             Err(error) => break error,
         }
-        assert!(count < 200, "16 MiB hold so many values");
+        assert!(count < 200, "more values than 16 MiB can hold");
     };
     let is_full = |error: &Error| matches!(error, Error::Refused { reason: Refusal::DiskFull { member }, .. } if member.node == full);
     assert!(is_full(&refused), "{refused}");
@@ -132,7 +131,7 @@ async fn three_nodes_that_all_stop_open_their_chain_again() {
             last.push(kv.put(format!("key-{n}"), format!("{round}-{n}")).await.unwrap().version);
         }
         durable.stop().await;
-        // Another one comes first each time, at another port.
+        // Another node starts first each time, at another port.
         durable.start([round % 3, (round + 1) % 3, (round + 2) % 3], 3).await;
         let kv = durable.nodes[0].kv();
         for n in 0..50u32 {
@@ -148,7 +147,7 @@ fn key(n: u32) -> String {
     format!("key-{n}")
 }
 
-/// Checks that the first `count` keys are there, and writes the next one.
+/// Checks that the first `count` keys exist, and writes the next one.
 async fn check_and_write(node: &Node, count: u32) {
     for n in 0..count {
         let read = node.kv().get(&key(n)).await.unwrap();
@@ -169,10 +168,10 @@ async fn a_node_that_stops_for_a_while_leaves_its_chain_and_keeps_its_vote() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        tokio::time::timeout(PATIENCE, is_known).await.expect("the chain goes on with two members");
+        tokio::time::timeout(PATIENCE, is_known).await.expect("the chain continues with two members");
         assert_eq!(durable.nodes[0].status().await.log.unwrap().voters.len(), 3);
         check_and_write(&durable.nodes[1], round).await;
-        // The directory is in use as long as the handle is.
+        // The directory is in use as long as the handle exists.
         drop(gone);
         durable.start([round], 3).await;
     }
@@ -184,7 +183,6 @@ async fn nodes_that_are_stopped_at_once_or_one_by_one_lose_nothing() {
     let mut durable = Durable::new();
     durable.start(0..3, 3).await;
     check_and_write(&durable.nodes[0], 0).await;
-    // At once.
     let stopping: Vec<_> =
         durable.nodes.drain(..).map(|node| tokio::spawn(async move { node.withdraw().await })).collect();
     for stopped in stopping {
@@ -192,7 +190,7 @@ async fn nodes_that_are_stopped_at_once_or_one_by_one_lose_nothing() {
     }
     durable.start([2, 0, 1], 3).await;
     check_and_write(&durable.nodes[0], 1).await;
-    // One after the other, with a write between. The last one is started first, last, and in the middle.
+    // One after another, with a write in between. The last one is started first, last, and in the middle.
     for (round, order) in [[2, 0, 1], [0, 1, 2], [1, 2, 0]].into_iter().enumerate() {
         durable.nodes.sort_by_key(|node| node.name().to_owned());
         durable.nodes.remove(0).withdraw().await;
@@ -213,13 +211,13 @@ async fn a_directory_keeps_the_name_of_its_node() {
     let name = node.name().to_owned();
     assert!(name.starts_with("node-") && name.len() > 10, "{name}");
     node.shutdown().await;
-    // The directory is in use as long as the handle is.
+    // The directory is in use as long as the handle exists.
     drop(node);
     let again = started(|| nameless(&durable)).await.unwrap();
     assert_eq!(again.name(), name);
     again.shutdown().await;
     drop(again);
-    // Without the file, or with another name in it, the control file still knows the node.
+    // Without the file, or with another name in it, the control file still has the node's name.
     std::fs::write(durable.of(0).join("NAME"), "node-9").unwrap();
     let other = started(|| nameless(&durable)).await;
     assert!(matches!(other, Err(StartError::Data(DataDirError::OtherNode { .. }))), "{other:?}");

@@ -1,4 +1,4 @@
-//! What an application may rely on that runs a node or a client in its own process.
+//! Guarantees for an application that runs a node or a client in its own process.
 
 use std::{
     future::{Future, IntoFuture},
@@ -28,7 +28,7 @@ async fn alone() -> Node {
     node
 }
 
-/// Repeats a call without an end or a pause, as a careless caller does, and counts the calls.
+/// Repeats a call without end or pause, like a careless caller, and counts the calls.
 macro_rules! insist {
     ($calls:expr, $call:expr) => {{
         let calls = Arc::new(AtomicU64::new(0));
@@ -102,7 +102,7 @@ async fn calls_after_a_node_has_left_say_that_it_stopped() {
     }
 }
 
-/// The first attempt may have been applied, so a retry that isn't made is no proof that nothing was.
+/// The first attempt may have been applied, so a retry that isn't made doesn't prove that nothing was.
 #[tokio::test]
 async fn a_retry_after_the_end_of_its_node_leaves_the_outcome_unknown() {
     let node = alone().await;
@@ -151,7 +151,7 @@ fn calls_outside_of_a_runtime_are_errors() {
     runtime.block_on(node.shutdown());
 }
 
-/// Another node finds the directory free as soon as the call has returned, though handles to the last node are kept.
+/// Another node can use the directory as soon as the call has returned, though handles to the last node still exist.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_directory_is_free_when_its_node_has_ended() {
     let (name, dir) = (random_name(), tempfile::tempdir().unwrap());

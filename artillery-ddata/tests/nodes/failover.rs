@@ -1,4 +1,4 @@
-//! Lost members: others take their places, and no acknowledged write is lost.
+//! Lost members: others replace them, and no acknowledged write is lost.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +13,7 @@ use crate::support::{PATIENCE, TestCluster, until, within};
 use artillery_ddata::{ChainId, Kv, Node, NodeBuilder, Place, admin::AdminCommand, client::Spread, kv::ReadPath};
 use tokio::task::JoinSet;
 
-/// Writers, each of which counts up in a key of its own and knows the last acknowledged count.
+/// Writers that each increment a key of their own and know the last acknowledged count.
 struct Load {
     over: Arc<AtomicBool>,
     writers: JoinSet<(String, u64)>,
@@ -28,7 +28,7 @@ impl Load {
             all.spawn(async move {
                 let (key, mut count) = (format!("count/{writer}"), 0);
                 while !over.load(Ordering::Relaxed) {
-                    // Exactly once, despite all failures on the way.
+                    // Exactly once, despite all failures in between.
                     within(kv.increment(&*key, 1)).await.unwrap();
                     count += 1;
                 }
@@ -58,7 +58,6 @@ async fn holds(nodes: &[&Node], counts: &[(String, u64)]) {
     }
 }
 
-/// Waits until a member serves in a chain of `count` members.
 async fn members(node: &Node, count: usize) {
     until(async || {
         let status = node.status().await;
@@ -71,7 +70,6 @@ async fn epoch(node: &Node) -> u64 {
     node.status().await.chains[0].epoch
 }
 
-/// The acknowledged counts of all loads, summed by key.
 async fn sums(loads: Vec<Load>) -> Vec<(String, u64)> {
     let mut sums = BTreeMap::new();
     for load in loads {
@@ -82,7 +80,6 @@ async fn sums(loads: Vec<Load>) -> Vec<(String, u64)> {
     sums.into_iter().collect()
 }
 
-/// A member is lost while the others write.
 async fn lose(place: Place, silently: bool) {
     let mut cluster = TestCluster::start(3).await;
     let at = cluster.index(place);
@@ -108,7 +105,7 @@ async fn lose(place: Place, silently: bool) {
     let counts = sums(loads).await;
     holds(&survivors, &counts).await;
     if silently {
-        // The lost member can't know what has been written since, so it must not answer.
+        // The lost member can't know later writes, so it must not answer.
         let old = within(gone.kv().get("after").timeout(Duration::from_millis(300))).await;
         assert!(old.is_err(), "{old:?}");
         cuts.heal();
@@ -152,17 +149,16 @@ async fn a_client_finds_the_new_head() {
         cuts.cut(other.addr());
         theirs.cut(gone.addr());
     }
-    // The client still reaches this node.
     members(&cluster.nodes[0], 2).await;
     within(client.kv().with_timeout(PATIENCE).put("after", "v")).await.unwrap();
     let survivors: Vec<_> = cluster.nodes.iter().collect();
     holds(&survivors, &sums(vec![load]).await).await;
 }
 
-/// Four nodes, three of which serve. The fourth takes the place of one that is lost.
+/// Four nodes, three of which serve. The fourth replaces one that is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_spare_replaces_a_lost_tail() {
-    // The backlog is so small that a joiner needs a snapshot, but large enough for it to keep up then.
+    // The backlog is so small that a joiner needs a snapshot, but large enough for it to keep up afterwards.
     let little = |builder: NodeBuilder| builder.configure(|config| config.limits.backlog_bytes = 64 << 10);
     let mut cluster = TestCluster::start_with(3, little).await;
     let spare = cluster.add(little).await;
@@ -182,12 +178,12 @@ async fn a_spare_replaces_a_lost_tail() {
         let read = within(spare.kv().get(&format!("key/{n}"))).await.unwrap();
         assert_eq!(read.into_value().unwrap(), vec![7; 1000]);
     }
-    // On a busy machine the joiner may fall behind the backlog, and begin anew.
+    // On a busy machine the joiner may fall behind the backlog, and start over.
     assert!((1..=3).contains(&spare.status().await.chains[0].resyncs_full));
     until(async || spare.kv().get("key/0").await.is_ok_and(|read| read.served.way == ReadPath::Local)).await;
 }
 
-/// One node after the other is stopped and restarted under its name. All are members in the end, and nothing is lost.
+/// One node after another is stopped and restarted under its name. All are members in the end, and nothing is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rolling_restart_loses_nothing() {
     let mut cluster = TestCluster::start_named(3).await;
@@ -214,7 +210,6 @@ async fn rolling_restart_loses_nothing() {
     }
 }
 
-/// The others do not wait for a node that leaves.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leaving_node_is_not_waited_for() {
     let mut cluster = TestCluster::start(3).await;
@@ -229,7 +224,7 @@ async fn leaving_node_is_not_waited_for() {
     within(cluster.nodes[0].kv().put("k", "w")).await.unwrap();
 }
 
-/// A joiner that the tail can't reach gives its place up to a healthy spare, although no write waits for it.
+/// A joiner that the tail can't reach is replaced by a healthy spare, although no write waits for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unreachable_joiner_is_replaced_by_a_spare() {
     // A founder must be the leader: if a spare were, it couldn't be cut off from the tail alone.
@@ -273,7 +268,8 @@ async fn leader_that_is_no_tail(cluster: &TestCluster) -> String {
         let client = cluster.client(Spread::Sticky).await;
         let (wish, node) = (AdminCommand::Reorder { chain: ChainId(0), order }, cluster.node(Place::Tail).id().node);
         within(client.arrange(node, wish, PATIENCE)).await.unwrap().unwrap();
-        // Nodes learn of the new order one after the other: for a moment no member, or two, may call themselves the middle.
+        // Nodes learn of the new order one after another: in between, no member, or two, may consider themselves the
+        // middle.
         let count = |place| cluster.nodes.iter().filter(|node| node.role() == place).count();
         until(async || [Place::Head, Place::Middle, Place::Tail].into_iter().all(|place| count(place) == 1)).await;
         assert_eq!(cluster.node(Place::Head).name(), leader);

@@ -9,7 +9,6 @@ use tokio::task::JoinSet;
 const CALLERS: usize = 64;
 const CALLS: usize = 300;
 const STORMS: usize = 50;
-/// The number of dirty reads that is enough for the test.
 const ENOUGH: u64 = 200;
 
 /// Dirty reads that the chains of a node have served, and the version queries that they sent for them.
@@ -18,7 +17,6 @@ async fn dirty_and_queries(node: &Node) -> (u64, u64) {
     (reads.dirty, reads.version_query)
 }
 
-/// Callers that read and write the key at one member, all at once.
 async fn storm(middle: &Node) {
     let mut callers = JoinSet::new();
     for caller in 0..CALLERS {
@@ -38,8 +36,8 @@ async fn storm(middle: &Node) {
     }
 }
 
-/// With all ways to an answer: a watermark answers most reads before a query does. The number of reads that meet a
-/// dirty key depends on the machine; too few of them show nothing.
+/// Every path to an answer is available: a watermark answers most reads before a query does. The number of reads that
+/// meet a dirty key depends on the machine; too few of them prove nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_dirty_reads_share_one_version_query() {
     let cluster = TestCluster::start_with(3, fixed).await;
@@ -60,7 +58,7 @@ async fn many_dirty_reads_share_one_version_query() {
 }
 
 /// The update never reaches the tail, so no watermark answers. Each read needs a query that was sent after the read
-/// came.
+/// arrived.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_query_answers_all_that_waited_for_it() {
     let cluster = TestCluster::start_with(3, fixed).await;

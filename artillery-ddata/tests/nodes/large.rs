@@ -1,4 +1,4 @@
-//! Large values don't hold back small ones on their way between a client and a node.
+//! Large values don't delay small ones in transit between a client and a node.
 
 use std::{
     collections::BTreeSet,
@@ -15,11 +15,10 @@ use artillery_ddata::{Client, Kv, client::Spread};
 
 const LARGE: usize = 64 << 20;
 
-/// Bytes of the large value that have passed before the small operations begin, and that are left when they must be
-/// done.
+/// Bytes of the large value that have passed before the small operations begin, and that remain when they must be done.
 const MARGIN: u64 = 4 << 20;
 
-/// Makes small operations one after the other while a large value passes. Returns how many of its bytes passed during
+/// Makes small operations one after another while a large value passes. Returns how many of its bytes passed during
 /// each.
 async fn meanwhile(passed: impl Fn() -> u64, small: impl AsyncFn(u64)) -> Vec<u64> {
     let begin = passed();

@@ -1,4 +1,4 @@
-//! The promise of local reads: at every member, from any thread, without a runtime and without an allocation.
+//! The guarantees of local reads: at every member, from any thread, without a runtime and without an allocation.
 
 use std::{
     pin::pin,

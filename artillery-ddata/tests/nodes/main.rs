@@ -1,4 +1,3 @@
-//! Whole nodes on loopback, in this process.
 #![allow(missing_docs, unreachable_pub)]
 
 mod abuse;

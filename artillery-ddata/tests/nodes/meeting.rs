@@ -1,4 +1,4 @@
-//! Two clusters of one name and secret, formed while the network was cut, that meet.
+//! Two clusters with the same name and secret, formed while the network was cut, that meet.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,7 +10,6 @@ use artillery_ddata::{
 
 use crate::support::{Cuts, PATIENCE, SECRET, TestCluster, random_name, until, within};
 
-/// Two nodes, each of which has formed a cluster by itself.
 async fn two_clusters() -> (TestCluster, Cuts) {
     let mut nodes = TestCluster { name: random_name(), nodes: Vec::new(), cuts: Vec::new() };
     nodes.add(|builder| builder.expect(1).name("first")).await;
@@ -30,7 +29,7 @@ fn id(node: &Node) -> ClusterId {
     node.routing().map(|routing| routing.cluster).expect("the node belongs to a cluster")
 }
 
-/// Whether the node isn't ready because of another cluster, and names the command that gives that one up.
+/// Whether the node isn't ready because of another cluster, and names the command that abandons that one.
 async fn reports(node: &Node, cluster: ClusterId) -> bool {
     let command = format!("ctl give-up --accept-loss {cluster}");
     let names = |reason: &WaitingFor| matches!(reason, WaitingFor::AnotherCluster { other, why } if *other == cluster && why.contains(&command));
@@ -66,7 +65,7 @@ async fn of_two_clusters_with_data_none_is_ready_until_one_is_given_up() {
     let client = within(client.connect()).await.unwrap();
     let give_up =
         async |cluster| client.arrange(first.id().node, AdminCommand::GiveUp { cluster }, PATIENCE).await.unwrap();
-    assert!(give_up(id(second)).await.is_err(), "a node gives up no other cluster than its own");
+    assert!(give_up(id(second)).await.is_err(), "a node abandons only its own cluster");
     assert!(!second.may_serve() && !first.may_serve());
     give_up(id(first)).await.unwrap();
     client.close().await;

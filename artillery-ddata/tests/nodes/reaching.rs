@@ -1,4 +1,4 @@
-//! Clients reach nodes wherever these listen, and report why they don't.
+//! Clients reach nodes at every kind of address, and report why they don't.
 
 use artillery_core::{config::TransportConfig, error::ConnectError};
 use artillery_ddata::{
@@ -51,7 +51,6 @@ async fn a_node_on_all_addresses_is_reached_by_both_families() {
     }
 }
 
-/// A silent address does not keep a client from the next one.
 #[tokio::test]
 async fn a_client_passes_over_a_silent_seed() {
     let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -74,7 +73,7 @@ async fn a_socket_that_does_not_reach_the_seed_is_named() {
     }
 }
 
-/// Adds to a counter many times. Each addition must count once.
+/// Adds to a counter many times. Each addition must be applied once.
 async fn count(kv: &Kv, key: &'static str) {
     const ADDITIONS: i64 = 20;
     for sum in 1..=ADDITIONS {
@@ -99,7 +98,7 @@ async fn a_client_that_does_not_reach_the_head_writes_by_another_member() {
     let client = shut_out(&cluster).await;
     count(&client.kv(), "count").await;
     assert_eq!(head.role(), Place::Head);
-    // It asks the head again once it can.
+    // The client asks the head again once it can.
     cluster.heal();
     until(|| async {
         let before = forwarded(&cluster).await;
@@ -109,7 +108,6 @@ async fn a_client_that_does_not_reach_the_head_writes_by_another_member() {
     .await;
 }
 
-/// Requests that any node has forwarded.
 async fn forwarded(cluster: &TestCluster) -> u64 {
     let mut sum = 0;
     for node in &cluster.nodes {
@@ -118,7 +116,7 @@ async fn forwarded(cluster: &TestCluster) -> u64 {
     sum
 }
 
-/// Strong reads of a classic chain are the tail's alone.
+/// Only the tail serves strong reads of a classic chain.
 #[tokio::test]
 async fn a_client_that_does_not_reach_the_tail_reads_by_another_member() {
     let cluster = TestCluster::start_with(3, classic).await;
@@ -131,7 +129,7 @@ async fn a_client_that_does_not_reach_the_tail_reads_by_another_member() {
     assert_eq!((read.value().unwrap().as_ref(), read.served.place), (&b"v"[..], Place::Tail));
 }
 
-/// The way of every write at such a node, as that by its Redis port.
+/// The path of every write at such a node, including those by its Redis port.
 #[tokio::test]
 async fn a_node_that_does_not_reach_the_head_writes_by_another_member() {
     let mut cluster = TestCluster::start(3).await;

@@ -9,12 +9,11 @@ use std::{
 
 use artillery_ddata::{Client, Mode, Node, NodeBuilder, Place, client::Spread};
 
-/// Far longer than any step of a test takes: only a failing test waits so long.
+/// Far longer than any step of a test takes: only a failing test waits this long.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 pub const SECRET: &str = "a secret for tests alone";
 
-/// Addresses with which a node exchanges no packets.
 #[derive(Clone, Default)]
 pub struct Cuts(Arc<Mutex<CutAddrs>>);
 
@@ -34,7 +33,6 @@ impl Cuts {
         self.lock().cut.remove(&addr);
     }
 
-    /// Cuts all addresses but these.
     pub fn only(&self, addrs: impl IntoIterator<Item = SocketAddr>) {
         self.lock().only = Some(addrs.into_iter().collect());
     }
@@ -97,13 +95,11 @@ impl TestCluster {
         }
     }
 
-    /// A client of the cluster.
     pub async fn client(&self, spread: Spread) -> Client {
         let builder = Client::builder().cluster(&self.name).secret(SECRET).seed(self.nodes[0].addr());
         within(builder.spread(spread).connect()).await.unwrap()
     }
 
-    /// Starts one more node.
     pub async fn add(&mut self, change: impl Fn(NodeBuilder) -> NodeBuilder) -> Node {
         let cuts = Cuts::default();
         let filter = cuts.clone();
@@ -121,14 +117,13 @@ impl TestCluster {
 
     pub fn index(&self, place: Place) -> usize {
         let at = self.nodes.iter().position(|node| node.role() == place);
-        at.unwrap_or_else(|| panic!("there is no {place}"))
+        at.unwrap_or_else(|| panic!("no node has place {place}"))
     }
 
     pub fn node(&self, place: Place) -> &Node {
         &self.nodes[self.index(place)]
     }
 
-    /// Cuts every packet between two nodes, both ways.
     pub fn cut(&self, a: Place, b: Place) {
         let (a, b) = (self.index(a), self.index(b));
         self.cuts[a].cut(self.nodes[b].addr());
@@ -149,12 +144,11 @@ pub fn classic(builder: NodeBuilder) -> NodeBuilder {
     builder.mode(Mode::Classic)
 }
 
-/// Fails the test instead of hanging when a future takes for ever.
+/// Fails the test instead of hanging when a future never completes.
 pub async fn within<T>(what: impl IntoFuture<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, what).await.unwrap_or_else(|_| panic!("nothing happened for {PATIENCE:?}"))
 }
 
-/// Polls a condition until it holds.
 pub async fn until<F: Future<Output = bool>>(mut is_so: impl FnMut() -> F) {
     within(async {
         while !is_so().await {

@@ -8,7 +8,7 @@ use tokio::runtime::Builder;
 use super::*;
 use crate::client::Spread;
 
-/// Callers in another runtime than the client's ask the picked member, as all others do.
+/// Callers in another runtime than the client's also spread their reads.
 #[test]
 fn reads_from_another_runtime_are_spread_too() {
     let runtime = || Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -76,7 +76,6 @@ impl Head {
         head
     }
 
-    /// The next write that the head receives.
     async fn next(&mut self) -> (u64, RequestKey) {
         let request = decode_request(&self.reader.next().await.unwrap().unwrap()).unwrap();
         let Operation::Write { request: Some(key), .. } = request.operation else { panic!("{request:?}") };
@@ -107,7 +106,7 @@ async fn a_refused_first_attempt_is_retried() {
     assert_eq!((done.request_id.session, done.request_id.number), (key.session, key.number));
 }
 
-/// Answers to later attempts say nothing about the first one.
+/// Answers to later attempts reveal nothing about the first one.
 #[tokio::test]
 async fn an_unanswered_first_attempt_leaves_the_outcome_unknown() {
     let mut head = Head::start().await;

@@ -1,4 +1,4 @@
-//! Large requests and answers have streams of their own; requests beyond the room wait, and are refused as busy.
+//! Large requests and answers have streams of their own; requests beyond the capacity wait, and are refused as busy.
 
 use artillery_core::{
     error::{ReadError, WriteError},
@@ -15,13 +15,11 @@ use crate::{
 
 const LARGE: usize = 300_000;
 
-/// The stream of one large request, and the length of its frame.
 async fn large_request(streams: &mut mpsc::Receiver<IncomingStream>) -> (IncomingStream, usize) {
     loop {
         let mut stream = streams.recv().await.unwrap();
         match stream.reader.next_len().await {
             Ok(Some(len)) if len > SMALL => return (stream, len),
-            // The stream of small requests.
             Ok(_) => {
                 let (mut reader, writer) = open_session(stream).await;
                 tokio::spawn(async move {
@@ -48,7 +46,7 @@ async fn large_requests_are_forwarded_too() {
     assert_eq!(conflict.current.unwrap().1, value);
     let taken = kv.get_delete("k").await.unwrap().result;
     assert_eq!(taken.into_value(), Some(value));
-    assert_eq!(spare.local.forwarded(), 5, "the opening of a session counts too");
+    assert_eq!(spare.local.forwarded(), 5, "including the opening of a session");
 }
 
 #[tokio::test]
@@ -59,7 +57,7 @@ async fn a_cancelled_large_write_stops_its_stream() {
     assert!(len > LARGE);
     put.abort();
     assert!(put.await.unwrap_err().is_cancelled());
-    // The rest of the request doesn't come any more, and the way back is closed.
+    // The rest of the request no longer arrives, and the return direction is closed.
     assert!(matches!(stream.reader.next().await, Err(ReadError::Reset(_))));
     let mut writer = stream.writer.unwrap();
     let refused = loop {
@@ -71,7 +69,7 @@ async fn a_cancelled_large_write_stops_its_stream() {
     assert!(matches!(refused, WriteError::Stopped(_)), "{refused:?}");
     assert_eq!(stream.connection.close_reason(), None);
 
-    // More than QUIC buffers before the node reads: the node can't have seen all of it, so the outcome is certain.
+    // More than QUIC buffers before the node reads: the node can't have received all of it, so the outcome is certain.
     let put = tokio::spawn(client.kv().put("k", vec![7; 40 << 20]).timeout(Duration::from_millis(500)).into_future());
     let (mut stream, _) = large_request(&mut streams).await;
     let error = put.await.unwrap().unwrap_err();
@@ -99,7 +97,7 @@ async fn too_many_requests_to_one_node_are_refused_as_busy() {
     assert!(busy > 300 && unknown > 100, "{busy} busy, {unknown} unknown");
 }
 
-/// A read of a large value that waits for its answer, and the stream with the connection on which that must come.
+/// A read of a large value that waits for its answer, and the stream of the connection on which that must arrive.
 async fn waiting_read(
     client: &Client,
     streams: &mut mpsc::Receiver<IncomingStream>,
@@ -109,7 +107,7 @@ async fn waiting_read(
     loop {
         let mut stream = streams.recv().await.unwrap();
         let request = decode_request(&stream.reader.next().await.unwrap().unwrap()).unwrap();
-        // A client in doubt also asks for the routing.
+        // A client in doubt also queries the routing.
         if matches!(request.operation, Operation::Read { .. }) {
             return (get, request.number, stream);
         }
@@ -132,7 +130,7 @@ fn large_answer(number: u64) -> crate::wire::request::Encoded {
 async fn a_large_answer_finds_its_request() {
     let (client, _silent, _seed, mut streams) = client_of_silence().await;
     let (get, number, stream) = waiting_read(&client, &mut streams).await;
-    // An answer without a waiting caller is stopped; that breaks no rule.
+    // An answer without a waiting caller is stopped, which is no protocol violation.
     let mut unwanted = answer_apart(&stream.connection, &encode_answer_to(number + 1)).await;
     unwanted.stopped().await;
     assert!(matches!(unwanted.send(b"more", &[]).await, Err(WriteError::Stopped(_))));
@@ -170,8 +168,8 @@ async fn a_malformed_large_answer_closes_the_connection() {
     }
 }
 
-/// Two nodes that forward large requests to each other: requests that wait for room at the other node fill the room of
-/// each.
+/// Two nodes forward large requests to each other: at each, requests that wait for capacity at the other use up its
+/// own.
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_that_forward_large_writes_to_each_other_never_block() {
     let cluster = unique("client");

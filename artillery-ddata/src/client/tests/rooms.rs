@@ -1,4 +1,4 @@
-//! Clients that don't read their answers use only a part of the room, and give it back when they leave.
+//! Clients that don't read their answers use only a part of the capacity, and release it when they leave.
 
 use artillery_core::{
     config::TransportConfig,
@@ -16,7 +16,7 @@ use crate::{
     wire::request::{decode_response, encode_request},
 };
 
-/// More clients than the parts into which a node divides its room.
+/// More clients than the parts into which a node divides its capacity.
 const DEAF: usize = 5;
 
 struct NoStreams;
@@ -25,7 +25,6 @@ impl Service for NoStreams {
     fn stream(&self, _: &Arc<PeerInfo>, _: IncomingStream) {}
 }
 
-/// A client that sends requests and doesn't read the answers.
 struct Deaf {
     endpoint: Endpoint,
     connection: Connection,
@@ -66,7 +65,7 @@ fn request(number: u64, query: Query, mode: ReadMode) -> Request {
     Request { number, chain: ChainId(0), deadline_ms: 60_000, forwarded: false, operation }
 }
 
-/// [`DEAF`] clients, each of which asks more than it has room for.
+/// [`DEAF`] clients that each request more than their capacity.
 async fn deaf(cluster: &str, node: &FakeNode, query: impl Fn() -> Query, times: u64) -> Vec<Deaf> {
     let mut all = Vec::new();
     for _ in 0..DEAF {
@@ -79,13 +78,12 @@ async fn deaf(cluster: &str, node: &FakeNode, query: impl Fn() -> Query, times: 
     all
 }
 
-/// Bytes of one kind of room that all connections to a node have taken.
+/// The bytes of one kind that all connections to a node have taken.
 fn taken(node: &FakeNode, kind: &str) -> usize {
     let mut taken = node.server.as_ref().unwrap().taken_bytes();
     taken.find(|(name, _)| *name == kind).unwrap().1
 }
 
-/// The routing of a cluster of one with two chains.
 fn of_two_chains(node: &FakeNode) -> Routing {
     let mut routing = routing(config(&[node.me()], 1), &[node]);
     routing.chains.push(crate::ChainConfig { chain: ChainId(1), ..config(&[node.me()], 1) });
@@ -137,7 +135,7 @@ async fn a_room_full_of_other_watches_ends_no_watch() {
     }
     let position = first.position().unwrap();
     drop(first);
-    // The watch's last query may wait there for a moment.
+    // The watch's last query may still wait there.
     until(|| taken(&node, "watches") == 0).await;
 
     let prefix = Bytes::from(vec![b'p'; 700]);
@@ -146,7 +144,7 @@ async fn a_room_full_of_other_watches_ends_no_watch() {
     let mut last = Deaf::connect(&cluster, &node).await;
     for number in 0.. {
         last.ask(number, watch()).await;
-        // A query that finds room waits for changes.
+        // A query that gets capacity waits for changes.
         if let Ok(answer) = tokio::time::timeout(Duration::from_millis(100), last.answers.next()).await {
             let answer = decode_response(&answer.unwrap().unwrap()).unwrap().answer;
             assert_eq!(answer, ResponseAnswer::Reply(Reply::Refused(Refusal::Busy)));
@@ -154,10 +152,10 @@ async fn a_room_full_of_other_watches_ends_no_watch() {
         }
     }
     let mut watch = kv.watch("k").from(position);
-    assert!(tokio::time::timeout(Duration::from_millis(200), watch.next()).await.is_err(), "it is not told anything");
+    assert!(tokio::time::timeout(Duration::from_millis(200), watch.next()).await.is_err(), "it receives nothing");
     kv.put("k", "w").timeout(Duration::from_secs(2)).await.unwrap();
-    assert!(kv.get("k").await.unwrap().value().is_some(), "reads and writes have room of their own");
-    assert!(tokio::time::timeout(Duration::from_millis(200), watch.next()).await.is_err(), "it is not told anything");
+    assert!(kv.get("k").await.unwrap().value().is_some(), "reads and writes have their own capacity");
+    assert!(tokio::time::timeout(Duration::from_millis(200), watch.next()).await.is_err(), "it receives nothing");
     all.into_iter().chain([last]).for_each(Deaf::leave);
     loop {
         let change = tokio::time::timeout(Duration::from_secs(20), watch.next()).await.unwrap().unwrap().unwrap();
@@ -186,7 +184,7 @@ async fn short_answers_count_in_the_total_room() {
     until(|| taken(&node, "answers").max(taken(&node, "reads")) == 0).await;
 }
 
-/// Each client's stream waits for room, and one of its queries for changes.
+/// Each client's stream waits for capacity, and one of its queries for changes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_connection_is_dropped() {
     let cluster = unique("client");
@@ -235,7 +233,7 @@ async fn a_watch_reports_a_chain_that_refuses_for_good() {
     }
 }
 
-/// A read that isn't ready comes behind many that are, and each answer brings one more of those.
+/// A read that isn't ready is queued behind many that are, and each answer triggers one more of those.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_read_that_is_not_ready_has_its_turn() {
     let cluster = unique("client");
@@ -272,7 +270,7 @@ async fn wait_behind_others(cluster: &str, node: &FakeNode) {
         }
         more.try_send(number).unwrap();
     }
-    panic!("3,000 others came first");
+    panic!("3,000 others were served first");
 }
 
 /// As in `join!` or a buffered stream: none of the calls is polled while their task waits for another call.
@@ -289,7 +287,7 @@ async fn unpolled_calls_block_no_others() {
     kv.put("k", value).timeout(Duration::from_secs(8)).await.unwrap();
 }
 
-/// A client whose runtime runs nothing any more: it was shut down, or no thread drives it.
+/// A client whose runtime no longer runs anything: it was shut down, or no thread drives it.
 fn abandoned(runtime: tokio::runtime::Runtime, shuts_down: bool) {
     let here = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let cluster = unique("client");

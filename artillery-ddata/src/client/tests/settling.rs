@@ -1,5 +1,3 @@
-//! Clients with some unknown outcomes.
-
 use std::{collections::BTreeSet, sync::Mutex};
 
 use super::*;
@@ -8,15 +6,14 @@ use crate::{Kv, error::Unknown, kv::Resolution, local::handle::WriteRequest};
 /// The size of the largest result kept for a retry.
 const VALUE: usize = 4096;
 const PATIENCE: Duration = Duration::from_secs(20);
-/// So short that the writes made meanwhile fit the table of sessions on any machine.
+/// So short that the writes made in that time fit the table of sessions on any machine.
 const HASTE: Duration = Duration::from_millis(10);
 
-/// One key of a hundred is unlucky.
+/// One key in a hundred is unlucky.
 fn is_unlucky(n: usize) -> bool {
     n % 100 == 7
 }
 
-/// Whether the write is a get-and-delete of an unlucky key.
 fn takes_unlucky(request: &WriteRequest) -> bool {
     let Write::GetDelete { key } = &request.write else { return false };
     key[..].try_into().is_ok_and(|key| is_unlucky(usize::from_be_bytes(key)))
@@ -41,15 +38,15 @@ fn value(n: usize) -> Bytes {
     n.to_be_bytes().repeat(VALUE / 8).into()
 }
 
-/// Puts a value and takes it away, with little time for unlucky keys if `hastes`. Returns whether the outcome of the
-/// latter was unknown. If `settles`, settles it at once.
+/// Puts a value and takes it away, with a short timeout for unlucky keys if `hastes`. Returns whether the outcome of
+/// the latter was unknown. If `settles`, settles it at once.
 async fn take(kv: &Kv, n: usize, hastes: bool, settles: bool) -> bool {
     let key = n.to_be_bytes();
     kv.put(key, value(n)).timeout(PATIENCE).await.unwrap();
     let timeout = if hastes && is_unlucky(n) { HASTE } else { PATIENCE };
     let taken = loop {
         match kv.get_delete(key).timeout(timeout).await {
-            // On a busy machine the little time may be over before the request is sent.
+            // On a busy machine the short timeout may expire before the request is sent.
             Err(Error::Refused { .. } | Error::NotApplied { .. }) if timeout == HASTE => {}
             taken => break taken,
         }
@@ -77,13 +74,13 @@ async fn settled(kv: &Kv, n: usize, resolution: Resolution) {
             let Computed::Took(Some((_, taken))) = record.result else { panic!("{:?}", record.result) };
             assert_eq!(taken, value(n));
         }
-        // The session was full when the write came.
+        // The session was full when the write arrived.
         Resolution::NeverApplied => assert_eq!(kv.get(&n.to_be_bytes()).await.unwrap().into_value().unwrap(), value(n)),
         other => panic!("{n}: {other:?}"),
     }
 }
 
-/// Takes `count` keys, 64 at a time; returns the number of unknown outcomes.
+/// Takes `count` keys, 64 concurrently; returns the number of unknown outcomes.
 async fn take_many(kv: &Kv, count: usize, hastes: bool, settles: bool) -> usize {
     let (mut calls, mut unknown) = (JoinSet::new(), 0);
     for n in 0..count {

@@ -1,5 +1,3 @@
-//! Calls to a silent node.
-
 use super::*;
 
 /// The old head is silent, and its connection stays open.
@@ -33,7 +31,7 @@ async fn an_unanswered_write_is_unknown_and_a_read_moves_on() {
     let write = tokio::spawn(kv.put("k", "v").timeout(Duration::from_millis(600)).into_future());
     let stream = streams.recv().await.unwrap();
     let (mut reader, mut writer) = (stream.reader, stream.writer.unwrap());
-    // Each of the two writes may have asked for a session.
+    // Each of the two writes may have requested a session.
     let first = loop {
         match next_write(&mut reader).await {
             Some(Wanted::Session { number }) => open(number, &mut writer).await,

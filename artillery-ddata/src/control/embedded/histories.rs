@@ -1,4 +1,4 @@
-//! The history of a node: messages of another history don't count.
+//! The history of a node. Messages of another history are ignored.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use crate::control::{History, Met};
 
-/// The history that an incarnation has taken part in; none yet, if it came after the founding and has met no member.
+/// The history that an incarnation has taken part in; none yet, if it started after the founding and has met no member.
 /// Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Histories {
@@ -20,7 +20,7 @@ impl Histories {
         Self { mine: Arc::new(Mutex::new(mine)), newer: watch::Sender::new(None), parted: watch::Sender::new(None) }
     }
 
-    /// The history for a node that has recovered `next`. Messages still sent for the former history stay apart.
+    /// The history for a node that has recovered `next`. Messages still sent for the former history stay separate.
     pub(crate) fn followed_by(&self, next: History) -> Self {
         Self { mine: Arc::new(Mutex::new(Some(next))), newer: self.newer.clone(), parted: watch::Sender::new(None) }
     }
@@ -57,17 +57,17 @@ impl Histories {
         }
     }
 
-    /// The last history of the same cluster that was met, and to which neither gives way.
+    /// The last history of the same cluster that was met, where neither gives way to the other.
     pub(crate) fn parted(&self) -> Option<History> {
         *self.parted.borrow()
     }
 
-    /// Waits until this node learns that the cluster was recovered without it, in another history than the one that is known.
+    /// Waits until this node learns that the cluster was recovered without it, in a history other than `known`.
     pub(crate) async fn left_behind(&self, known: Option<History>) -> History {
         let mut newer = self.newer.subscribe();
         match newer.wait_for(|newer| newer.is_some() && *newer != known).await.map(|newer| *newer) {
             Ok(Some(newer)) => newer,
-            // The sender is a part of `self`.
+            // `self` owns the sender.
             _ => std::future::pending().await,
         }
     }

@@ -1,7 +1,7 @@
-//! What a durable node keeps of the group's log, in its control file: its vote, the entries, and the snapshot before them.
+//! A durable node's copy of the group's log in its control file: its vote, the entries, and the snapshot before them.
 //!
-//! Each change is on the disk before openraft, and so any other node, hears of it. A life never leads in a term that an
-//! earlier one of its store was elected in (docs/adr/0030): it restores the vote without the leadership.
+//! Each change is on disk before openraft, and so any other node, learns of it. An incarnation never leads in a term
+//! for which an earlier one of its store was elected (docs/adr/0030): it restores the vote without the leadership.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
@@ -25,14 +25,14 @@ use crate::{
     control::{History, StorePosition, StoreRolledBack, log::ConfigLogError},
 };
 
-/// A life of a store on a disk, and how far that store has come. Clones share it.
+/// An incarnation of a store on a disk, and that store's position. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct StorePlace {
     me: MemberId,
     pub(crate) control: ControlFile,
-    /// The number of groups of its journal that are synced.
+    /// The number of synced groups in its journal.
     groups: Arc<AtomicU64>,
-    /// How far other stores have come. The disk learns of it later.
+    /// The last known positions of other stores. The disk is updated later.
     heard: Arc<Mutex<HeardStores>>,
 }
 
@@ -42,12 +42,11 @@ impl StorePlace {
         Self { me, control, groups, heard }
     }
 
-    /// How far the store has come.
     pub(crate) fn position(&self) -> StorePosition {
         self.control.position(self.groups.load(Ordering::Acquire))
     }
 
-    /// What this node says of its store with each message of the group.
+    /// The store's id and position, which this node sends with each message of the group.
     pub(super) fn speaker(&self) -> Speaker {
         Speaker { id: self.me, position: self.position() }
     }
@@ -56,29 +55,29 @@ impl StorePlace {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Checks what another node says of its store, and takes note of it in the same step.
+    /// Checks another node's reported position, and records it in the same step.
     pub(crate) fn hear(&self, id: MemberId, position: StorePosition) -> Result<(), StoreRolledBack> {
         self.heard().hear(id, position).map(drop)
     }
 
-    /// All that was heard of other stores.
     pub(crate) fn all_heard(&self) -> HeardStores {
         self.heard().clone()
     }
 
-    /// The same as [`hear`](Self::hear), and on the disk before this returns: the other node's answer may be used then.
+    /// Like [`hear`](Self::hear), but on disk before this returns: only then may the other node's answer be used.
     pub(super) async fn keep_heard(&self, speaker: Speaker) -> Result<(), CallError> {
         let Speaker { id, position } = speaker;
         self.hear(id, position)?;
         if self.control.look(|record| record.heard.covers(id, position)) {
             return Ok(());
         }
-        // Without the note, this node could not tell an older copy of the other store.
+        // Without this record, this node could not detect an older copy of the other store.
         self.change(move |record| record.heard.hear(id, position)).await??;
         Ok(())
     }
 
-    /// A node that came after the founding belongs to this history: it is on the disk before anything of that history is.
+    /// Records the history of a node that started after the founding. It is on disk before anything else of that
+    /// history is.
     pub(super) async fn keep_history(&self, history: History) -> Result<(), CallError> {
         if self.control.look(|record| record.history.is_some()) {
             return Ok(());
@@ -111,7 +110,6 @@ struct KeptInner {
     record: Mutex<LogRecord>,
 }
 
-/// What the disk holds of the log.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct LogRecord {
     pub(super) vote: Option<Vote<RaftId>>,
@@ -120,7 +118,6 @@ pub(super) struct LogRecord {
     pub(super) snapshot: Option<KeptSnapshot>,
 }
 
-/// The state after all entries up to some place.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct KeptSnapshot {
     pub(super) meta: SnapshotMeta<RaftId, RaftNode>,
@@ -128,7 +125,7 @@ pub(super) struct KeptSnapshot {
 }
 
 impl KeptLog {
-    /// The log that the control file holds; an empty one, if it holds none.
+    /// The log in the control file; an empty one, if there is none.
     pub(super) fn open(control: ControlFile) -> Result<Self, ConfigLogError> {
         let bytes = control.look(|record| record.log.clone());
         let record = match bytes.is_empty() {
@@ -138,18 +135,17 @@ impl KeptLog {
         Ok(Self(Arc::new(KeptInner { control, record: Mutex::new(record) })))
     }
 
-    /// What is kept.
     pub(super) fn record(&self) -> LogRecord {
         self.lock().clone()
     }
 
-    /// Whether the store has never had a part in the log.
+    /// Whether the store has never taken part in the log.
     pub(super) fn is_new(&self) -> bool {
         let record = self.lock();
         record.vote.is_none() && record.purged.is_none() && record.entries.is_empty() && record.snapshot.is_none()
     }
 
-    /// Changes the record, and more of the control file in the same step. Both are durable when this returns.
+    /// Changes the record, and other parts of the control file in the same step. Both are durable when this returns.
     pub(super) async fn change(
         &self,
         change: impl FnOnce(&mut LogRecord) + Send + 'static,
@@ -188,7 +184,8 @@ impl KeptLog {
 }
 
 impl LogRecord {
-    /// The vote, without a leadership of its own: the promise stays, and a life leads only in terms that it was elected in.
+    /// The vote, without leadership: the promise is kept, but an incarnation leads only in terms for which it was
+    /// elected.
     pub(super) fn vote_of_another_life(&self, me: RaftId) -> Option<Vote<RaftId>> {
         let vote = self.vote?;
         let is_mine = vote.leader_id().voted_for() == Some(me);

@@ -1,4 +1,4 @@
-//! A node's handle to the log, which begins anew after a recovery.
+//! A node's handle to the log, which is replaced after a recovery.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -34,7 +34,6 @@ impl LogHandle {
         self.log().histories().clone()
     }
 
-    /// See [`Embedded::serve`].
     pub(crate) async fn serve(&self, from: MemberId, message: Bytes) -> Result<Bytes, CallError> {
         self.log().serve(from, message).await
     }
@@ -49,7 +48,6 @@ impl LogHandle {
         Ok(())
     }
 
-    /// Ends this node's part in the group.
     pub(crate) async fn stop(&self) {
         self.log().stop().await;
     }
@@ -107,7 +105,7 @@ impl ConfigLog for LogHandle {
                 tokio::select! {
                     biased;
                     changes = log.changed(seen) => return changes,
-                    // The sender is a part of `self`.
+                    // `self` owns the sender.
                     _ = current.changed() => {}
                 }
             }

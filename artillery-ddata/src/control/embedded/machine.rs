@@ -1,4 +1,4 @@
-//! The state made by the entries of the group's log, and the window of entries that stay readable.
+//! The state that results from the entries of the group's log, and the window of entries that stay readable.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -28,16 +28,14 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct AppliedConfigs {
     state: Mutex<MachineState>,
-    /// Where the snapshot is kept; `None`: in memory alone.
+    /// Where the snapshot is stored; `None`: in memory only.
     kept: Option<KeptLog>,
     progress: watch::Sender<ApplyProgress>,
     window: usize,
 }
 
-/// The progress that waiters watch.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct ApplyProgress {
-    /// Counts visible changes.
     pub(super) changes: u64,
     /// The last entry that took a place.
     pub(super) last: LogIndex,
@@ -60,14 +58,12 @@ struct MachineState {
     snapshots: u64,
 }
 
-/// A snapshot as it is sent.
 #[derive(Clone, Debug)]
 struct Built {
     meta: SnapshotMeta<RaftId, RaftNode>,
     bytes: Arc<Vec<u8>>,
 }
 
-/// The content of a snapshot.
 #[derive(Serialize)]
 struct SnapshotData<'a> {
     configs: &'a Configs,
@@ -119,8 +115,8 @@ impl AppliedConfigs {
         Ok(applied)
     }
 
-    /// The state of a recovered log, kept by `by` alone, at `raft` of the group's log. Waiters for `changes` see a
-    /// change.
+    /// The state of a recovered log, kept by `by` alone, at `raft` of the group's log. Waiters for `changes` are
+    /// notified.
     pub(super) fn recovered(
         configs: Configs,
         raft: RaftLogId,
@@ -152,7 +148,6 @@ impl AppliedConfigs {
         self.lock().configs.clone()
     }
 
-    /// See [`ConfigLog::entry`](crate::control::ConfigLog::entry).
     pub(super) fn entry(&self, index: LogIndex) -> Result<Option<LogEntry>, ConfigLogError> {
         let state = self.lock();
         let first = state.entries.front().map_or(state.configs.applied().next(), |entry| entry.index);
@@ -184,7 +179,6 @@ impl AppliedConfigs {
         });
     }
 
-    /// Ends the log: nothing further will be applied.
     pub(super) fn end(&self) {
         self.progress.send_modify(|progress| {
             progress.changes += 1;
@@ -196,7 +190,7 @@ impl AppliedConfigs {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps snapshots on this disk from now on. Returns the present one, which is to be written with the rest of the log.
+    /// Stores snapshots on this disk from now on. Returns the current one, to be written with the rest of the log.
     pub(super) fn keep_in(&mut self, kept: KeptLog) -> Result<KeptSnapshot, CodecError> {
         self.kept = Some(kept);
         let mut state = self.lock();
@@ -206,11 +200,10 @@ impl AppliedConfigs {
         Ok(snapshot)
     }
 
-    /// Writes a snapshot to the disk, if there is one.
     async fn keep(&self, meta: &SnapshotMeta<RaftId, RaftNode>, bytes: &[u8]) -> Result<(), StorageError> {
         let Some(kept) = &self.kept else { return Ok(()) };
         let snapshot = KeptSnapshot { meta: meta.clone(), bytes: bytes.to_vec() };
-        // Another one that is newer may have come from the leader meanwhile, or a recovery.
+        // A newer one may have arrived from the leader since, or a recovery may have happened.
         let place = meta.last_log_id;
         let is_older = move |record: &LogRecord| {
             record.purged > place || record.snapshot.as_ref().is_some_and(|other| other.meta.last_log_id > place)
@@ -241,7 +234,6 @@ impl MachineState {
         self.snapshot = Some(Built { meta, bytes: Arc::new(bytes) });
     }
 
-    /// A snapshot of the present state.
     fn build(&mut self) -> Result<Built, CodecError> {
         let mut bytes = Vec::new();
         let content = SnapshotData { configs: &self.configs, entries: &self.entries };
@@ -275,7 +267,6 @@ impl MachineState {
     }
 }
 
-/// The group's side of [`AppliedConfigs`].
 #[derive(Clone, Debug)]
 pub(super) struct Machine(pub(super) Arc<AppliedConfigs>);
 
@@ -327,7 +318,7 @@ impl RaftStateMachine<TypeConfig> for Machine {
         let installed: Installed = codec::decode_value(&bytes).map_err(|error| failed(AnyError::new(&error)))?;
         installed.configs.timing().validate().map_err(|error| failed(AnyError::new(&error)))?;
         if !installed.is_whole() {
-            return Err(failed(AnyError::error("entries are missing in it")).into());
+            return Err(failed(AnyError::error("entries are missing from the snapshot")).into());
         }
         self.0.keep(meta, &bytes).await?;
         let mut state = self.0.lock();
@@ -345,7 +336,7 @@ impl RaftSnapshotBuilder<TypeConfig> for Machine {
     async fn build_snapshot(&mut self) -> Result<Snapshot<TypeConfig>, StorageError> {
         let built = self.0.lock().build();
         let built = built.map_err(|error| StorageIOError::write_snapshot(None, AnyError::new(&error)))?;
-        // The entries before it go only once it is on the disk.
+        // The entries before the snapshot are dropped only once it is on disk.
         self.0.keep(&built.meta, &built.bytes).await?;
         let mut state = self.0.lock();
         let place = built.meta.last_log_id;

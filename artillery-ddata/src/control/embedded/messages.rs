@@ -1,5 +1,3 @@
-//! Messages between the nodes of the log's group.
-
 use artillery_core::internal::codec::{self, CodecError};
 use bytes::Bytes;
 use openraft::{
@@ -17,58 +15,52 @@ use crate::{
     control::{History, StoreRolledBack},
 };
 
-/// The largest message, in bytes.
 pub(super) const MAX_MESSAGE: usize = codec::MAX_HEADER;
-/// The most bytes of entries in one message, if it holds more than one.
+/// The maximum bytes of entries in one message, if it holds more than one.
 pub(super) const MAX_ENTRIES_BYTES: usize = MAX_MESSAGE / 2;
 /// The largest proposal, in bytes: with the rest of a message it stays below [`MAX_MESSAGE`].
 pub(super) const MAX_PROPOSAL: usize = MAX_MESSAGE / 2;
-/// The largest snapshot accepted, in bytes.
 const MAX_SNAPSHOT: u64 = 256 << 20;
 /// Larger counters are refused: no correct node sends them, and honest counters never overflow.
 const MAX_COUNTER: u64 = 1 << 60;
 
-/// Why a message of the log's group failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CallError {
     /// The message or its answer was lost.
     #[error("unreachable: {0}")]
     Unreachable(String),
-    /// The bytes are no message.
-    #[error("no message of the configuration log: {0}")]
+    /// The bytes don't decode to a message.
+    #[error("not a message of the configuration log: {0}")]
     Malformed(#[from] CodecError),
     /// The sender can't have sent this message.
-    #[error("a message of the configuration log, but {0}")]
+    #[error("an implausible message of the configuration log: {0}")]
     Senseless(&'static str),
     /// The message was for another node, another incarnation of this one, or another cluster.
     #[error("{0} was meant")]
     NotMe(MemberId),
-    /// The two nodes belong to different histories.
-    #[error("the cluster was recovered, and this is of another history")]
+    #[error("the cluster was recovered, and the message belongs to another history")]
     OtherHistory,
     /// The other node's directory is an older copy, or a second one.
     #[error(transparent)]
     RolledBack(#[from] StoreRolledBack),
-    /// This node keeps no log any more.
     #[error("the configuration log stopped: {0}")]
     Stopped(String),
 }
 
-/// A request and its addressee.
 #[derive(Serialize, Deserialize, Debug)]
 pub(super) struct Envelope {
     /// The cluster. Messages of another cluster's group are refused.
     pub(super) cluster: ClusterId,
     /// The history. Nodes of a recovered history and nodes left behind ignore each other.
     pub(super) history: History,
-    /// The incarnation that is addressed. The next one has forgotten this one's promises (trap 21).
+    /// The addressed incarnation. The next one has forgotten this one's promises (trap 21).
     pub(super) to: RaftId,
-    /// What the sender says of its store; `None`: it has no disk.
+    /// The sender's store and its position; `None`: it has no disk.
     pub(super) by: Option<Speaker>,
     pub(super) question: LogQuestion,
 }
 
-/// An answer, and what the answering node says of its store.
+/// An answer, with the answering node's store and its position.
 #[derive(Serialize, Deserialize, Debug)]
 pub(super) struct AnswerOf {
     pub(super) by: Option<Speaker>,
@@ -103,7 +95,7 @@ pub(super) fn encode<T: Serialize>(message: &T) -> Result<Bytes, CallError> {
 }
 
 /// Decodes as a value, not as a header: a header's size limit depends on its types. If a message that fits a frame were
-/// refused here, the log would stop for ever.
+/// refused here, the log would stop permanently.
 pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CallError> {
     if bytes.len() > MAX_MESSAGE {
         return Err(CallError::Malformed(CodecError::TooLarge(bytes.len())));
@@ -118,16 +110,16 @@ impl Envelope {
             return Err(CallError::NotMe(self.to.0));
         }
         if self.question.asker() != Some(from) {
-            return Err(CallError::Senseless("it speaks for another node"));
+            return Err(CallError::Senseless("it names another node as its sender"));
         }
         self.question.check()
     }
 }
 
 impl Speaker {
-    /// Checks that the sender speaks of its own store: of another one it could say what has that one refused.
+    /// Checks that the sender reports its own store: a false report about another store would get that one refused.
     pub(super) fn check(&self, is_sender: impl Fn(MemberId) -> bool) -> Result<(), CallError> {
-        if is_sender(self.id) { Ok(()) } else { Err(CallError::Senseless("it speaks of the store of another node")) }
+        if is_sender(self.id) { Ok(()) } else { Err(CallError::Senseless("it reports the store of another node")) }
     }
 }
 
@@ -163,6 +155,6 @@ impl LogQuestion {
                     && request.offset.checked_add(request.data.len() as u64).is_some_and(|end| end <= MAX_SNAPSHOT)
             }
         };
-        if good { Ok(()) } else { Err(CallError::Senseless("its counters make no sense")) }
+        if good { Ok(()) } else { Err(CallError::Senseless("its counters are out of range")) }
     }
 }

@@ -33,11 +33,10 @@ use crate::{
 ///
 /// A call that takes too long is dropped. Its message may arrive late, never, or more than once.
 pub(crate) trait LogTransport: Send + Sync + 'static {
-    /// Calls the present incarnation of this node's store.
+    /// Calls the current incarnation of this node's store.
     fn call(&self, to: &NodeInfo, message: Bytes) -> BoxFuture<'static, Result<Bytes, CallError>>;
 }
 
-/// Makes the connections of one node.
 #[derive(Clone)]
 pub(super) struct LogNetwork {
     pub(super) cluster: ClusterId,
@@ -49,7 +48,7 @@ pub(super) struct LogNetwork {
     pub(super) answered: AnswerTimes,
 }
 
-/// For each node, when the latest message was sent that it has answered. Clones share it.
+/// For each node, the time at which the latest message was sent that it has answered. Clones share it.
 #[derive(Clone, Default)]
 pub(super) struct AnswerTimes(Arc<Mutex<BTreeMap<RaftId, Timestamp>>>);
 
@@ -74,7 +73,7 @@ impl AnswerTimes {
     }
 }
 
-/// Nodes whose answers are remembered. Each incarnation of a node without a disk is another one.
+/// The number of nodes whose answers are remembered. Each incarnation of a node without a disk is another one.
 const MAX_ANSWER_TIMES: usize = 256;
 
 impl RaftNetworkFactory<TypeConfig> for LogNetwork {
@@ -85,7 +84,6 @@ impl RaftNetworkFactory<TypeConfig> for LogNetwork {
     }
 }
 
-/// The connection to one node.
 pub(super) struct NodeConnection {
     network: LogNetwork,
     to: RaftId,
@@ -116,7 +114,7 @@ impl NodeConnection {
             self.network.answered.has_answered(self.to, sent);
             match answer {
                 LogAnswer::OtherHistory(theirs) => {
-                    // The peer says so to a node that it has left behind.
+                    // The peer reports this to a node that it has left behind.
                     let _ = histories.meet(theirs);
                     Err(CallError::OtherHistory)
                 }
@@ -132,7 +130,7 @@ impl NodeConnection {
 }
 
 fn off_topic<E: std::error::Error>() -> RaftRpcError<E> {
-    NetworkError::new(&CallError::Senseless("it answers another question")).into()
+    NetworkError::new(&CallError::Senseless("it answers another request")).into()
 }
 
 impl RaftNetwork<TypeConfig> for NodeConnection {

@@ -1,5 +1,5 @@
-//! Keeps the routine lines of openraft out of an application's log. Its errors stay. Its warnings are routine, too: each election has
-//! some.
+//! Keeps openraft's routine messages out of an application's log. Its errors remain. Its warnings are routine too,
+//! since each election causes some.
 
 use tracing::{
     Dispatch, Event, Level, Metadata, Subscriber,
@@ -9,8 +9,8 @@ use tracing::{
     subscriber::{Interest, NoSubscriber},
 };
 
-/// The subscriber of the task that starts openraft, without openraft's lines below an error. A process that logs at `debug` or finer
-/// keeps them: `None`. So does one that sets its subscriber only later.
+/// The subscriber of the task that starts openraft, without openraft's messages below an error. `None`: nothing is
+/// filtered, since the process logs at `debug` or finer, or sets its subscriber only later.
 pub(super) fn of_this_task() -> Option<Dispatch> {
     let level = LevelFilter::current();
     let inner = tracing::dispatcher::get_default(Dispatch::clone);
@@ -18,7 +18,6 @@ pub(super) fn of_this_task() -> Option<Dispatch> {
     (!wants_all && !inner.is::<NoSubscriber>()).then(|| Dispatch::new(WithoutRoutine { inner, level }))
 }
 
-/// Runs `future` with this subscriber, if there is one.
 pub(super) async fn run<F: Future>(log: Option<Dispatch>, future: F) -> F::Output {
     match log {
         Some(log) => future.with_subscriber(log).await,
@@ -26,10 +25,9 @@ pub(super) async fn run<F: Future>(log: Option<Dispatch>, future: F) -> F::Outpu
     }
 }
 
-/// Hands everything on, apart from the routine lines.
 struct WithoutRoutine {
     inner: Dispatch,
-    /// The level of the process. Without it each disabled line of the process would be looked up.
+    /// The level of the process. Without it each disabled event of the process would be looked up.
     level: LevelFilter,
 }
 

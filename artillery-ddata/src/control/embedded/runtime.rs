@@ -1,4 +1,4 @@
-//! Tokio, with randomness as an argument.
+//! Tokio, with explicit randomness.
 
 use std::{
     future::Future,
@@ -18,7 +18,7 @@ use super::quiet;
 type TokioTimeout<R, F> = <TokioRuntime as AsyncRuntime>::Timeout<R, F>;
 
 tokio::task_local! {
-    /// What belongs to the node for which a task runs; tasks pass it on to tasks that they start.
+    /// Belongs to the node for which a task runs; tasks pass it to tasks that they spawn.
     static CONTEXT: TaskContext;
 }
 
@@ -29,20 +29,18 @@ struct TaskContext {
     log: Option<Dispatch>,
 }
 
-/// Runs `future` in this context.
 async fn within<F: Future>(context: TaskContext, future: F) -> F::Output {
     let log = context.log.clone();
     quiet::run(log, CONTEXT.scope(context, future)).await
 }
 
-/// Runs `future`, and the tasks that it starts, with random numbers that depend on `seed` alone, and without routine lines in the
-/// application's log.
+/// Runs `future`, and the tasks that it spawns, with random numbers that depend on `seed` alone, and without routine
+/// messages in the application's log.
 pub(super) async fn seeded<F: Future>(seed: u64, future: F) -> F::Output {
     let random = Random(Arc::new(AtomicU64::new(seed)));
     within(TaskContext { random, log: quiet::of_this_task() }, future).await
 }
 
-/// The runtime of openraft.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Runtime;
 
@@ -73,8 +71,8 @@ impl AsyncRuntime for Runtime {
         tokio::time::sleep(duration)
     }
 
-    /// Adds up to a quarter of the time. Only at the ticks that wait like this does openraft check for a due election:
-    /// two candidates with simultaneous ticks would split the votes again and again.
+    /// Adds up to a quarter of the time. openraft checks for a due election only at ticks that wait with this function:
+    /// two candidates with simultaneous ticks would repeatedly split the votes.
     fn sleep_until(deadline: Self::Instant) -> Self::Sleep {
         let most = deadline.saturating_duration_since(tokio::time::Instant::now()) / 4;
         tokio::time::sleep_until(deadline + Self::thread_rng().up_to(most))

@@ -1,5 +1,3 @@
-//! Settings of the embedded log.
-
 use std::time::Duration;
 
 use artillery_proto::guards::Guards;
@@ -9,9 +7,8 @@ use crate::control::log::ConfigLogError;
 /// Settings of the group that keeps the log. All its nodes should have the same.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct EmbeddedSettings {
-    /// The interval of a leader's heartbeats.
     pub(crate) heartbeat: Duration,
-    /// A follower believes in a silent leader for `election_max`. Then it calls an election after a further random time
+    /// A follower trusts a silent leader for `election_max`. Then it calls an election after a further random time
     /// between `election_min` and `election_max`. Longer than `heartbeat`.
     pub(crate) election_min: Duration,
     /// See `election_min`; longer than that.
@@ -20,15 +17,12 @@ pub(crate) struct EmbeddedSettings {
     pub(crate) patience: Duration,
     /// How long a new voter may take to receive the log.
     pub(crate) catch_up: Duration,
-    /// The most voters.
     pub(crate) max_voters: usize,
     /// A snapshot is made after this many entries, and entries before it are dropped; at least 1.
     pub(crate) snapshot_every: u64,
     /// How many of the last entries followers can read.
     pub(crate) window: usize,
-    /// The seed of random election times.
     pub(crate) seed: u64,
-    /// The guards that stand.
     pub(crate) guards: Guards,
 }
 
@@ -53,7 +47,7 @@ impl EmbeddedSettings {
     /// The settings in openraft's form.
     ///
     /// # Errors
-    /// [`ConfigLogError::Failed`]: the times make no sense.
+    /// [`ConfigLogError::Failed`]: the times are inconsistent.
     pub(super) fn config(&self, cluster: String) -> Result<openraft::Config, ConfigLogError> {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1);
         openraft::Config {
@@ -74,7 +68,7 @@ impl EmbeddedSettings {
     }
 }
 
-/// Entries in one message.
+/// Maximum number of entries per message.
 const MAX_ENTRIES: u64 = 128;
-/// Bytes of a snapshot in one message.
+/// Maximum bytes of a snapshot per message.
 const MAX_CHUNK: u64 = 256 << 10;

@@ -1,7 +1,7 @@
 //! The group's log and this node's vote, in memory, and on the disk of a durable node.
 //!
-//! Without a disk they end with the process. So does the node's store: the next one is another node of the group. So no
-//! promise is forgotten that another node relies on.
+//! Without a disk they end with the process, and so does the node's store: the next process is another node of the
+//! group. So a promise on which another node relies is never forgotten.
 
 use std::{
     collections::BTreeMap,
@@ -52,7 +52,6 @@ impl Sized {
     }
 }
 
-/// The entry that names the first voters.
 pub(super) fn first_entry(voters: impl IntoIterator<Item = (RaftId, RaftNode)>) -> Entry<TypeConfig> {
     let nodes: BTreeMap<_, _> = voters.into_iter().collect();
     let membership = openraft::Membership::new(vec![nodes.keys().copied().collect()], nodes);
@@ -68,7 +67,7 @@ impl LogStore {
         store
     }
 
-    /// The log on a disk, in the life of `me` that begins now.
+    /// The log on a disk, for the incarnation of `me` that begins now.
     pub(super) fn of_disk(kept: KeptLog, me: RaftId, guards: Guards) -> Self {
         let record = kept.record();
         let again = allows!(guards, LeadAgain);
@@ -78,12 +77,10 @@ impl LogStore {
         Self { log: Arc::new(Mutex::new(log)), kept: Some(kept) }
     }
 
-    /// Where it is kept on disk.
     pub(super) const fn kept(&self) -> Option<&KeptLog> {
         self.kept.as_ref()
     }
 
-    /// Writes a change to the disk, if there is one.
     async fn keep(&self, change: impl FnOnce(&mut LogRecord) + Send + 'static) -> Result<(), StorageError> {
         match &self.kept {
             Some(kept) => kept.change(change, |_| {}).await,
@@ -101,7 +98,6 @@ impl LogStore {
         store
     }
 
-    /// The log's end.
     pub(super) fn last(&self) -> Option<RaftLogId> {
         let log = self.lock();
         log.entries.last_key_value().map(|(_, sized)| sized.entry.log_id).or(log.purged)

@@ -15,7 +15,6 @@ use crate::{
 };
 
 openraft::declare_raft_types!(
-    /// The types of the log's group.
     pub(crate) TypeConfig:
         D = LogProposal,
         R = EntryOutcome,
@@ -31,14 +30,14 @@ pub(super) type RaftLogId = LogId<RaftId>;
 pub(super) type Membership = openraft::StoredMembership<RaftId, RaftNode>;
 pub(super) type StorageError = openraft::StorageError<RaftId>;
 
-/// A node of the group is a store of a node: a process that forgot its votes has another one, and counts as another node
-/// (docs/DESIGN.md §5.3, trap 21). It is named by the first life of the store.
+/// A node of the group is a store of a node: a process that forgot its votes has another store, and is treated as
+/// another node (docs/DESIGN.md §5.3, trap 21). Its id is the first incarnation of the store.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct RaftId(pub(super) MemberId);
 
 impl RaftId {
-    /// The node of the group to which this life belongs.
+    /// The node of the group that this incarnation belongs to.
     pub(super) fn of(id: MemberId) -> Self {
         Self(MemberId { incarnation: Incarnation { starts: 1, ..id.incarnation }, ..id })
     }
@@ -63,7 +62,6 @@ impl fmt::Debug for RaftId {
     }
 }
 
-/// The address of a node of the group.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct RaftNode(pub(super) NodeInfo);
@@ -83,14 +81,12 @@ pub(crate) struct LogProposal {
     pub(super) change: ConfigChange,
 }
 
-/// The outcome of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum EntryOutcome {
     /// The entry carried no proposal.
     Nothing,
-    /// The proposal has its place.
     Placed,
-    /// The proposal's place was not the next one. The last place taken.
+    /// The proposal's place was not the next one. Holds the last place taken.
     Taken(LogIndex),
     /// The entry was proposed in another term.
     WrongTerm,
@@ -99,13 +95,13 @@ pub(crate) enum EntryOutcome {
 /// The first voters: an odd number of founders, in their order, at most `most`.
 ///
 /// Of two founders only the first votes: with both, the death of either would stop the log. Likewise a fourth voter
-/// would add a node that can fail, without one more failure survived.
+/// would add a node that can fail, but tolerate no additional failure.
 pub(super) fn first_voters(founding: &Bootstrap, most: usize) -> &[NodeInfo] {
     let voters = founding.members.len().min(most);
     &founding.members[..if voters.is_multiple_of(2) { voters.saturating_sub(1) } else { voters }]
 }
 
-/// A node of the group, in its present life, and how far its store has come.
+/// A node of the group in its current incarnation, and its store's position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Speaker {
     pub(super) id: MemberId,

@@ -1,4 +1,4 @@
-//! Changes the voters, with no moment in which a majority of the old or of the new ones could decide alone.
+//! Changes the voters such that at no time a majority of the old or of the new ones alone can decide.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -65,7 +65,7 @@ impl EmbeddedInner {
             let founder = configs.node(id).or_else(|| self.founders.iter().find(|founder| founder.id == id));
             let raft_id = raft_id(&self.settings, id);
             let peer = founder.cloned().map(RaftNode).or_else(|| membership.get_node(&raft_id).cloned());
-            Ok((raft_id, peer.ok_or_else(|| failed(format!("where {id} is reached stands nowhere")))?))
+            Ok((raft_id, peer.ok_or_else(|| failed(format!("no address is known for {id}")))?))
         };
         voters.into_iter().map(peer).collect()
     }
@@ -82,7 +82,7 @@ impl EmbeddedInner {
         done(term, self.raft.change_membership(ChangeMembers::ReplaceAllVoters(ids), false).await)
     }
 
-    /// Takes the lock for a change of the group; only for a leader that is a voter itself. A leader that was voted out
+    /// Takes the lock for a change of the group, if this node leads and is a voter itself. A leader that was voted out
     /// accepts changes until its next tick, and openraft 0.9 panics if one of them is a change of the group.
     async fn alone(&self, term: Term) -> Result<MutexGuard<'_, ()>, AppendError> {
         let (one, me) = (self.changing.lock().await, self.me);
@@ -93,8 +93,8 @@ impl EmbeddedInner {
         if leads.await.map_err(failed)? { Ok(one) } else { Err(AppendError::NotLeading) }
     }
 
-    /// Makes exactly the cluster's nodes and the voters receive the log; and finishes a change of the voters that an
-    /// earlier leader left half done.
+    /// Makes exactly the cluster's nodes and the voters receive the log. Also finishes a change of the voters that an
+    /// earlier leader left incomplete.
     async fn teach(&self, term: Term) -> Result<(), AppendError> {
         let _one = self.alone(term).await?;
         let (configs, known) = (self.applied.configs(), self.known());
@@ -117,12 +117,11 @@ impl EmbeddedInner {
         Ok(())
     }
 
-    /// Voters and learners.
     fn known(&self) -> BTreeSet<RaftId> {
         self.metrics.borrow().membership_config.membership().nodes().map(|(&id, _)| id).collect()
     }
 
-    /// Waits until each voter has the log: a voter that lacks it holds up every entry that needs it for a majority.
+    /// Waits until each voter has the log: until then a voter holds up every entry that needs it for a majority.
     async fn caught_up(&self, ids: &BTreeSet<RaftId>) {
         let mut metrics = self.raft.metrics();
         let all = metrics.wait_for(|metrics| {
@@ -139,13 +138,13 @@ impl EmbeddedInner {
     }
 }
 
-/// Entries that a new voter may lack: some are always under way.
+/// The number of entries by which a new voter may lag: some are always in flight.
 const MAX_VOTER_LAG: u64 = 8;
 
 fn done(term: Term, written: Written) -> Result<(), AppendError> {
     match written {
         Ok(written) if written.log_id.leader_id.term == term.0 => Ok(()),
-        Ok(_) => Err(AppendError::OutcomeUnknown("it was done in another term".into())),
+        Ok(_) => Err(AppendError::OutcomeUnknown("it was applied in another term".into())),
         Err(RaftError::APIError(ClientWriteError::ChangeMembershipError(error))) => Err(failed(error).into()),
         Err(error) => Err(AppendError::OutcomeUnknown(error.to_string())),
     }

@@ -6,7 +6,6 @@ use crate::{
     driver::fake::{config, routing},
 };
 
-/// The same cluster after a recovery.
 fn recovered(routing: &Routing) -> Routing {
     let mut recovered = routing.clone();
     recovered.history = routing.history.next(9);

@@ -1,4 +1,4 @@
-//! Decodes keys. The reader accepts only what the writer writes.
+//! Decodes keys. The reader accepts only bytes that the writer produces.
 
 use serde::de::{
     DeserializeSeed, Deserializer, EnumAccess, IntoDeserializer, SeqAccess, VariantAccess, Visitor,
@@ -7,7 +7,6 @@ use serde::de::{
 
 use super::{KeyError, MAX_DEPTH};
 
-/// Reads one key.
 pub(super) struct KeyReader<'b> {
     bytes: &'b [u8],
     at: usize,
@@ -19,7 +18,6 @@ impl<'b> KeyReader<'b> {
         Self { bytes, at: 0, depth: 0 }
     }
 
-    /// Must be called after the key: no byte may follow it.
     pub(super) fn finish(self) -> Result<(), KeyError> {
         match self.bytes.len() - self.at {
             0 => Ok(()),
@@ -39,7 +37,7 @@ impl<'b> KeyReader<'b> {
         self.array().map(|[byte]| byte)
     }
 
-    /// A byte that is 0 or 1.
+    /// Reads a byte that must be 0 or 1.
     fn flag(&mut self, what: &'static str) -> Result<bool, KeyError> {
         match self.byte()? {
             0 => Ok(false),
@@ -48,7 +46,7 @@ impl<'b> KeyReader<'b> {
         }
     }
 
-    /// The error for a wrong byte, which is the one read last.
+    /// The error for the byte that was read last.
     fn malformed(&self, what: &'static str) -> KeyError {
         KeyError::Malformed { at: self.at.saturating_sub(1), what }
     }
@@ -196,7 +194,7 @@ impl<'de> Deserializer<'de> for &mut KeyReader<'_> {
             if list.is_over || !list.reader.flag(BETWEEN)? {
                 return Ok(value);
             }
-            Err(list.reader.malformed("more elements than the type takes"))
+            Err(list.reader.malformed("more elements than the type accepts"))
         })
     }
 
@@ -238,7 +236,6 @@ impl<'de> Deserializer<'de> for &mut KeyReader<'_> {
 
 const BETWEEN: &str = "neither an element nor an end";
 
-/// The elements of a list, up to its end.
 struct List<'r, 'b> {
     reader: &'r mut KeyReader<'b>,
     is_over: bool,
@@ -256,7 +253,6 @@ impl<'de> SeqAccess<'de> for &mut List<'_, '_> {
     }
 }
 
-/// A known number of fields.
 struct FieldsReader<'r, 'b> {
     reader: &'r mut KeyReader<'b>,
     left: usize,

@@ -1,12 +1,12 @@
-//! Types that may stand for a key, since they have the key's encoding.
+//! Types that can replace a key type, since they have the same encoding.
 
 use serde::Serialize;
 
-/// A type with the encoding of `K`, so that it can be used to look up a `K`: `K` itself, `str` for `String`, `[T]` for
+/// A type with the encoding of `K`, with which a `K` can be looked up: `K` itself, `str` for `String`, `[T]` for
 /// `Vec<T>`.
 ///
 /// `Borrow` isn't enough: an array borrows as a slice, which has another encoding. Implement this trait only for types
-/// that serde writes exactly as it writes `K`; otherwise entries won't be found.
+/// that serde serializes exactly like `K`; otherwise entries won't be found.
 pub trait AsKey<K>: Serialize {}
 
 impl<K: Serialize> AsKey<K> for K {}
@@ -17,10 +17,10 @@ impl<B: Serialize> AsKey<(String, B)> for (&str, B) {}
 impl<A: Serialize> AsKey<(A, String)> for (A, &str) {}
 impl AsKey<(String, String)> for (&str, &str) {}
 
-/// The first `FIELDS` fields of `K`, a tuple with more fields: one field as it is, several as a tuple.
+/// The first `FIELDS` fields of the tuple `K`, which has more: a single field as itself, several as a tuple.
 ///
 /// The compiler infers `FIELDS`. Implement this trait to scan keys of your own type by their first fields, and only for
-/// types that serde writes exactly as it writes these fields:
+/// types that serde serializes exactly like these fields:
 ///
 /// ```
 /// use artillery_ddata::map::{KeySpace, Leading};

@@ -4,7 +4,6 @@ use serde::{Serialize, Serializer, ser};
 
 use super::{KeyError, MAX_DEPTH};
 
-/// Appends keys to a buffer.
 pub(super) struct KeyWriter<'a> {
     out: &'a mut Vec<u8>,
     depth: usize,
@@ -186,7 +185,7 @@ impl<'w, 'a> Serializer for &'w mut KeyWriter<'a> {
     }
 }
 
-/// Writes the fields of a struct or tuple, or the elements of a list, whose bytes mark its end.
+/// Writes the fields of a struct or tuple, or the elements of a list, which ends with a marker.
 pub(super) struct FieldsWriter<'w, 'a> {
     writer: &'w mut KeyWriter<'a>,
     is_list: bool,
@@ -236,9 +235,9 @@ macro_rules! compound_with_names {
                 self.next(value)
             }
 
-            /// A skipped field would leave no trace in the bytes.
+            /// The encoding can't represent a skipped field.
             fn skip_field(&mut self, _: &'static str) -> Result<(), KeyError> {
-                Err(KeyError::Unsupported("a field that is left out at times"))
+                Err(KeyError::Unsupported("a field that is skipped conditionally"))
             }
 
             fn end(self) -> Result<(), KeyError> {

@@ -105,7 +105,7 @@ fn check_garbage<K: Serialize + DeserializeOwned + Debug>(bytes: &[u8]) -> Resul
     Ok(())
 }
 
-/// Encoded leading fields must be a prefix of the keys that have them, and of no others.
+/// Encoded leading fields must be a prefix of exactly the keys that have them.
 fn check_leading<K, const FIELDS: usize, Q>(a: &K, b: &K, fields: &Q, same: bool) -> Result<(), TestCaseError>
 where
     K: Serialize + Debug,
@@ -198,7 +198,7 @@ proptest! {
     #[test]
     fn damaged_keys_have_no_second_encoding(key in key(), at: prop::sample::Index, to: u8, cut: prop::sample::Index) {
         let mut bytes = encode(&key).unwrap().to_vec();
-        prop_assert!(decode::<Key>(&bytes[..cut.index(bytes.len())]).is_err(), "a part of a key is no key");
+        prop_assert!(decode::<Key>(&bytes[..cut.index(bytes.len())]).is_err(), "a part of a key is not a key");
         let at = at.index(bytes.len());
         bytes[at] = to;
         check_garbage::<Key>(&bytes)?;
@@ -242,7 +242,10 @@ fn unsupported_keys_are_refused() {
         #[serde(skip_serializing_if = "Option::is_none")]
         there: Option<u8>,
     }
-    assert_eq!(encode(&Gaps { there: None }).unwrap_err(), KeyError::Unsupported("a field that is left out at times"));
+    assert_eq!(
+        encode(&Gaps { there: None }).unwrap_err(),
+        KeyError::Unsupported("a field that is skipped conditionally")
+    );
     let space = KeySpace::<String>::new("users").unwrap();
     let longest = MAX_KEY - "users\0".len() - 2;
     assert_eq!(space.key(&"x".repeat(longest)).unwrap().len(), MAX_KEY);
@@ -273,7 +276,6 @@ fn malformed_keys_are_located() {
     assert_eq!(decode::<u8>(&[1, 2, 3]).unwrap_err(), KeyError::Trailing(2));
 }
 
-/// A type that reads only the first element of a sequence or tuple.
 struct First(u8);
 
 impl<'de> serde::de::Visitor<'de> for First {
@@ -319,7 +321,7 @@ fn names_are_checked() {
     assert!(KeySpace::<u8>::new(&"x".repeat(MAX_NAME)).is_ok());
 }
 
-/// A type that may stand for a key must have the key's encoding.
+/// A type that can replace a key must have the key's encoding.
 #[test]
 fn stand_ins_have_the_encoding_of_the_key() {
     let text = KeySpace::<(String, String)>::new("m").unwrap();

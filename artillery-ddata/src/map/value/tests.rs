@@ -21,7 +21,7 @@ fn bytes_after_a_value_are_refused() {
     let mut bytes = <Bincode as ValueCodec<(u8, String)>>::encode(&(7, "x".into())).unwrap().to_vec();
     bytes.push(0);
     let error = <Bincode as ValueCodec<(u8, String)>>::decode(&bytes.into()).unwrap_err();
-    assert_eq!(error.to_string(), "no value of this type: 1 bytes left over");
+    assert_eq!(error.to_string(), "not a value of this type: 1 bytes left over");
 }
 
 #[test]

@@ -36,16 +36,15 @@ use crate::{
     },
 };
 
-/// Tells a node that the answer isn't wanted any more.
+/// Informs a node that the answer is no longer wanted.
 const UNWANTED_CODE: u32 = 3;
 
-/// Large requests to one node.
 pub(super) struct LargeCalls {
     link: Link,
     max_frame: usize,
     numbers: Arc<AtomicU64>,
     waiting: Arc<LargeCallers>,
-    /// Bytes of unanswered requests. Bounded, since what the node doesn't read must not fill the connection's window.
+    /// Bytes of unanswered requests. Bounded, since unread requests must not fill the connection's window.
     outstanding: Budget,
 }
 
@@ -64,7 +63,7 @@ impl LargeCalls {
         &self.waiting
     }
 
-    /// Asks in the caller's task: dropping the call gives its stream up.
+    /// Asks in the caller's task: dropping the call drops its stream.
     pub(super) async fn ask<'a>(
         &self,
         question: &Question,
@@ -111,10 +110,10 @@ impl LargeCalls {
         let _entry = self.waiting.enter(number, answer);
         let (mut writer, mut reader) = match connection.open_bi(StreamKind(REQUESTS), APART_PRIORITY).await {
             Ok((writer, reader)) => (GivenUp(writer), reader),
-            // The next attempt finds another connection, or none.
+            // No stream could be opened: the next attempt uses another connection, if there is one.
             Err(_) => return CallOutcome::NotSent(NotSent::Lost),
         };
-        // Until the whole request was handed over, the node can't have decoded it.
+        // Until the whole request was passed on, the node can't have decoded it.
         if writer.0.send(&encoded.header, &encoded.body).await.is_err() {
             return CallOutcome::NotSent(NotSent::Lost);
         }
@@ -129,8 +128,8 @@ impl LargeCalls {
     }
 }
 
-/// The stream of a request. Dropping it resets the stream, so that QUIC need not keep what the node hasn't read. After
-/// an answer the reset has no effect.
+/// The stream of a request. Dropping it resets the stream, so that QUIC doesn't keep data that the node hasn't read.
+/// After an answer the reset has no effect.
 struct GivenUp(FrameWriter);
 
 impl Drop for GivenUp {
@@ -139,18 +138,17 @@ impl Drop for GivenUp {
     }
 }
 
-/// Waits for the answer on the request's own stream. If the answer comes on another stream, this never returns.
+/// Waits for the answer on the request's own stream. If the answer arrives on another stream, this never returns.
 async fn answer_here(connection: &Connection, reader: &mut FrameReader, number: u64) -> CallOutcome {
     let frame = match reader.next().await {
         Ok(Some(frame)) => frame,
-        // The answer is on its way on another stream.
+        // The answer will arrive on another stream.
         Ok(None) => std::future::pending().await,
         Err(error) => return CallOutcome::Unanswered(lost(error)),
     };
     answer(&frame, number).unwrap_or_else(|reason| CallOutcome::Unanswered(violation(connection, reason)))
 }
 
-/// Decodes the answer to the request `number`.
 fn answer(frame: &Frame, number: u64) -> Result<CallOutcome, String> {
     let response = response(frame)?;
     if response.number != number {
@@ -159,7 +157,6 @@ fn answer(frame: &Frame, number: u64) -> Result<CallOutcome, String> {
     Ok(CallOutcome::Answered(response))
 }
 
-/// The callers of unanswered large requests, by request number.
 #[derive(Default)]
 pub(super) struct LargeCallers(Mutex<BTreeMap<u64, oneshot::Sender<CallOutcome>>>);
 
@@ -197,14 +194,13 @@ pub(super) struct Returns {
     callers: Arc<Callers>,
 }
 
-/// All callers that may wait for a large answer.
 struct Callers {
     calls: [Arc<LaneTable>; 2],
     waiting: Arc<LargeCallers>,
 }
 
 impl Callers {
-    /// The caller that waits for this answer, and the room that its call holds until the answer has come.
+    /// The caller that waits for this answer, and the capacity that its call holds until the answer has arrived.
     fn take(&self, number: u64) -> Option<(oneshot::Sender<CallOutcome>, Option<CallRoom>)> {
         let taken = self.calls.iter().find_map(|calls| calls.take(number));
         taken.or_else(|| Some((self.waiting.take(number)?, None)))
@@ -216,19 +212,19 @@ impl Returns {
         Self { link, callers: Arc::new(Callers { calls, waiting }) }
     }
 
-    /// Serves one connection after the other, until the endpoint is closed.
+    /// Serves one connection after another, until the endpoint is closed.
     pub(super) async fn run(self) {
         while let Ok(connection) = self.link.connected().await {
-            // Bounded by the number of streams that a node may open at a time.
+            // Bounded by the number of streams that a node may have open.
             let mut streams = JoinSet::new();
             while let Ok((kind, reader)) = connection.accept_uni().await {
                 while streams.try_join_next().is_some() {}
-                // Dropping a stream of another kind tells the node that its kind is unknown here.
+                // Dropping a stream of another kind informs the node that its kind is unknown here.
                 if kind.0 == ANSWERS {
                     streams.spawn(on_answer_stream(connection.clone(), reader, self.callers.clone()));
                 }
             }
-            // The tasks under way notice that the connection is lost.
+            // The running tasks notice that the connection is lost.
             while streams.join_next().await.is_some() {}
         }
     }
@@ -237,7 +233,7 @@ impl Returns {
 /// Receives one large answer while its caller waits.
 async fn on_answer_stream(connection: Connection, mut reader: FrameReader, callers: Arc<Callers>) {
     let number = match reader.next().await {
-        Ok(Some(frame)) => decode_answer_to(&frame).map_err(|error| format!("no number of a request: {error}")),
+        Ok(Some(frame)) => decode_answer_to(&frame).map_err(|error| format!("not a request number: {error}")),
         Ok(None) => Err("a stream without an answer".to_owned()),
         // Without a number the caller is unknown. It notices the lost connection by itself.
         Err(_) => return,

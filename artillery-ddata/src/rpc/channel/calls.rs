@@ -1,4 +1,4 @@
-//! The calls of one lane: those that wait to be sent, those that wait for answers, and their time limits.
+//! The calls of one lane, unsent and unanswered, and their deadlines.
 //!
 //! A call has one entry here from its beginning to its end. All entries share one timer, and one lock that is never
 //! held while waiting.
@@ -31,27 +31,25 @@ use crate::{
     message::request::Response,
 };
 
-/// What a call takes up: a slot among the outstanding calls, and its bytes.
+/// The resources of a call: a slot among the outstanding calls, and its bytes.
 pub(crate) type CallRoom = (OwnedSemaphorePermit, Share);
 
-/// The calls of one lane.
 #[derive(Default)]
 pub(super) struct LaneTable {
     state: Mutex<LaneCalls>,
     /// Wakes the sending task.
     queued: Notify,
-    /// Wakes the task that keeps time.
+    /// Wakes the timer task.
     sooner: Notify,
 }
 
 #[derive(Default)]
 struct LaneCalls {
     calls: Slab<CallEntry>,
-    /// Calls that wait to be sent, in the order of their beginning.
     queue: VecDeque<usize>,
-    /// How many of the queue were given up. They leave it at their turn, or when they are more than half of it.
+    /// The number of cancelled calls in the queue. They are removed when they reach its front, or when they are more
+    /// than half of it.
     given_up: usize,
-    /// Calls that were sent, by request number.
     by_number: BTreeMap<u64, usize>,
     /// When the timer next looks for expired calls. It may be too early, since an answer doesn't postpone it.
     wakes_at: Option<Instant>,
@@ -65,25 +63,23 @@ struct CallEntry {
     until: Instant,
     is_late: bool,
     caller: Caller,
-    /// Held until the node has answered or the connection is lost, even if the caller has gone before: otherwise a
-    /// caller that gives up again and again would get more than its share. It is freed then, even before the caller
-    /// looks.
+    /// Held until the node has answered or the connection is lost, even if the caller has cancelled the call: otherwise
+    /// a caller that keeps cancelling would exceed its share. It is freed then, even before the caller polls.
     room: Option<CallRoom>,
 }
 
 enum CallStage {
     /// With the deadline that the node gets.
     Queued(Question, Instant),
-    /// Given up while it was queued.
     GivenUp,
     Sent,
-    /// The answer comes on a stream of its own.
+    /// The answer arrives on a stream of its own.
     Apart(oneshot::Receiver<CallOutcome>),
     Over(CallOutcome),
 }
 
 enum Caller {
-    /// Waits; the waker is called when the call has changed.
+    /// The waker is called when the call has changed.
     Waits(Option<Waker>),
     Gone,
 }
@@ -103,7 +99,7 @@ impl CallEntry {
 }
 
 impl LaneCalls {
-    /// Ends a call. If its caller has gone, the entry goes too.
+    /// Ends a call. If its caller has gone, the entry is removed.
     fn end(&mut self, key: usize, outcome: CallOutcome) -> Option<Waker> {
         let call = self.calls.get_mut(key)?;
         match call.caller {
@@ -119,7 +115,6 @@ impl LaneCalls {
         }
     }
 
-    /// Removes a call that was given up, as it leaves the queue.
     fn forget(&mut self, key: usize) {
         self.calls.remove(key);
         self.given_up = self.given_up.saturating_sub(1);
@@ -159,9 +154,7 @@ impl LaneTable {
         f(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Begins a call; `None` if the lane is closed.
-    ///
-    /// The node gets `deadline`; the call's time is up at `until`.
+    /// Begins a call; `None` if the lane is closed. The node gets `deadline`; the call times out at `until`.
     pub(super) fn begin(
         self: &Arc<Self>,
         question: Question,
@@ -202,7 +195,7 @@ impl LaneTable {
         }
     }
 
-    /// Takes queued questions of about `bytes` bytes to be sent: from now on they count as sent.
+    /// Takes queued questions of about `bytes` bytes for sending: from now on they are treated as sent.
     pub(super) fn send(&self, bytes: usize, numbers: &AtomicU64, questions: &mut Vec<(u64, Question, Instant)>) {
         self.with(|state| {
             let mut taken = 0;
@@ -217,14 +210,14 @@ impl LaneTable {
                         questions.push((number, question, deadline));
                         state.by_number.insert(number, key);
                     }
-                    // The queue holds only queued and given-up calls.
+                    // The queue holds only queued and cancelled calls.
                     _ => state.forget(key),
                 }
             }
         });
     }
 
-    /// Hands a batch of answers to their calls. An answer whose caller has gone is dropped.
+    /// Passes a batch of answers to their calls. An answer whose caller has gone is dropped.
     pub(super) fn answer(&self, responses: &mut Vec<Response>) {
         let wakers: SmallVec<[Waker; 4]> = self.with(|state| {
             let ended = responses.drain(..).filter_map(|response| {
@@ -236,7 +229,7 @@ impl LaneTable {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Ends a call that counted as sent, but certainly wasn't.
+    /// Ends a call that was treated as sent, but certainly wasn't.
     pub(super) fn not_sent(&self, number: u64, reason: NotSent) {
         let waker = self.with(|state| {
             let key = state.by_number.remove(&number)?;
@@ -245,8 +238,8 @@ impl LaneTable {
         waker.into_iter().for_each(Waker::wake);
     }
 
-    /// Takes the call out of the table, since its answer comes on a stream of its own. Returns the sender to its
-    /// caller, and its room; `None` if there is no such call or its caller has gone.
+    /// Takes the call out of the table, since its answer arrives on a stream of its own. Returns the sender to its
+    /// caller, and its capacity; `None` if there is no such call or its caller has gone.
     pub(super) fn take(&self, number: u64) -> Option<(oneshot::Sender<CallOutcome>, Option<CallRoom>)> {
         let (sender, receiver) = oneshot::channel();
         let taken = self.with(|state| {
@@ -279,7 +272,7 @@ impl LaneTable {
         self.queued.notify_one();
     }
 
-    /// Accepts and sends nothing further: queued calls end.
+    /// Accepts and sends nothing further, and ends queued calls.
     pub(super) fn stop(&self) {
         let wakers = self.with(|state| {
             state.is_closed = true;
@@ -290,7 +283,7 @@ impl LaneTable {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Wakes each call when its time is up. Never returns.
+    /// Wakes each call when it times out. Never returns.
     pub(super) async fn keep_time(&self) {
         loop {
             match self.with(|state| state.wakes_at) {

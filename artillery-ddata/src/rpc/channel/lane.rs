@@ -1,4 +1,4 @@
-//! Small requests: many at a time on one stream, which also carries the answers.
+//! Small requests: many concurrently on one stream, which also carries the answers.
 
 use std::{
     sync::{Arc, atomic::AtomicU64},
@@ -33,19 +33,15 @@ use crate::{
 /// Frames are gathered into writes of about this many bytes.
 const BATCH_BYTES: usize = 256 << 10;
 
-/// The most responses handled together.
 const BATCH: usize = 256;
 
-/// The node gets a deadline earlier than the caller's by this margin, or by a tenth of the time left if that is less:
-/// its refusal then arrives in time to be distinguished from silence.
+/// The node's deadline is earlier than the caller's by this margin, or by a tenth of the time left if that is less: its
+/// refusal then arrives in time to be distinguished from silence.
 const DEADLINE_MARGIN: Duration = Duration::from_millis(50);
 
-/// The requests of one stream.
 pub(super) struct Lane {
     calls: Arc<LaneTable>,
-    /// Slots of unanswered requests.
     places: Arc<Semaphore>,
-    /// Bytes of unanswered requests.
     outstanding: Budget,
     carrier: Carrier,
 }
@@ -61,8 +57,9 @@ impl Lane {
         let calls = Arc::new(LaneTable::default());
         let task = LaneTask { link, priority, max_frame: config.max_frame_bytes, calls: calls.clone(), numbers };
         carrier.runtime.spawn(task.run());
-        // Two bounds. What the node doesn't read must leave room for other streams in the connection's window. And
-        // requests under way must fit the stream's window: beyond it a request would count as sent, and still be here.
+        // Two bounds. Requests that the node doesn't read must leave space for other streams in the connection's
+        // window. And the requests in flight must fit the stream's window: beyond it a request would be treated as sent
+        // while still waiting here.
         let outstanding = unreceived_bytes(config).min(config.stream_window_bytes as usize);
         let places = Arc::new(Semaphore::new(MAX_OUTSTANDING));
         Self { calls, places, outstanding: Budget::fine(outstanding), carrier: carrier.clone() }
@@ -72,8 +69,8 @@ impl Lane {
         &self.calls
     }
 
-    /// Asks a question of `bytes` bytes. If no answer came in the time that `doubts` names, its future starts. When
-    /// that ends, the call ends without an answer.
+    /// Asks a question of `bytes` bytes. If no answer arrives within the time in `doubts`, its future starts. When that
+    /// ends, the call ends without an answer.
     pub(super) async fn ask<'a>(
         &self,
         question: &Question,
@@ -96,8 +93,8 @@ impl Lane {
         }
     }
 
-    /// Waits for a call's outcome until `until`. Then the doubts start; the call goes on until they end, at most until
-    /// `deadline`.
+    /// Waits for a call's outcome until `until`. Then the doubts start, and the call continues until they end, at most
+    /// until `deadline`.
     pub(super) async fn outcome<'a>(
         &self,
         mut call: LaneCall,
@@ -123,8 +120,8 @@ impl Lane {
         }
     }
 
-    /// Waits for a call's outcome until its time is up. The lane's task wakes it then. If
-    /// that task runs in another runtime, which may stand still, this future has a timer of its own.
+    /// Waits for a call's outcome until it times out. The lane's task then wakes it. If that task is in another
+    /// runtime, which may not be running, this future has a timer of its own.
     async fn in_time(&self, call: &mut LaneCall, until: Instant) -> Option<CallOutcome> {
         if self.carrier.keeps_time() {
             return call.in_time().await;
@@ -132,13 +129,12 @@ impl Lane {
         Box::pin(timeout_at(until, call.in_time())).await.ok().flatten()
     }
 
-    /// Room for `bytes` bytes, if there is any now.
     pub(super) fn room_now(&self, bytes: usize) -> Option<CallRoom> {
         let share = self.outstanding.try_take(bytes)?;
         Some((self.places.clone().try_acquire_owned().ok()?, share))
     }
 
-    /// Waits for room, in the order of the calls; `None` if the lane is closed.
+    /// Waits for capacity, in the order of the calls; `None` if the lane is closed.
     async fn room(&self, bytes: usize) -> Option<CallRoom> {
         let share = self.outstanding.take(bytes).await;
         Some((self.places.clone().acquire_owned().await.ok()?, share))
@@ -151,13 +147,13 @@ impl Drop for Lane {
     }
 }
 
-/// Sends a lane's questions to the node, over one connection after the other.
+/// Sends a lane's questions to the node, over one connection after another.
 struct LaneTask {
     link: Link,
     priority: i32,
     max_frame: usize,
     calls: Arc<LaneTable>,
-    /// The last request number given out for this node, over all streams and connections.
+    /// The last request number issued for this node, over all streams and connections.
     numbers: Arc<AtomicU64>,
 }
 
@@ -221,7 +217,7 @@ impl LaneTask {
     }
 }
 
-/// The request for a question with so much time left.
+/// The request for a question with this much time left.
 pub(super) fn request(number: u64, question: Question, left: Duration) -> Request {
     let left = left.saturating_sub(DEADLINE_MARGIN.min(left / 10));
     let deadline_ms = u32::try_from(left.as_millis()).unwrap_or(u32::MAX);
@@ -229,7 +225,7 @@ pub(super) fn request(number: u64, question: Question, left: Duration) -> Reques
     Request { number, chain, deadline_ms, forwarded, operation }
 }
 
-/// Encodes a frame, if it is no longer than this side's limit. The node's limit is taken to be the same.
+/// Encodes a frame, if it doesn't exceed this side's limit. The node is assumed to have the same limit.
 pub(super) fn encode(request: &Request, max_frame: usize) -> Result<Encoded, NotSent> {
     let limit = max_frame as u64;
     let encoded = encode_request(request).map_err(|error| match error {
@@ -240,7 +236,7 @@ pub(super) fn encode(request: &Request, max_frame: usize) -> Result<Encoded, Not
     if len > limit { Err(NotSent::TooLarge { len, limit }) } else { Ok(encoded) }
 }
 
-/// Hands responses to their callers until the stream ends; returns the reason.
+/// Passes responses to their callers until the stream ends; returns the reason.
 async fn receive(mut reader: FrameReader, calls: &LaneTable, connection: &Connection) -> Unknown {
     let mut responses = Vec::with_capacity(BATCH);
     loop {
@@ -263,19 +259,18 @@ async fn receive(mut reader: FrameReader, calls: &LaneTable, connection: &Connec
     }
 }
 
-/// The response in a frame.
 pub(super) fn response(frame: &Frame) -> Result<Response, String> {
-    decode_response(frame).map_err(|error| format!("no response: {error}"))
+    decode_response(frame).map_err(|error| format!("not a response: {error}"))
 }
 
-/// Closes the connection of a node that violated the protocol. Call it while its stream is still held: if the stream
-/// is dropped first, its own frame may delay that of the close.
+/// Closes the connection of a node that violated the protocol. Call it while its stream is still held: if the stream is
+/// dropped first, its own frame may delay that of the close.
 pub(super) fn violation(connection: &Connection, reason: String) -> Unknown {
     connection.close(CloseCode::VIOLATION, &reason);
     Unknown::Lost(Arc::new(CloseReason::Protocol(reason)))
 }
 
-/// The outcome of a call whose stream can't be read any more.
+/// The outcome of a call whose stream can no longer be read.
 pub(super) fn lost(error: ReadError) -> Unknown {
     match error {
         ReadError::Lost(reason) => Unknown::Lost(Arc::new(reason)),

@@ -10,7 +10,6 @@ use crate::{
     message::request::Operation,
 };
 
-/// What a call asked for.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Ask {
     Write(Write),
@@ -24,29 +23,26 @@ impl Ask {
             Operation::Read { query, mode, floor, .. } => {
                 Self::Read { query: query.clone(), mode: *mode, floor: *floor }
             }
-            // These are never recorded.
             Operation::Admin(_) => Self::Write(Write::Resolve),
         }
     }
 }
 
-/// The answer to a call.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum BookAnswer {
     Reply(Reply),
     /// Certainly nothing was applied, for this reason.
     Nothing(String),
-    /// The outcome is unknown, or the call is under way.
+    /// The outcome is unknown, or the call is in progress.
     Unknown,
 }
 
-/// The time of an answer that never came.
+/// The time of an answer that never arrived.
 pub(crate) const NEVER: u64 = u64::MAX;
 
-/// One call.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct BookEntry {
-    /// The handle that asked: clones share one number.
+    /// The handle that made the call: clones share one number.
     pub(crate) client: u32,
     pub(crate) called: u64,
     pub(crate) returned: u64,
@@ -55,21 +51,19 @@ pub(crate) struct BookEntry {
     pub(crate) ask: Ask,
     pub(crate) told: BookAnswer,
     pub(crate) id: Option<RequestId>,
-    /// The chain that answered, for calls whose keys don't say it.
+    /// The chain that answered, for calls whose keys don't determine it.
     pub(crate) chain: Option<ChainId>,
 }
 
-/// All calls of a run.
 #[derive(Default, Debug)]
 pub(crate) struct Book {
     moment: u64,
     pub(crate) entries: Vec<BookEntry>,
     by_id: BTreeMap<RequestId, usize>,
-    /// Answers to one request id that contradict each other.
     pub(crate) contradictions: Vec<String>,
 }
 
-/// A call under way: its entry in the book, if it has one, and its start.
+/// A call in progress: its entry in the book, if it has one, and its start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BookLine {
     entry: Option<usize>,
@@ -118,7 +112,7 @@ impl Book {
         let settles = match (&entry.told, &told) {
             (_, BookAnswer::Unknown) => false,
             (BookAnswer::Unknown, _) => true,
-            // The earlier attempt was refused, so this one counts.
+            // The earlier attempt was refused, so this one is recorded instead.
             (BookAnswer::Nothing(_), BookAnswer::Reply(_)) => {
                 entry.called = line.called;
                 true
@@ -181,7 +175,6 @@ impl fmt::Display for BookEntry {
     }
 }
 
-/// A key as text, for display.
 pub(crate) fn text(key: &Bytes) -> String {
     String::from_utf8_lossy(key).into_owned()
 }

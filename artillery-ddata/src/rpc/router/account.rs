@@ -3,7 +3,6 @@
 use super::{CallAnswer, Router};
 use crate::{ChainId, Error, RequestId, api::Write, message::request::Operation, metrics::OperationTimer};
 
-/// The account of one call.
 pub(super) struct Account {
     /// `None`: the call isn't counted.
     timing: Option<OperationTimer>,
@@ -12,7 +11,6 @@ pub(super) struct Account {
 }
 
 impl Router {
-    /// The account of a read that begins now.
     pub(super) fn account_of_read(&self, operation: &Operation) -> Account {
         Account {
             timing: self.local().and_then(|_| OperationTimer::of(operation)),
@@ -21,7 +19,7 @@ impl Router {
         }
     }
 
-    /// The account of a write that begins now; `id` if the write has one already.
+    /// Begins the account of a write; `id` if the write already has one.
     #[cfg_attr(not(feature = "testing"), expect(unused_variables, reason = "only tests write ids down"))]
     pub(super) fn account_of_write(&self, write: &Write, id: Option<RequestId>) -> Account {
         Account {
@@ -31,7 +29,6 @@ impl Router {
         }
     }
 
-    /// Records the outcome of a read.
     #[cfg_attr(not(feature = "testing"), expect(unused_variables, reason = "only tests write chains down"))]
     pub(super) fn read_ended(&self, account: &mut Account, chain: ChainId, outcome: Result<&CallAnswer, &Error>) {
         self.count(account.timing.take(), outcome);
@@ -39,7 +36,6 @@ impl Router {
         super::observed::noted_read(account.noted.take(), chain, outcome.map(|answer| &answer.reply));
     }
 
-    /// Records the outcome of a write.
     pub(super) fn write_ended(&self, account: &mut Account, outcome: Result<(&CallAnswer, RequestId), &Error>) {
         self.count(account.timing.take(), outcome.map(|(answer, _)| answer));
         #[cfg(feature = "testing")]

@@ -13,8 +13,8 @@ use crate::{
     error::{Advice, NotApplied},
 };
 
-/// Spends a unit of tokio's budget, whatever follows: a caller that repeats calls which end at once would starve the other tasks
-/// of its thread, including the tasks that it waits for.
+/// Spends a unit of tokio's budget in every case: a caller that repeats calls that end at once would otherwise starve
+/// the other tasks of its thread, including the tasks that it waits for.
 pub(crate) fn poll_budget(context: &mut Context<'_>) -> Poll<()> {
     ready!(coop::poll_proceed(context)).made_progress();
     Poll::Ready(())
@@ -31,7 +31,6 @@ impl Router {
         poll_fn(|context| self.poll_begin(context)).await
     }
 
-    /// Whether a call can be made here at all.
     pub(crate) fn may_begin(&self) -> Result<(), Error> {
         if self.is_stopped() {
             return Err(Error::not_applied(NotApplied::Stopped));

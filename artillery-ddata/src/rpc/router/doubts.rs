@@ -10,11 +10,11 @@ use tokio::time::{Instant, sleep};
 use super::{Router, routes::Routes};
 use crate::{ChainId, Epoch, MemberId};
 
-/// While calls are in doubt, the routing is asked for at this interval.
+/// While calls are in doubt, the routing is queried at this interval.
 const ASK_EVERY: Duration = Duration::from_millis(100);
 
-/// The calls of a router that have been without an answer for long. One task asks for the routing for all of them: with
-/// thousands of calls in flight, asking for each would cost more than the calls themselves.
+/// The calls of a router that have been unanswered for long. One task queries the routing for all of them: with
+/// thousands of calls in flight, a query for each would cost more than the calls themselves.
 #[derive(Debug, Default)]
 pub(super) struct DoubtfulCalls {
     /// SeqCst, like `is_asking`: an ending task clears `is_asking`, then reads `calls`; a new call raises `calls`, then
@@ -40,7 +40,7 @@ impl DoubtfulCalls {
             return true;
         }
         self.is_asking.store(false, Ordering::SeqCst);
-        // A call that came just before the store relied on this task.
+        // A call that arrived just before the store relied on this task.
         any() && !self.is_asking.swap(true, Ordering::SeqCst)
     }
 }

@@ -1,5 +1,5 @@
 //! The first attempt of a call, polled in place by its caller. Most calls need no other attempt, so the state for a
-//! longer wait or a retry is made only when needed.
+//! longer wait or a retry is created only when needed.
 
 use std::{
     sync::Arc,
@@ -21,7 +21,6 @@ use crate::{
     rpc::channel::{CallRoom, Channel, LaneCall, Question},
 };
 
-/// An attempt at another node.
 pub(crate) struct First {
     channel: Arc<Channel>,
     call: LaneCall,
@@ -32,9 +31,7 @@ pub(crate) struct First {
     repeat: Repeat,
     /// The end of polling in place.
     until: Instant,
-    /// The deadline sent to the node.
     told: Instant,
-    /// The deadline of the whole call.
     deadline: Instant,
     /// The outcome of the attempt, if it doesn't end the call.
     tried: Option<Tried>,
@@ -62,7 +59,7 @@ impl First {
 }
 
 impl Router {
-    /// The other node that can be asked now. `None` if this node itself is to answer, if the call would have to wait,
+    /// The other node that can be asked now. `None` if this node itself should answer, if the call would have to wait,
     /// if another node has to forward it, or if the routing names no member.
     pub(super) fn way(&self, routing: &Routing, question: &Question) -> Option<FirstTarget> {
         match self.pick_by(routing, question, &Attempts::default()) {
@@ -109,7 +106,6 @@ impl Router {
         }
     }
 
-    /// Waits for the outcome of the first attempt.
     pub(super) async fn await_first(&self, first: Box<First>, question: &Question) -> (Tried, Option<NodeId>) {
         let First { channel, call, chain, member, place, epoch, until, told, tried, .. } = *first;
         let tried = match tried {

@@ -1,4 +1,4 @@
-//! A test's view of calls: it may disturb them, and records them.
+//! A test's hooks into calls: they may disturb calls, and record them.
 
 use tokio::time::Instant;
 
@@ -14,13 +14,13 @@ use crate::{
 };
 
 impl Router {
-    /// Ends an attempt without an answer before it starts, if the test wants that.
+    /// Ends an attempt without an answer before it starts, if the test demands it.
     pub(super) async fn intercept(&self, question: &Question, deadline: Instant) -> Option<Tried> {
         let observer = self.observer.get().filter(|_| !question.forwarded)?;
         observer.before(question, deadline).await.then_some(Tried::Unanswered(Unknown::TimedOut))
     }
 
-    /// Drops the answer of an attempt, if the test wants that.
+    /// Drops the answer of an attempt, if the test demands it.
     pub(super) async fn swallow(
         &self,
         (tried, asked): (Tried, Option<NodeId>),
@@ -36,36 +36,33 @@ impl Router {
         (tried, asked)
     }
 
-    /// Whether the test has paused the process.
     pub(super) fn is_paused(&self) -> bool {
         self.observer.get().is_some_and(Observer::is_paused)
     }
 
-    /// Whether the test makes a write's first attempt wait, or cancels it. Such a write takes the general path, which can wait.
+    /// Whether the test makes a write's first attempt wait, or cancels it. Such a write takes the general path, which
+    /// can wait.
     pub(super) fn is_held_up(&self) -> bool {
         self.observer.get().is_some_and(Observer::holds_up)
     }
 
-    /// Whether the test drops the answer to a write's first attempt. Then the call ends at its deadline, as if the answer had
-    /// never come.
+    /// Whether the test drops the answer to a write's first attempt. Then the call ends at its deadline, as if the
+    /// answer had never arrived.
     pub(super) fn takes_away(&self, question: impl FnOnce() -> Question, reply: &Reply) -> bool {
         self.observer.get().is_some_and(|observer| observer.takes_away(&question(), reply))
     }
 
-    /// Begins the record of a call.
     pub(super) fn note(&self, ask: impl FnOnce() -> Ask, id: Option<RequestId>) -> Option<ObservedCall> {
         Some(self.observer.get()?.begin(ask(), id))
     }
 }
 
-/// Records how a read ended.
 pub(super) fn noted_read(noted: Option<ObservedCall>, chain: ChainId, outcome: Result<&Reply, &Error>) {
     if let Some(noted) = noted {
         noted.end(chain, outcome, None);
     }
 }
 
-/// Records how a write ended, and its request id.
 pub(super) fn noted_write(noted: Option<ObservedCall>, outcome: Result<(&Reply, RequestId), &Error>) {
     let Some(noted) = noted else { return };
     match outcome {

@@ -24,12 +24,10 @@ const READ_ATTEMPT_TIMEOUT: Duration = Duration::from_millis(250);
 /// That time doubles with each attempt, up to this: all members may be busy.
 const MAX_READ_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The outcome of one attempt.
 pub(super) enum Tried {
     Answered(CallAnswer),
     /// Certainly nothing was applied: the request may be retried.
     Nothing(Error),
-    /// The member may have received the request.
     Unanswered(Unknown),
 }
 
@@ -69,7 +67,7 @@ impl Router {
         };
         let channel = match reached {
             Ok(channel) => channel,
-            // A refusal may name a node that the routing doesn't know yet. Then the call goes on with newer routing.
+            // A refusal may name a node that isn't in the routing yet. Then the call continues with newer routing.
             Err(Error::NotApplied { reason: NotApplied::UnknownNode(node) }) => {
                 return Tried::Nothing(Error::not_applied(NotApplied::Unreachable { node, reason: None }));
             }
@@ -81,12 +79,12 @@ impl Router {
         self.tried(outcome, question.chain, member, place)
     }
 
-    /// What a caller does after a long wait for its head: it waits until the chain has another head.
+    /// After a long wait for its head, a caller waits until the chain has another head.
     pub(super) fn doubts<'a>(&'a self, chain: ChainId, epoch: Epoch, member: MemberId) -> impl FnOnce() -> Doubts<'a> {
         move || Box::pin(self.deposed(chain, epoch, member))
     }
 
-    /// Turns the outcome of one call to a member into that of an attempt.
+    /// Converts the outcome of one call to a member into that of an attempt.
     pub(super) fn tried(&self, outcome: CallOutcome, chain: ChainId, member: MemberId, place: Place) -> Tried {
         match outcome {
             CallOutcome::Answered(response) => match response.answer {
@@ -113,8 +111,8 @@ pub(super) fn may_doubt(question: &Question) -> bool {
     repeat(&question.operation) == Repeat::Recorded
 }
 
-/// How long a read waits for one member if another may be asked. A watch is meant to wait, so it has no limit. Nor has
-/// a write, which only the head takes.
+/// How long a read waits for one member if another may be asked. A watch has no limit, since it is meant to wait; nor
+/// has a write, which only the head accepts.
 pub(super) fn patience(question: &Question, attempts: &Attempts) -> Option<Duration> {
     let waits = matches!(question.operation, Operation::Read { query: Query::Changes(_), .. });
     let patience = (READ_ATTEMPT_TIMEOUT * (1 << attempts.count().min(8))).min(MAX_READ_ATTEMPT_TIMEOUT);
@@ -131,10 +129,9 @@ pub(super) fn not_sent(reason: NotSent, node: NodeId) -> Error {
     }
 }
 
-/// A request that waits to be handed to the chain. Boxed, since few requests wait.
+/// A request that waits to be passed to the chain. Boxed, since few requests wait.
 type PendingHandover<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
-/// Asks this node's own chain.
 async fn ask_here(handle: ChainHandle, me: MemberId, place: Place, question: &Question, deadline: Instant) -> Tried {
     let (responder, reply) = oneshot::channel();
     let (responder, until) = (Responder::Caller(responder), on_the_clock(deadline));
@@ -150,7 +147,7 @@ async fn ask_here(handle: ChainHandle, me: MemberId, place: Place, question: &Qu
             let write = WriteRequest { request, history, write, deadline: until, caller: responder };
             handle.try_write(write).map(|write| -> PendingHandover<'_> { Box::pin(handle.write(write)) })
         }
-        // No chain answers these.
+        // Chains answer only reads and writes.
         _ => {
             drop(responder);
             None

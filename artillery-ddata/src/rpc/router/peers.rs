@@ -1,4 +1,4 @@
-//! Links to other nodes. Each is made when its node is asked first.
+//! Links to other nodes. Each is created when its node is first asked.
 
 use std::{
     collections::BTreeMap,
@@ -12,12 +12,11 @@ use tokio::time::{Instant, timeout_at};
 use super::Router;
 use crate::{Error, NodeId, error::NotApplied, rpc::channel::Channel};
 
-/// How long to wait for a missing connection before the router asks another member, or asks for the routing.
+/// How long to wait for a missing connection before the router asks another member, or queries the routing.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(250);
 
 #[derive(Clone)]
 pub(super) struct Peers {
-    /// `None` once stopped.
     pub(super) endpoint: Option<Endpoint>,
     pub(super) channels: BTreeMap<NodeId, Arc<Channel>>,
 }
@@ -27,7 +26,7 @@ impl Peers {
         self.channels.get(&node).is_some_and(|channel| channel.is_connected())
     }
 
-    /// Whether no path to the node exists, by the attempts that were made.
+    /// Whether every attempt to reach the node has failed.
     pub(super) fn is_unreached(&self, node: NodeId) -> bool {
         self.channels.get(&node).is_some_and(|channel| channel.is_unreached())
     }
@@ -60,7 +59,7 @@ impl Router {
         let routing = self.known();
         self.change_peers(|peers| {
             let Some(endpoint) = &peers.endpoint else { return Err(Error::not_applied(NotApplied::Stopped)) };
-            // Another caller may have added the channel meanwhile.
+            // Another caller may have added the channel.
             if let Some(channel) = peers.channels.get(&node) {
                 return Ok(channel.clone());
             }
@@ -73,7 +72,6 @@ impl Router {
         })
     }
 
-    /// The peers as they are now.
     pub(super) fn peers(&self) -> Arc<Peers> {
         self.peers.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -86,7 +84,7 @@ impl Router {
         let result = change(&mut peers);
         let before =
             std::mem::replace(&mut *self.peers.write().unwrap_or_else(PoisonError::into_inner), Arc::new(peers));
-        // Links may end in this drop. Readers need not wait for it, only other changes do.
+        // Links may end in this drop. Readers need not wait for it; only other changes do.
         drop(before);
         result
     }

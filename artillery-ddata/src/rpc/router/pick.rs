@@ -22,7 +22,7 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Spread {
-    /// The same member while it is reachable. Clients differ in theirs.
+    /// The same member while it is reachable. Different clients prefer different members.
     #[default]
     Sticky,
     /// Each member in turn.
@@ -32,16 +32,13 @@ pub enum Spread {
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
-/// What the attempts of one call have shown so far.
 #[derive(Default)]
 pub(super) struct Attempts {
     count: u32,
     tried: SmallVec<[NodeId; 4]>,
-    /// The member that the last refusal named.
     hint: Option<MemberId>,
-    /// The last refusal was for load, so the routing isn't in doubt.
+    /// The last refusal was due to load, so the routing isn't in doubt.
     busy: bool,
-    /// The nodes to which there was no way.
     unreached: SmallVec<[NodeId; 2]>,
 }
 
@@ -50,7 +47,6 @@ impl Attempts {
         self.count == 0
     }
 
-    /// The number of failed attempts.
     pub(super) fn count(&self) -> u32 {
         self.count
     }
@@ -66,7 +62,6 @@ impl Attempts {
         self.busy = matches!(refusal, Some(Refusal::Busy | Refusal::SessionFull));
     }
 
-    /// Records that there was no way to a node.
     pub(super) fn unreached(&mut self, node: NodeId) {
         if !self.unreached.contains(&node) {
             self.unreached.push(node);
@@ -87,16 +82,20 @@ impl Attempts {
 }
 
 pub(super) enum Pick {
-    /// This node's own chain.
     Here(ChainHandle, MemberId, Place),
-    /// Another node, by the configuration of `epoch`; `others`: whether other members could answer too. `answers` is the member
-    /// that should answer: another one than `member` if that one forwards the request.
-    There { member: MemberId, answers: MemberId, place: Place, epoch: Epoch, others: bool },
-    /// No chain is known.
+    /// Another node, by the configuration of `epoch`; `others`: whether other members could answer too. `answers`: the
+    /// member that should answer, which differs from `member` if `member` forwards the request.
+    There {
+        member: MemberId,
+        answers: MemberId,
+        place: Place,
+        epoch: Epoch,
+        others: bool,
+    },
     NoMember,
 }
 
-/// The order in which equally suited members are asked.
+/// The order in which equally suitable members are asked.
 pub(super) struct ReadOrder {
     me: NodeId,
     spread: Spread,
@@ -110,7 +109,7 @@ impl ReadOrder {
 
     fn sort(&self, members: &mut [MemberId]) {
         match self.spread {
-            // By a hash of both ids: clients differ, and membership changes never reorder the remaining members.
+            // Sort by a hash of both ids: clients differ, and membership changes never reorder the remaining members.
             Spread::Sticky => {
                 let hash = |member: &MemberId| {
                     let mut hasher = SipHasher13::new();
@@ -139,7 +138,6 @@ impl Router {
         }
     }
 
-    /// As [`pick`](Self::pick), by the given routing.
     pub(super) fn pick_by(&self, routing: &Routing, question: &Question, attempts: &Attempts) -> Pick {
         let Some(config) = routing.chain(question.chain) else { return Pick::NoMember };
         if let Some(member) = question.only {
@@ -188,7 +186,7 @@ impl Router {
         let is_new = |member: &MemberId| !attempts.tried.contains(&member.node);
         let is_near = |member: &MemberId| Some(*member) == here || peers.is_connected(member.node);
         let others = members.len() > 1;
-        // Connect to the preferred member without waiting: later reads will find it connected.
+        // Connect to the preferred member without waiting, so that later reads find it connected.
         if let Some(right) = members.first()
             && Some(*right) != here
             && !peers.is_connected(right.node)
@@ -198,13 +196,13 @@ impl Router {
         let best = (members.iter().find(|member| Some(**member) == here && is_new(member)))
             .or_else(|| members.iter().find(|member| is_new(member) && is_near(member)))
             .or_else(|| members.iter().find(|member| is_new(member)))
-            // All members were tried: go round again.
+            // All members were tried: start over.
             .or_else(|| members.get(attempts.tried.len() % members.len().max(1)));
         best.map_or(Pick::NoMember, |&member| self.pick_member(config, member, others))
     }
 
-    /// The member that forwards a request for `to`, if there is no way from here to `to`, which a firewall may hide from
-    /// all but the nodes. A request is forwarded once: a forwarded one goes to `to` only.
+    /// The member that forwards a request for `to`, if `to` can't be reached from here: a firewall may admit only nodes
+    /// to it. A request is forwarded once: a forwarded one goes to `to` only.
     fn detour(&self, config: &ChainConfig, to: MemberId, question: &Question, attempts: &Attempts) -> Option<MemberId> {
         let peers = self.peers();
         let is_unreached = |node: NodeId| peers.is_unreached(node) || attempts.unreached.contains(&node);
@@ -221,7 +219,7 @@ impl Router {
             .or_else(|| others.iter().find(|member| is_new(member) && !is_unreached(member.node)));
         match best {
             Some(&member) => Some(member),
-            // Each was tried: go round again, over `to` itself.
+            // Each was tried: start over, including `to` itself.
             None => others.get(attempts.tried.len() % (others.len() + 1)).copied(),
         }
     }

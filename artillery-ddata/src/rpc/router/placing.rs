@@ -1,4 +1,4 @@
-//! Decides the routing and the chain of a call.
+//! Determines the routing and the chain of a call.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl Router {
-    /// Waits for the cluster to be formed: until then keys have no chain.
+    /// Waits until the cluster is formed: before that, keys have no chain.
     pub(crate) async fn routing(&self, deadline: Instant) -> Result<Arc<Routing>, Error> {
         match self.known() {
             Some(routing) => Ok(routing),
@@ -24,8 +24,8 @@ impl Router {
 
     /// The routing; of `history`, if one is named.
     ///
-    /// The routing known here may lag behind a recovery that the session or watch has seen elsewhere. So ask for newer
-    /// routing before refusing the history.
+    /// This node's routing may be older than a recovery that the session or watch has observed elsewhere. So query
+    /// newer routing before refusing the history.
     pub(crate) async fn routing_of(
         &self,
         history: Option<ClusterId>,
@@ -41,9 +41,9 @@ impl Router {
         if is_of(&routing) { Ok(routing) } else { Err(refused(Refusal::OtherHistory)) }
     }
 
-    /// Newer routing for a retry in a session that had seen nothing. Such a session belongs to no history, so only the
-    /// routing used here lagged behind a recovery. `None` if no newer routing is known, the session belongs to a
-    /// history by now, or no time is left.
+    /// Newer routing for a retry in a session that had observed nothing. Such a session belongs to no history, so only
+    /// the routing used here was outdated. `None` if no newer routing is known, the session belongs to a history by
+    /// now, or no time is left.
     pub(super) fn newer(&self, session: &Session, routing: &Routing, deadline: Instant) -> Option<Arc<Routing>> {
         let newer = self.known().filter(|newer| newer.history_id() != routing.history_id())?;
         let is_of = session.history_id().is_none_or(|history| history == newer.history_id());
@@ -55,7 +55,6 @@ pub(super) fn refused(reason: Refusal) -> Error {
     Error::refused(reason, None)
 }
 
-/// The one chain of all these keys.
 pub(super) fn one_chain<'a>(routing: &Routing, keys: impl IntoIterator<Item = &'a Bytes>) -> Result<ChainId, Error> {
     let mut chain = None;
     for key in keys {
@@ -67,7 +66,7 @@ pub(super) fn one_chain<'a>(routing: &Routing, keys: impl IntoIterator<Item = &'
     Ok(chain.unwrap_or_default())
 }
 
-/// The sequence up to which the history was committed when the reply was made.
+/// The sequence up to which the history was committed when the reply was created.
 pub(super) fn as_of(reply: &Reply) -> Option<Sequence> {
     match reply {
         Reply::Committed(done) => Some(done.version.sequence),

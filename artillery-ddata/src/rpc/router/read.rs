@@ -27,7 +27,6 @@ use crate::{
     rpc::channel::Question,
 };
 
-/// The options of a read.
 #[derive(Clone, Debug)]
 pub(crate) struct HowToRead {
     pub(crate) mode: ReadMode,
@@ -36,26 +35,23 @@ pub(crate) struct HowToRead {
 }
 
 impl HowToRead {
-    /// The history id of the read's session, if the session has seen anything.
+    /// The history id of the read's session, if the session has observed anything.
     pub(crate) fn history_id(&self) -> Option<ClusterId> {
         self.session.as_ref().and_then(Session::history_id)
     }
 }
 
-/// A read whose first attempt is under way.
 pub(crate) struct BegunRead {
     first: First,
     account: Account,
 }
 
-/// A read's request outside of sessions.
 fn outside_of_sessions(chain: ChainId, query: Query, mode: ReadMode) -> Question {
     let operation = Operation::Read { query, mode, floor: None, history: None };
     Question { chain, forwarded: false, only: None, operation }
 }
 
 impl Router {
-    /// Reads keys of one chain.
     pub(crate) async fn read(&self, query: Query, how: &HowToRead) -> Result<CallAnswer, Error> {
         self.begin_call().await?;
         let deadline = from_now(how.timeout);
@@ -87,7 +83,7 @@ impl Router {
             None => None,
             Some(session) => Some(session.floor(routing.history_id(), chain).ok_or(refused(Refusal::OtherHistory))?),
         };
-        // Floors and positions count in one history alone, and the answering node may be in another (traps 58, 59).
+        // Floors and positions are valid in one history alone, and the answering node may be in another (traps 58, 59).
         let is_bound = how.session.is_some() || matches!(query, Query::Changes(_));
         let history = is_bound.then(|| routing.history_id());
         let operation = Operation::Read { query, mode: how.mode, floor, history };
@@ -126,7 +122,7 @@ impl Router {
         Some(BegunRead { first, account })
     }
 
-    /// The answer, if the first attempt gave it. `None`: the read continues in [`read_on`](Self::read_on).
+    /// The answer, if the first attempt returned it. `None`: the read continues in [`read_on`](Self::read_on).
     pub(crate) fn poll_read(&self, begun: &mut BegunRead, context: &mut Context<'_>) -> Poll<Option<CallAnswer>> {
         let answer = ready!(self.poll_first(&mut begun.first, context));
         if let Some(answer) = &answer {
@@ -135,7 +131,6 @@ impl Router {
         Poll::Ready(answer)
     }
 
-    /// Continues a read after its first attempt.
     pub(crate) async fn read_on(&self, query: Query, mode: ReadMode, begun: BegunRead) -> Result<CallAnswer, Error> {
         let BegunRead { first, mut account } = begun;
         let (chain, deadline) = (first.chain(), first.deadline());
@@ -144,7 +139,7 @@ impl Router {
         self.answered(&mut account, chain, mode, answer)
     }
 
-    /// Records the outcome of a read and turns it into the caller's result.
+    /// Records the outcome of a read and converts it into the caller's result.
     fn answered(
         &self,
         account: &mut Account,
@@ -158,7 +153,7 @@ impl Router {
     }
 
     /// The error of an unserved read. A member without a lease asks members that have one. If none was found, the error
-    /// says that the lease is missing: this explains more than a time-out does.
+    /// reports the missing lease, which explains more than a timeout.
     fn unserved(&self, chain: ChainId, mode: ReadMode, error: Error) -> Error {
         let is_silence =
             matches!(error, Error::NotApplied { reason: NotApplied::TimedOut | NotApplied::Unreachable { .. } });

@@ -1,4 +1,4 @@
-//! The routing: which chains exist and where their members are. A node knows it; a client asks for it.
+//! The routing: which chains exist and where their members are. A node has its own; a client queries it.
 
 use std::{
     net::SocketAddr,
@@ -44,27 +44,25 @@ const ASK_TIMEOUT: Duration = Duration::from_secs(1);
 const REFRESH_TIMEOUT: Duration = Duration::from_secs(5);
 /// After the first answer, the others are awaited this much longer.
 const LATE_ANSWER_GRACE: Duration = Duration::from_millis(20);
-/// How many unconnected nodes are asked beside the connected ones.
+/// How many unconnected nodes are asked in addition to the connected ones.
 const MAX_UNCONNECTED: usize = 4;
 
-/// The source of a router's routing.
 pub(crate) enum Routes {
     /// A node, which learns it by itself.
     Node(Arc<Local>),
-    /// A client, which asks nodes.
+    /// A client, which queries nodes.
     Asked(LearnedRoutes),
 }
 
 pub(crate) struct LearnedRoutes {
     known: watch::Sender<Arc<Routing>>,
     candidates: Candidates,
-    /// Adds to the candidates.
     _sources: SourceTasks,
-    /// Held while asking: one request at a time, whose answer serves all callers that waited for it. `asked` counts the
-    /// requests.
+    /// Held during a query: one at a time, whose answer serves all callers that waited for it. `asked` counts the
+    /// queries.
     asking: Mutex<()>,
     asked: AtomicU64,
-    /// A background refresh runs; its caller may have timed out.
+    /// A background refresh is running; its caller may have timed out.
     under_way: AtomicBool,
 }
 
@@ -96,7 +94,6 @@ impl Routes {
         }
     }
 
-    /// Waits until the cluster is formed.
     pub(super) async fn formed(&self, deadline: Instant) -> Option<Arc<Routing>> {
         match self {
             Self::Node(local) => {
@@ -108,7 +105,7 @@ impl Routes {
         }
     }
 
-    /// Waits until the routing satisfies `is_such`; for ever, if it never does.
+    /// Waits until the routing satisfies `is_such`, indefinitely if it never does.
     pub(super) async fn wait_for(&self, is_such: impl Fn(&Routing) -> bool) {
         let known = match self {
             Self::Node(local) => local.routing().wait_for(|known| known.as_deref().is_some_and(&is_such)).await.is_ok(),
@@ -119,7 +116,6 @@ impl Routes {
         }
     }
 
-    /// Waits until the routing changes, at most until `until`.
     pub(super) async fn changed_or(&self, until: Instant) {
         let changed = async {
             match self {
@@ -136,8 +132,8 @@ impl Routes {
 }
 
 impl Router {
-    /// A client asks for the routing; errors are ignored. The refresh goes on when its caller runs out of time:
-    /// otherwise a client whose calls all end early would never learn newer routing.
+    /// A client queries the routing; errors are ignored. The refresh continues when its caller times out: otherwise a
+    /// client whose calls all end early would never learn newer routing.
     pub(super) async fn refresh_routing(&self, deadline: Instant) {
         let (Routes::Asked(asked), Some(me)) = (&self.routes, self.me.upgrade()) else { return };
         let until = deadline.min(Instant::now() + ASK_TIMEOUT);
@@ -168,7 +164,7 @@ impl Router {
         let before = asked.asked.load(Ordering::Relaxed);
         let _turn = asked.asking.lock().await;
         let now = asked.known.borrow().clone();
-        // Another caller has asked since this call began. Its answer is as new; if it got none, this is the old
+        // Another caller has queried since this call began. Its answer is as new; if it got none, this is the old
         // routing.
         if asked.asked.load(Ordering::Relaxed) > before {
             return Ok(now);
@@ -182,9 +178,9 @@ impl Router {
         Ok(self.on_routing(asked, routing))
     }
 
-    /// Asks all connected nodes, and some unconnected ones. Connected nodes may be dead or lag behind, and a client
-    /// that only writes is connected to the head alone. Returns what the first answer and those soon after it say
-    /// together: the newest configuration of each chain.
+    /// Asks all connected nodes, and some unconnected ones. Connected nodes may be dead or outdated, and a client that
+    /// only writes is connected to the head alone. Merges the first answer and those soon after it into the newest
+    /// configuration of each chain.
     async fn ask_members(&self, routing: &Routing, deadline: Instant) -> Option<Routing> {
         let mut asked = JoinSet::new();
         let peers = self.peers();
@@ -214,14 +210,14 @@ impl Router {
         places.extend(asked.candidates.all());
         let endpoint = &endpoint;
         let asked = first_of(places, |place| async move {
-            // Nodes may have moved: each name is looked up now.
+            // Nodes may have moved: resolve each name now.
             let addrs = timeout_at(deadline, place.resolve()).await.map_err(drop)?.map_err(drop)?;
             first_of(addrs, |addr| ask_at(endpoint, addr, deadline)).await.map_err(drop)
         });
         asked.await.ok()
     }
 
-    /// Merges in newer routing, and drops the channels of nodes that have left.
+    /// Merges in newer routing, updates the addresses of channels, and drops the channels of nodes that have left.
     fn on_routing(&self, asked: &LearnedRoutes, new: Routing) -> Arc<Routing> {
         asked.known.send_if_modified(|known| {
             let merged = known.merged(new);
@@ -268,7 +264,6 @@ impl Router {
         }
     }
 
-    /// Sends an operator's command to a node.
     pub(crate) async fn arrange(
         &self,
         node: NodeId,
@@ -290,7 +285,7 @@ async fn ask_at(endpoint: &Endpoint, addr: SocketAddr, deadline: Instant) -> Res
     }
 }
 
-/// Where a node may be: its first address, its host name, and its other addresses.
+/// Locations of a node: its first address, its host name, and its other addresses.
 fn places(node: &NodeAddress) -> Vec<Seed> {
     let mut places: Vec<_> = node.addrs.iter().copied().map(Seed::from).collect();
     if let Some(name) = node.host.as_deref().and_then(|host| host.parse().ok()) {
@@ -299,7 +294,8 @@ fn places(node: &NodeAddress) -> Vec<Seed> {
     places
 }
 
-/// The first place of each node, then the second ones: the addresses of a node that has gone must not delay those of others.
+/// The first location of each node, then the second ones: the addresses of a node that has gone must not delay those of
+/// others.
 fn in_turn<'a, P: Clone + 'a>(nodes: impl Iterator<Item = &'a [P]>) -> Vec<P> {
     let nodes: Vec<_> = nodes.collect();
     let most = nodes.iter().map(|places| places.len()).max().unwrap_or(0);
@@ -319,7 +315,7 @@ async fn ask_routing(channel: &Channel, deadline: Instant) -> Option<Routing> {
     }
 }
 
-/// Asks for the routing over `connection`; `None` if the cluster isn't formed yet.
+/// Queries the routing over `connection`; `None` if the cluster isn't formed yet.
 pub(crate) async fn ask_on(
     connection: &Connection,
     until: Instant,
@@ -332,7 +328,6 @@ pub(crate) async fn ask_on(
     }
 }
 
-/// Sends one request on a stream of its own.
 pub(crate) async fn ask_once(
     connection: &Connection,
     operation: AdminOperation,

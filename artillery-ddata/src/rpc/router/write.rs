@@ -29,16 +29,14 @@ use crate::{
     types::update::RequestKey,
 };
 
-/// The options of a write.
 #[derive(Clone, Debug)]
 pub(crate) struct HowToWrite {
     pub(crate) timeout: Duration,
     pub(crate) session: Option<Session>,
-    /// `None`: the router makes a new id.
+    /// `None`: the router creates a new id.
     pub(crate) request_id: Option<RequestId>,
 }
 
-/// A write and its destination.
 #[derive(Clone)]
 struct PlacedWrite {
     cluster: ClusterId,
@@ -60,13 +58,11 @@ impl PlacedWrite {
     }
 }
 
-/// A write whose first attempt is under way.
 pub(crate) struct BegunWrite {
     first: First,
     placed: PlacedWrite,
     numbered: Numbered,
     account: Account,
-    /// A test has dropped the answer.
     #[cfg(feature = "testing")]
     is_lost: bool,
 }
@@ -79,7 +75,6 @@ impl BegunWrite {
 }
 
 impl Router {
-    /// Writes; returns the answer and the request id.
     pub(crate) async fn write(&self, write: Write, how: HowToWrite) -> Result<(CallAnswer, RequestId), Error> {
         let given = how.request_id;
         self.begin_call().await.map_err(|error| error.of_retry(given))?;
@@ -104,7 +99,7 @@ impl Router {
         }
         let placed = PlacedWrite { cluster: routing.cluster, chain, history: None, write };
         let mut question = placed.clone().question(None);
-        // Take the number last: an unused number would count as an answered request.
+        // Take the number last: an unused number would be treated as an answered request.
         let Some(way) = self.way(&routing, &question) else { return Err(placed.write) };
         #[cfg(feature = "testing")]
         if self.is_held_up() {
@@ -130,7 +125,7 @@ impl Router {
         }
     }
 
-    /// The answer and the request id, if the first attempt gave them. `None`: the write continues in
+    /// The answer and the request id, if the first attempt returned them. `None`: the write continues in
     /// [`write_on`](Self::write_on).
     pub(crate) fn poll_write(
         &self,
@@ -151,7 +146,6 @@ impl Router {
         }))
     }
 
-    /// Continues a write after its first attempt.
     pub(crate) async fn write_on(&self, begun: BegunWrite) -> Result<(CallAnswer, RequestId), Error> {
         let BegunWrite { first, placed, numbered, mut account, .. } = begun;
         let deadline = first.deadline();
@@ -213,7 +207,7 @@ impl Router {
         if id.chain != placed.chain {
             return Err(refused(Refusal::ManyChains));
         }
-        // Compute the lowest unanswered number anew at each attempt: a full session has room for that request.
+        // Recompute the lowest open number at each attempt: a full session still accepts that request.
         let key = || id.key(self.requests.lowest(id.chain, id.session).min(id.number));
         let renews = |question: &mut Question, _: &RetryState| {
             if let Operation::Write { request, .. } = &mut question.operation {
@@ -231,7 +225,7 @@ impl Router {
     }
 
     /// Writes under a new id of this client's session. If that session was evicted, opens another one, as long as
-    /// certainly nothing was applied. `begun`: a first attempt that is under way.
+    /// certainly nothing was applied. `begun`: a first attempt in flight.
     async fn write_anew(
         &self,
         placed: PlacedWrite,
@@ -251,7 +245,7 @@ impl Router {
             let leaves = |question: &mut Question, tries: &RetryState| {
                 let leaves = !tries.is_open() && self.requests.leave(chain, session);
                 if let Operation::Write { request: Some(key), .. } = &mut question.operation {
-                    // Renew the lowest unanswered number: a full session accepts that request.
+                    // Renew the lowest open number: a full session accepts that request.
                     *key = numbered.renewed();
                 }
                 left.store(leaves, Ordering::Relaxed);
@@ -279,7 +273,7 @@ impl Router {
         }
     }
 
-    /// The next number, if a session is open and has room now.
+    /// The next number, if a session is open and has a free slot now.
     fn number_now(&self, chain: ChainId) -> Option<Numbered> {
         let session = self.requests.session(chain);
         let (id, place) = (*session.id.get()?, session.try_place()?);
@@ -323,7 +317,7 @@ impl Router {
         Ok(RequestId { cluster: routing.cluster, chain, session, number: 1 })
     }
 
-    /// Asks for the outcome of a request, and settles it for ever.
+    /// Asks for the outcome of a request, and settles it permanently.
     pub(crate) async fn resolve(&self, id: RequestId, timeout: Duration) -> Result<CallAnswer, Error> {
         let of_retry = |error: Error| error.of_retry(Some(id));
         self.begin_call().await.map_err(of_retry)?;

@@ -1,5 +1,3 @@
-//! Builds the cluster of a test.
-
 use std::sync::{
     Arc, Mutex,
     atomic::{AtomicBool, AtomicU32},
@@ -37,7 +35,6 @@ pub struct Builder {
     settings: ReplicaSettings,
 }
 
-/// The seed of a node's disk, from that of the run.
 fn disk_seed(seed: u64, number: u32) -> u64 {
     seed.wrapping_mul(251).wrapping_add(number.into())
 }
@@ -53,13 +50,13 @@ impl Builder {
         }
     }
 
-    /// The number of nodes (3). All of them serve each chain, unless [`replicas`](Self::replicas) is set to fewer. The
-    /// others are spares, which serve by asking a member.
+    /// The number of nodes (3). All of them serve each chain, unless [`replicas`](Self::replicas) is lower. The others
+    /// are spares, which forward requests to a member.
     ///
     /// # Panics
     /// If the number isn't from 1 to 250.
     pub fn nodes(mut self, nodes: u32) -> Self {
-        assert!((1..=250).contains(&nodes), "from 1 to 250 nodes are possible");
+        assert!((1..=250).contains(&nodes), "the number of nodes must be from 1 to 250");
         (self.nodes, self.chains.replicas) = (nodes, nodes);
         self
     }
@@ -69,7 +66,7 @@ impl Builder {
     /// # Panics
     /// If the number is 0.
     pub fn replicas(mut self, replicas: u32) -> Self {
-        assert!(replicas > 0, "a chain has members");
+        assert!(replicas > 0, "a chain needs at least one member");
         self.chains.replicas = replicas;
         self
     }
@@ -79,7 +76,7 @@ impl Builder {
     /// # Panics
     /// If the number isn't from 1 to 1000.
     pub fn chains(mut self, chains: u32) -> Self {
-        assert!((1..=1000).contains(&chains), "from 1 to 1000 chains are possible");
+        assert!((1..=1000).contains(&chains), "the number of chains must be from 1 to 1000");
         self.chains.chains = chains;
         self
     }
@@ -90,27 +87,25 @@ impl Builder {
         self
     }
 
-    /// Gives each node a disk (none): a write is answered once it is on the disk of each member of its chain. The disks
-    /// are simulated ones, which lose what they weren't made to keep: see [`Cluster::power_cut`] and
-    /// [`Cluster::restart_all`].
+    /// Gives each node a disk (none): a write is answered once it is on the disk of each member of its chain. The
+    /// simulated disks lose unsynced data: see [`Cluster::power_cut`] and [`Cluster::restart_all`].
     pub fn durable(mut self) -> Self {
         self.settings.durable = true;
         self
     }
 
-    /// The seed (0): the same seed makes the same run.
+    /// The seed (0). The same seed produces the same run.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// Random trouble during the run ([`Trouble::none`]).
+    /// Random faults during the run ([`Trouble::none`]).
     pub fn trouble(mut self, trouble: Trouble) -> Self {
         self.trouble = trouble;
         self
     }
 
-    /// Removes a guard from all members.
     #[cfg(test)]
     pub(in crate::testing) fn mutant(mut self, mutant: artillery_proto::guards::Mutant) -> Self {
         self.settings.guards = artillery_proto::guards::Guards::without(mutant);
@@ -170,14 +165,14 @@ impl Builder {
         };
         let founding = Bootstrap {
             settings: self.chains,
-            // A static configuration never changes, and its leases never end.
+            // A static configuration never changes, and its leases never expire.
             ..Bootstrap::new(cluster, "test", members.iter().map(founder).collect())
         };
         Routing::of(cluster, &Configs::of(&founding))
     }
 }
 
-/// A run is a function of its seed only if one thread runs all tasks, and time moves only when all of them wait.
+/// A run is a function of its seed only if one thread runs all tasks, and time advances only when all of them wait.
 fn assert_virtual() {
     let advice = "a test's cluster needs a paused clock and one thread: #[tokio::test(start_paused = true)]";
     assert!(Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread, "{advice}");

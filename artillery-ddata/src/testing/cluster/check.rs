@@ -1,5 +1,3 @@
-//! Checks a run at its end.
-
 use std::{
     collections::BTreeSet,
     fmt,
@@ -21,30 +19,28 @@ use crate::{
 
 /// How long the members may take to agree, in virtual time.
 const AGREEMENT_TIMEOUT: Duration = Duration::from_secs(120);
-/// The timeout of each of the last reads: where a member is crashed, some never end.
+/// The timeout of each of the final reads: where a member is crashed, some never end.
 const LAST_READ: Duration = Duration::from_secs(10);
 
 /// The extent of a check that found nothing wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Checked {
-    /// The number of calls by all handles, those of the check included.
+    /// The number of calls by all handles, including those of the check.
     pub calls: usize,
     /// The number of keys that occurred in calls.
     pub keys: usize,
 }
 
-/// A check that failed.
-///
-/// Its `Display` has the seed, what is wrong, and every call of the run.
+/// A check that failed. Its `Display` has the seed, the problem, and every call of the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CheckFailed {
     /// The seed of the run.
     pub seed: u64,
-    /// What is wrong.
+    /// The problem.
     pub what: String,
-    /// Every call of the run, one a line.
+    /// Every call of the run, one per line.
     pub history: String,
 }
 
@@ -57,24 +53,21 @@ impl fmt::Display for CheckFailed {
 impl std::error::Error for CheckFailed {}
 
 impl Cluster {
-    /// Ends all trouble, [heals](Self::heal), waits in virtual time until the members agree, and checks what the
-    /// [module](crate::testing#what-is-checked) promises. May be called again, and while calls are under way: their
-    /// outcome counts as unknown.
+    /// Ends all faults, [heals](Self::heal), waits in virtual time until the members agree, and checks what the
+    /// [module](crate::testing#what-is-checked) promises. May be called repeatedly, and while calls are in flight:
+    /// their outcome is treated as unknown.
     ///
-    /// Crashed members are not checked. In a chain with a crashed member the others needn't agree.
+    /// Crashed members are not checked. In a chain with a crashed member the others need not agree.
     ///
     /// # Panics
-    /// With the seed, what is wrong, and every call.
+    /// With the seed, the problem, and every call.
     pub async fn check(&self) {
         if let Err(failed) = self.try_check().await {
             panic!("{failed}");
         }
     }
 
-    /// As [`check`](Self::check), without a panic.
-    ///
-    /// # Errors
-    /// [`CheckFailed`].
+    /// Like [`check`](Self::check), but returns the failure.
     pub async fn try_check(&self) -> Result<Checked, CheckFailed> {
         let inner = &self.inner;
         inner.calm.store(true, Ordering::Relaxed);
@@ -104,7 +97,6 @@ impl ClusterState {
         self.members().into_iter().filter(move |member| !crashed.contains(&member.id.node))
     }
 
-    /// Whether no member of a chain is crashed.
     fn is_whole(&self, chain: ChainId) -> bool {
         let crashed = self.crashed();
         let routing = self.routing();
@@ -137,7 +129,6 @@ impl ClusterState {
         }
     }
 
-    /// Keys that occur in any call.
     fn keys(&self) -> BTreeSet<Bytes> {
         let of = |entry: &BookEntry| -> Vec<Bytes> {
             match (&entry.ask, &entry.told) {
@@ -156,9 +147,9 @@ impl ClusterState {
         for member in self.alive() {
             let kv = member.kv().with_timeout(LAST_READ);
             for key in keys {
-                // In a chain with a crashed member a key may stay dirty for ever.
+                // In a chain with a crashed member a key may stay dirty forever.
                 if let Err(error) = kv.get(key).await {
-                    tracing::debug!(key = text(key), %error, "a last read");
+                    tracing::debug!(key = text(key), %error, "a final read failed");
                 }
             }
         }
@@ -178,7 +169,7 @@ impl ClusterState {
                 let (before, expected) = first.get_or_insert_with(|| (member, held.clone()));
                 if *expected != held {
                     let (a, b) = (before.name(), member.name());
-                    return Err(format!("{a} and {b} don't hold the same: {expected:?} and {held:?}"));
+                    return Err(format!("{a} and {b} hold different data: {expected:?} and {held:?}"));
                 }
             }
         }

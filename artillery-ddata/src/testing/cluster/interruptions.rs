@@ -1,12 +1,10 @@
-//! Random interruptions of members and links while a test runs.
-
 use std::{sync::Weak, time::Duration};
 
 use tokio::time::sleep;
 
 use super::ClusterState;
 
-/// Makes one interruption after the other, until the cluster is calm or dropped.
+/// Causes one interruption after another, until the cluster is calm or dropped.
 pub(super) async fn interrupt(cluster: Weak<ClusterState>) {
     loop {
         let Some(pause) = wait(&cluster, 600) else { return };

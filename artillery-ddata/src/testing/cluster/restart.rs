@@ -1,4 +1,4 @@
-//! Nodes that end and start again with what their disks hold.
+//! Stops nodes and restarts them with the contents of their disks.
 
 use std::{cmp::Reverse, sync::Arc};
 
@@ -9,9 +9,9 @@ use super::{Cluster, ClusterState, Lives, Witness};
 use crate::{Routing, replica::ReplicaSettings, testing::node::TestMember};
 
 impl Cluster {
-    /// Cuts the power of a node's machine. As after a [`crash`](Self::crash) its chains commit nothing more until
-    /// [`restart_all`](Self::restart_all), and its disk loses of what was not synced a part that is drawn from the
-    /// seed. A node that has crashed may lose its power too.
+    /// Cuts the power of a node's machine. As after a [`crash`](Self::crash), its chains commit nothing further until
+    /// [`restart_all`](Self::restart_all). Its disk loses a part of the unsynced data, chosen by the seed. A crashed
+    /// node can lose its power too.
     ///
     /// # Panics
     /// If the nodes have no disks: see [`Builder::durable`](super::Builder::durable).
@@ -21,17 +21,17 @@ impl Cluster {
         member.disk().simulated().cut_power();
     }
 
-    /// Ends the processes that still run, as `kill -9` does, and starts all nodes again with what their disks hold:
-    /// also those that have crashed or lost their power. Ends all cuts, isolations and pauses, and returns when all
+    /// Kills the processes that still run, like `kill -9`, and restarts all nodes with the contents of their disks,
+    /// including the crashed and powerless ones. Ends all cuts, isolations and pauses, and returns when all
     /// chains are open.
     ///
-    /// The nodes are other incarnations then, and their order in a chain may be another one: [`nodes`](Self::nodes),
-    /// [`chain`](Self::chain) and [`kv`](Self::kv) tell. Handles of the processes that have ended fail. Clients beside
-    /// the cluster go on.
+    /// The nodes are new incarnations then, and may be in another order in their chains: query [`nodes`](Self::nodes),
+    /// [`chain`](Self::chain) and [`kv`](Self::kv) again. Handles of the killed processes fail. Clients outside the
+    /// cluster continue.
     ///
     /// # Panics
-    /// If the nodes have no disks: see [`Builder::durable`](super::Builder::durable). If a disk is damaged, or lacks
-    /// what was committed: that is a fault of this crate.
+    /// If the nodes have no disks: see [`Builder::durable`](super::Builder::durable). Also if a disk is damaged, or
+    /// committed data is missing from it, which is a fault of this crate.
     pub async fn restart_all(&self) {
         let inner = &self.inner;
         let before = inner.members();
@@ -49,7 +49,6 @@ impl Cluster {
 }
 
 impl ClusterState {
-    /// Ends a node's process.
     pub(super) fn end(&self, member: &TestMember) {
         self.crashed().insert(member.id.node);
         self.setup.network.kill(member.id.node);
@@ -74,13 +73,13 @@ pub(super) async fn form(
     let standings: Vec<_> = members.iter().flat_map(|member| member.form(routing, settings)).collect();
     members.iter().for_each(|member| member.observe(witness));
     for mut standing in standings {
-        // Fails only when the chain has ended, which it doesn't here.
+        // Fails only when the chain has ended, which can't happen here.
         let _ = standing.wait_for(|standing| standing.open.is_some()).await;
     }
 }
 
-/// The next configuration of each chain: it names the present lives of its members, the one with the longest history
-/// first.
+/// The next configuration of each chain: it names the current incarnations of its members, the one with the longest
+/// history first.
 fn next_routing(before: &Routing, lives: &[Arc<TestMember>]) -> Routing {
     let mut next = before.clone();
     for config in &mut next.chains {

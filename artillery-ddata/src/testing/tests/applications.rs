@@ -1,4 +1,4 @@
-//! Small applications, correct and wrong ones, under many seeds.
+//! Small applications, correct and incorrect ones, under many seeds.
 
 use std::sync::{Arc, Mutex};
 
@@ -68,7 +68,7 @@ fn a_new_request_pays_twice_under_some_seed() {
     assert!(words.starts_with(&format!("seed {last}: ")) && words.contains("paid as often"), "{words}");
 }
 
-/// All operations by several handles at once. Their results are ignored: the check judges them.
+/// All operations by several handles at once. Their results are ignored: the check verifies them.
 pub(super) async fn everything(cluster: Cluster) {
     let handles = [cluster.client(), cluster.client(), cluster.kv(cluster.head()), cluster.kv(cluster.tail())];
     let tasks: Vec<_> = handles.into_iter().enumerate().map(|(number, kv)| tokio::spawn(mix(number, kv))).collect();
@@ -107,7 +107,6 @@ fn every_operation_is_linearizable_through_all_trouble() {
     Cluster::builder().nodes(4).replicas(2).chains(3).trouble(Trouble::rough()).explore(0..10, everything);
 }
 
-/// The calls of a run with this seed.
 fn history(seed: u64) -> String {
     let history = Arc::new(Mutex::new(String::new()));
     let told = history.clone();
@@ -155,7 +154,7 @@ async fn two_clusters_in_one_test_are_independent() {
     other.check().await;
 }
 
-/// Scripts and single writes of the same keys. Most results are ignored: the check judges them.
+/// Scripts and single writes of the same keys. Most results are ignored: the check verifies them.
 async fn scripts(number: usize, kv: Kv) {
     for round in 0..4 {
         let script = Script::new()

@@ -1,4 +1,4 @@
-//! Clusters whose nodes have disks: they end, one by one and all at once, and start again.
+//! Clusters whose nodes have disks: they stop, one by one and all at once, and restart.
 
 use std::{sync::Mutex, time::Duration};
 
@@ -10,7 +10,7 @@ fn durable() -> Builder {
     Cluster::builder().durable()
 }
 
-/// All nodes lose their power, or, drawn from `number`, some do and some crash. Then all start again.
+/// All nodes lose power or, depending on `number`, some do and some crash. Then all restart.
 async fn restart(cluster: &Cluster, number: u64) {
     let all = number.is_multiple_of(2);
     for (node, at) in cluster.nodes().into_iter().zip(0..) {
@@ -23,7 +23,6 @@ async fn restart(cluster: &Cluster, number: u64) {
     cluster.restart_all().await;
 }
 
-/// Callers go on while all nodes start again, several times.
 async fn everything_over_restarts(cluster: Cluster) {
     let callers = tokio::spawn(everything(cluster.clone()));
     for round in 0..3 {
@@ -55,7 +54,7 @@ async fn clients_go_on_and_handles_of_ended_processes_fail() {
     assert!(of_head.get("a").await.is_err(), "its process has ended");
     assert!(cluster.kv(cluster.head()).get("a").await.is_ok());
     for (before, now) in before.into_iter().zip(cluster.nodes()) {
-        assert!(before.shares_store(now) && before < now, "another life of the same store");
+        assert!(before.shares_store(now) && before < now, "another incarnation of the same store");
     }
     cluster.check().await;
 }

@@ -31,7 +31,6 @@ async fn a_cluster_serves_members_and_clients() {
 }
 
 impl Cluster {
-    /// Checks twice: a check changes nothing.
     async fn check_twice(&self) -> Checked {
         self.check().await;
         self.try_check().await.unwrap()
@@ -67,7 +66,7 @@ async fn a_settled_request_is_not_applied_when_it_comes_late() {
     let kv = cluster.client();
     kv.put("k", "old").await.unwrap();
     cluster.next_outcome_unknown(Fate::Late);
-    let Err(Error::OutcomeUnknown { request_id, .. }) = kv.put("k", "new").await else { panic!("an answer came") };
+    let Err(Error::OutcomeUnknown { request_id, .. }) = kv.put("k", "new").await else { panic!("an answer arrived") };
     assert_eq!(kv.resolve(request_id).await.unwrap(), Resolution::NeverApplied);
     tokio::time::sleep(3 * SECOND).await;
     assert_eq!(text(kv.get("k").await.unwrap().value()), Some("old"));
@@ -110,15 +109,15 @@ async fn a_cut_is_one_way_and_heals() {
     let chain = cluster.chain();
     let kv = cluster.kv(chain[0]);
     kv.put("k", "v").await.unwrap();
-    // Cut the links by which watermarks come back to the head; updates still pass the other way.
+    // Cut the links that carry watermarks back to the head; updates still pass the other way.
     cluster.cut(chain[1], chain[0]);
     cluster.cut(chain[2], chain[0]);
     kv.put("k", "w").timeout(SECOND).await.unwrap_err();
     let tail = cluster.kv(chain[2]).get("k").await.unwrap();
-    assert_eq!(text(tail.value()), Some("w"), "the write was committed, but the head didn't hear of it");
+    assert_eq!(text(tail.value()), Some("w"), "the write was committed, but the head didn't learn of it");
     cluster.heal();
     kv.put("k", "x").await.unwrap();
-    // Wait until all connections are given up.
+    // Wait until all connections are dropped.
     cluster.cut(chain[0], chain[1]);
     tokio::time::sleep(10 * SECOND).await;
     kv.put("k", "y").timeout(SECOND).await.unwrap_err();

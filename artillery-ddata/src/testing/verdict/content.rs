@@ -23,7 +23,7 @@ pub(super) fn holds(content: &Content, expected: Expected) -> bool {
         Expected::Absent => content.value.is_none(),
         Expected::Present => content.value.is_some(),
         Expected::Version(version) => matches(content, version),
-        // An unknown condition counts as failed.
+        // An unknown condition is treated as failed.
         _ => false,
     }
 }

@@ -1,4 +1,4 @@
-//! Orders the writes of each key by version, and computes what the key must have held.
+//! Orders the writes of each key by version, and computes what the key must have contained.
 
 use std::collections::BTreeSet;
 
@@ -7,16 +7,16 @@ use bytes::Bytes;
 use super::{Makers, points::KnownKey, search::Search, sights};
 use crate::rpc::observer::book::{Ask, BookEntry};
 
-/// The most explanations of single keys that are tried before a run counts as undecided.
+/// The maximum number of explanations of single keys that are tried before a run is undecided.
 const TRIES: usize = 100_000;
 
-/// Checks all keys. Returns which hidden writes made the versions that were seen.
+/// Checks all keys. Returns which hidden writes made the observed versions.
 ///
 /// An explanation of one key may contradict another key that the same write changed. Then the next one is tried.
 pub(super) fn check(entries: &[(usize, &BookEntry)]) -> Result<Makers, String> {
     let known: Vec<_> = keys(entries).into_iter().map(|key| KnownKey::of(key, entries)).collect::<Result<_, _>>()?;
     for key in &known {
-        // Check each key alone first, so that an error names the key where the contradiction is.
+        // Check each key alone first, so that an error names the key with the contradiction.
         let mut search = Search::new(key, Makers::new());
         search.next().ok_or_else(|| search.why())?;
     }

@@ -1,4 +1,4 @@
-//! What a write found in a key, and what it made of it.
+//! The content that a write found in a key, and how the write changed it.
 
 use bytes::Bytes;
 
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::api::{Computed, Step, Write};
 
-/// The contents that the key may have after a point whose write is known. An error says why that write is impossible.
+/// The possible contents of the key after a point whose write is known. An error explains why that write is impossible.
 pub(super) fn pass(point: &Point<'_>, key: &Bytes, content: &Content) -> Result<Vec<Content>, String> {
     let content = match &point.what {
         What::Failed(write, step, version) => {
@@ -31,7 +31,7 @@ pub(super) fn pass(point: &Point<'_>, key: &Bytes, content: &Content) -> Result<
             after
         }
         What::Write(Write::Script(script), _) => {
-            // The script ran and its results are lost: it may have left the key as it was.
+            // The script ran and its results are lost: it may have left the key unchanged.
             let made = |value| Content { value, version: Some(point.version) };
             let mut after: Vec<Content> = scripts::perhaps(script, key, content).into_iter().map(made).collect();
             after.push(content.clone());
@@ -42,12 +42,12 @@ pub(super) fn pass(point: &Point<'_>, key: &Bytes, content: &Content) -> Result<
             let refused = || format!("{write:?} succeeded over {content:?}");
             let value = apply(write, key, content).ok_or_else(refused)?;
             if !told_right(result, content, value.as_ref()) {
-                return Err(format!("{write:?} told {result:?} over {content:?}"));
+                return Err(format!("{write:?} returned {result:?} over {content:?}"));
             }
             if let Some(seen) = point.seen.filter(|seen| value.as_ref() != Some(*seen)) {
                 return Err(format!("{seen:?} was seen after {write:?} over {content:?}"));
             }
-            // A write that changes nothing leaves the version as it was.
+            // A write that changes nothing leaves the version unchanged.
             let changes = changed(write).contains(&key) && **result != Computed::Took(None);
             Content { value, version: if changes { Some(point.version) } else { content.version } }
         }
@@ -66,7 +66,7 @@ fn told_right(result: &Computed, before: &Content, after: Option<&Bytes>) -> boo
             before.version == Some(*version) && before.value.as_ref() == Some(value)
         }
         Computed::TookForgotten(version) => before.version == Some(*version),
-        // Scripts are checked elsewhere; an unknown result counts as wrong.
+        // Scripts are checked elsewhere; an unknown result is treated as wrong.
         _ => false,
     }
 }

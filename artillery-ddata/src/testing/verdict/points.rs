@@ -1,4 +1,4 @@
-//! What is known of one key, by version.
+//! The known facts about one key, by version.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,6 @@ use crate::{
     rpc::observer::book::{Ask, BookAnswer, BookEntry, NEVER, text},
 };
 
-/// What happened to one key at one version.
 pub(super) struct Point<'a> {
     pub(super) version: Version,
     pub(super) what: What<'a>,
@@ -22,7 +21,6 @@ pub(super) struct Point<'a> {
 }
 
 pub(super) enum What<'a> {
-    /// An acknowledged write.
     Write(&'a Write, &'a Computed),
     /// A write without an acknowledgement, whose version an answer showed.
     Somebody,
@@ -40,7 +38,6 @@ pub(super) struct Hidden<'a> {
     pub(super) is_shared: bool,
 }
 
-/// All that is known of one key.
 pub(super) struct KnownKey<'a> {
     pub(super) key: &'a Bytes,
     pub(super) points: Vec<Point<'a>>,
@@ -61,7 +58,6 @@ impl<'a> KnownKey<'a> {
     }
 }
 
-/// All that is known of a key, by version.
 fn points<'a>(key: &Bytes, entries: &[(usize, &'a BookEntry)]) -> Result<Vec<Point<'a>>, String> {
     let mut points: BTreeMap<Version, Point<'a>> = BTreeMap::new();
     let mut add = |version, what, known_by| {

@@ -1,4 +1,4 @@
-//! Translates a run for the checker: each key is a register, and each write has a value of its own.
+//! Translates a run for the checker: each key is a register, and each write has a unique value.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::{
     testing::history::{Answer, Call, Cut, History, Look, Operation, Value},
 };
 
-/// The history, and the key behind each of its numbers.
+/// The history, and the key that each of its numbers represents.
 pub(super) fn history(entries: &[(usize, &BookEntry)], makers: &Makers) -> (History, Vec<Bytes>) {
     let mut writer = RegisterWriter { makers: makers.clone(), ..RegisterWriter::default() };
     for (index, entry) in entries {
@@ -110,7 +110,7 @@ impl RegisterWriter {
     fn read(&mut self, entry: &BookEntry, query: &Query, is_strong: bool, floor: Option<crate::Sequence>) {
         let BookAnswer::Reply(reply) = &entry.told else { return };
         let found: BTreeMap<&Bytes, Version> = sights(entry).iter().map(|sight| (sight.key, sight.version)).collect();
-        // A page doesn't say which keys were absent, so only the keys that it shows count.
+        // A page doesn't list the absent keys, so only the keys that it shows are checked.
         let asked = query.keys().iter().chain(found.keys().filter(|_| query.keys().is_empty()).copied());
         let mut seen = Vec::new();
         for key in asked {
@@ -140,7 +140,7 @@ fn name(index: usize) -> Value {
     Value(index as u64 + 1)
 }
 
-/// A write of one key as the register models it: the result that it computes doesn't matter here.
+/// A write of one key as the register models it, which ignores the computed result.
 fn call(write: &Write, key: &Bytes, value: Value) -> Call {
     match write {
         Write::Delete { .. } | Write::CompareAndSwap { value: None, .. } => Call::Delete,
@@ -164,7 +164,7 @@ fn expected(write: &Write, step: u32, version: Version) -> Version {
         Write::CompareAndSwap { expected, .. } => *expected,
         Write::Batch(steps) => match steps.get(step as usize) {
             Some(Step::Require { expected: Expected::Version(expected), .. }) => *expected,
-            // The key was absent: stand in for "present" by a version that never exists.
+            // The key was absent: represent "present" by a version that never exists.
             Some(Step::Require { expected: Expected::Present, .. }) => Version::new(u64::MAX, u64::MAX),
             _ => Version::NONE,
         },

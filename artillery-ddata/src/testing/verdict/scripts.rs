@@ -1,6 +1,6 @@
-//! What a script did to one key: for certain if its results are known, else what it may have done.
+//! The effect of a script on one key: certain if its results are known, else the possible effects.
 //!
-//! Whether a group failed may depend on other keys. So a script without results may have done any of several things,
+//! Whether a group failed may depend on other keys. So a script without results may have had any of several effects,
 //! and only an impossible one is an error. Keys of scripts are checked by version alone, not by the times of answers.
 
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ use crate::{
     api::{Computed, GroupFailure, GroupOutcome, ScriptGroup, ScriptStep, ScriptWrite, StepOutcome, WriteReply},
 };
 
-/// The most contents that are tried for one script.
+/// The maximum number of contents that are tried for one script.
 pub(super) const MAX_CONTENTS: usize = 1000;
 
 /// The keys that a script changes if no group fails, once for each step.
@@ -61,7 +61,7 @@ pub(super) fn after(
     at: Version,
     content: &Content,
 ) -> Result<Content, String> {
-    let wrong = |what: &str, now: &Content| format!("{what} of {script:?}, which told {outcomes:?}, over {now:?}");
+    let wrong = |what: &str, now: &Content| format!("{what} of {script:?}, which returned {outcomes:?}, over {now:?}");
     if outcomes.len() != script.groups.len() {
         return Err(wrong("outcomes are missing", content));
     }
@@ -75,14 +75,13 @@ pub(super) fn after(
             Ok(told) => {
                 let unmet = group.require.iter().any(|required| required.key == key && !holds(&now, required.expected));
                 if unmet || told.len() != group.steps.len() {
-                    return Err(wrong("a group ran that couldn't", &now));
+                    return Err(wrong("an impossible group ran", &now));
                 }
                 for (step, told) in group.steps.iter().zip(told).filter(|(step, _)| step.key() == key) {
                     let before = next.clone();
-                    next =
-                        stepped(step, at, &before).ok_or_else(|| wrong("a step was done that couldn't be", &before))?;
+                    next = stepped(step, at, &before).ok_or_else(|| wrong("an impossible step was done", &before))?;
                     if !told_right(told, &before, &next) {
-                        return Err(wrong("a step told something else", &before));
+                        return Err(wrong("a step returned something else", &before));
                     }
                 }
                 now = next;
@@ -118,7 +117,7 @@ fn may_fail(group: &ScriptGroup, failure: GroupFailure, key: &Bytes, at: Version
                 _ => false,
             }
         }
-        // An unknown failure counts as impossible.
+        // An unknown failure is treated as impossible.
         _ => false,
     }
 }
@@ -147,12 +146,12 @@ fn told_right(told: &StepOutcome, before: &Content, after: &Content) -> bool {
         StepOutcome::Length(length) => before.value.as_ref().map(|value| value.len() as u64) == *length,
         StepOutcome::Appended(length) => after.value.as_ref().is_some_and(|value| value.len() as u64 == *length),
         StepOutcome::Number(number) => number_of(after.value.as_ref()) == Some(*number),
-        // An unknown outcome counts as wrong.
+        // An unknown outcome is treated as wrong.
         _ => false,
     }
 }
 
-/// The values that the key may have after a script without results, if the script changed the key.
+/// The possible values of the key after a script without results, if the script changed the key.
 pub(super) fn perhaps(script: &ScriptWrite, key: &Bytes, content: &Content) -> Vec<Option<Bytes>> {
     if script.require.iter().any(|required| required.key == key && !holds(content, required.expected)) {
         return Vec::new();
@@ -183,7 +182,8 @@ fn group_ran(group: &ScriptGroup, key: &Bytes, at: Version, now: &Content) -> Op
     steps.into_iter().try_fold(now.clone(), |now, step| stepped(step, at, &now))
 }
 
-/// Whether this key alone decides if a group fails: neither other keys nor the limit of a value's length matter.
+/// Whether this key alone determines whether a group fails: neither other keys nor the limit of a value's length
+/// matter.
 fn is_certain(group: &ScriptGroup, key: &Bytes) -> bool {
     group.keys().all(|other| other == key) && !group.steps.iter().any(|step| matches!(step, ScriptStep::Append { .. }))
 }

@@ -1,4 +1,4 @@
-//! Searches for an order of the writes of one key that explains all that answers showed of it.
+//! Searches for an order of the writes of one key that explains every answer about it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,18 +16,16 @@ use super::{
 };
 use crate::{Version, api::Write, rpc::observer::book::text};
 
-/// The most states that a search visits for one key.
+/// The maximum number of states that a search visits for one key.
 const BUDGET: usize = 200_000;
 
 /// A partial order of the writes: those up to a point.
 #[derive(Clone)]
 struct SearchState {
-    /// The index of the next point.
     at: usize,
-    /// Hidden writes that are placed already.
     used: Rc<BTreeSet<usize>>,
     content: Content,
-    /// The hidden writes that made versions that were seen, the last one first.
+    /// The hidden writes that made observed versions, the last one first.
     made: Option<Rc<Made>>,
     /// Those of them that change other keys too.
     shared: Rc<Shared>,
@@ -42,23 +40,21 @@ struct Made {
     before: Option<Rc<Made>>,
 }
 
-/// The parts of a state that decide what may follow: states that agree in them are visited once.
+/// The parts of a state that determine what may follow: states with equal parts are visited once.
 type MetState = (usize, Rc<BTreeSet<usize>>, Content, Rc<Shared>);
 
-/// A search that yields the orders that explain a key, one after the other.
+/// A search that yields the orders that explain a key, one after another.
 pub(super) struct Search<'a> {
     known: &'a KnownKey<'a>,
-    /// The makers of keys that are explained already: a write made the same version of all its keys.
+    /// The makers of keys that are already explained: a write made the same version of all its keys.
     makers: Makers,
-    /// States to visit, the last one first.
     states: Vec<SearchState>,
-    /// Visited states.
     met: BTreeSet<MetState>,
     /// Orders that were yielded, by the part that matters to other keys.
     found: BTreeSet<Rc<Shared>>,
     /// Whether some script may have left more contents than were tried.
     undecided: bool,
-    /// The furthest point that an order reached and none passed, and why.
+    /// The furthest point that an order reached and none passed, and the reason.
     furthest: Option<(usize, String)>,
 }
 
@@ -87,7 +83,6 @@ impl<'a> Search<'a> {
         None
     }
 
-    /// Why no explanation was found.
     pub(super) fn why(&self) -> String {
         let name = text(self.known.key);
         if self.met.len() >= BUDGET || self.undecided {

@@ -1,4 +1,4 @@
-//! Runs written by hand: correct ones, and ones that contradict themselves.
+//! Hand-written runs: correct ones, and ones with contradictions.
 
 use bytes::Bytes;
 
@@ -12,7 +12,7 @@ use crate::{
     store::Held,
 };
 
-/// Calls, one after the other. A call of unknown outcome never returns.
+/// Sequential calls. A call of unknown outcome never returns.
 #[derive(Default)]
 struct Run(Vec<BookEntry>);
 
@@ -86,8 +86,11 @@ fn reads_must_show_what_was_written() {
 fn an_acknowledged_increment_counts_once() {
     let run = || Run::default().done(increment(2), 1, Computed::Number(2));
     assert!(run().done(increment(3), 2, Computed::Number(5)).read(Some((2, "5"))).fits());
-    assert!(run().done(increment(3), 2, Computed::Number(7)).why().contains("told"), "the first one counted twice");
-    assert!(run().done(increment(3), 2, Computed::Number(3)).why().contains("told"), "the first increment was lost");
+    assert!(run().done(increment(3), 2, Computed::Number(7)).why().contains("returned"), "the first one counted twice");
+    assert!(
+        run().done(increment(3), 2, Computed::Number(3)).why().contains("returned"),
+        "the first increment was lost"
+    );
     assert!(run().read(Some((3, "4"))).why().contains("nobody wrote"), "the increment was applied again");
 }
 
@@ -98,9 +101,9 @@ fn an_unknown_increment_counts_at_most_once_and_after_its_call() {
     assert!(run().read(Some((2, "12"))).fits());
     assert!(run().done(increment(1), 3, Computed::Number(13)).fits(), "no answer showed its version");
     assert!(run().done(increment(1), 2, Computed::Number(3)).fits());
-    assert!(run().done(increment(1), 4, Computed::Number(23)).why().contains("told"));
+    assert!(run().done(increment(1), 4, Computed::Number(23)).why().contains("returned"));
     let before = Run::default().done(increment(1), 2, Computed::Number(11)).unknown(increment(10));
-    assert!(before.why().contains("told"));
+    assert!(before.why().contains("returned"));
 }
 
 #[test]
@@ -109,7 +112,7 @@ fn similar_unknown_writes_are_told_apart_by_later_calls() {
     let run = run.read(Some((1, "xy"))).done(append("z"), 3, Computed::Length(4)).read(Some((3, "xyxz")));
     assert!(run.fits());
     let run = Run::default().unknown(append("x")).read(Some((1, "x"))).done(append("z"), 3, Computed::Length(3));
-    assert!(run.why().contains("told"), "the append was applied twice");
+    assert!(run.why().contains("returned"), "the append was applied twice");
 }
 
 #[test]
@@ -156,7 +159,7 @@ fn long_runs_are_judged() {
     assert!(run.fits());
 }
 
-/// Two writes look alike in one key; another key tells which of them was first.
+/// Two writes look alike in one key; another key determines which of them was first.
 #[test]
 fn keys_are_explained_together() {
     let both = |alike: &'static str, own: &'static str| {

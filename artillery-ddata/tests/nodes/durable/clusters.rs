@@ -1,11 +1,11 @@
-//! A directory belongs to one cluster, and knows its name.
+//! A directory belongs to one cluster, and stores its name.
 
 use std::collections::BTreeMap;
 
 use super::*;
 
 impl Durable {
-    /// The error of a start of node 0 under another cluster's name: it has the name that the directory keeps.
+    /// The error of a start of node 0 under another cluster's name, which reports the name stored in the directory.
     async fn refused(&self, cluster: &str) -> String {
         let before = contents(&self.of(0));
         let started = self.builder(0, 1).cluster(cluster).start().await;
@@ -37,7 +37,7 @@ async fn a_directory_keeps_the_name_of_its_cluster() {
     let right = format!("{}\n", durable.name);
     assert_eq!(std::fs::read_to_string(durable.cluster_file()).unwrap(), right);
     assert_eq!(durable.refused("another").await, durable.name);
-    // Without the file, or with another name in it, the control file still knows the cluster.
+    // Without the file, or with another name in it, the control file still has the cluster's name.
     std::fs::remove_file(durable.cluster_file()).unwrap();
     assert_eq!(durable.refused("another").await, durable.name);
     for wrong in ["another\n", "", "\0\0\0"] {
@@ -51,7 +51,7 @@ async fn a_directory_keeps_the_name_of_its_cluster() {
     }
 }
 
-/// It has met no other node yet. A directory of before, which lacks the file, takes the name of the next start.
+/// The node has met no other node yet. An older directory, without the file, adopts the name given at the next start.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_directory_that_is_in_no_cluster_yet_keeps_the_name_of_its_first_start() {
     let mut durable = Durable::new();
@@ -66,7 +66,7 @@ async fn a_directory_that_is_in_no_cluster_yet_keeps_the_name_of_its_first_start
     assert_eq!(durable.refused(&durable.name).await, "adopted");
 }
 
-/// `--replace-damaged` must not move a directory aside that was given to a node of another cluster.
+/// `--replace-damaged` must not move aside a directory that was given to a node of another cluster.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_cluster_of_a_damaged_directory_is_known() {
     let mut durable = Durable::new();

@@ -1,8 +1,8 @@
-//! Directories as operators have them: copied, full of other files, or missing.
+//! Directories in the states in which operators leave them: copied, full of other files, or missing.
 
 use super::*;
 
-/// A node is copied while it runs, and the copy is started alongside it.
+/// A node is copied while it runs, and the copy is started concurrently.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_copy_of_a_running_node_ends_and_the_original_goes_on() {
     let mut durable = Durable::new();
@@ -56,7 +56,8 @@ async fn a_node_of_an_existing_cluster_waits_for_it() {
     durable.stop().await;
 }
 
-/// The other nodes don't reach the original when its copy starts. They have received more of the original's store.
+/// The other nodes don't reach the original when its copy starts. They have received a newer position of the original's
+/// store.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_original_out_of_reach_comes_back_beside_its_copy() {
     let mut durable = Durable::new();

@@ -1,5 +1,3 @@
-//! Nodes that load their directories.
-
 use super::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -23,7 +21,8 @@ async fn a_node_that_loads_says_how_far_it_is() {
     node.shutdown().await;
 }
 
-/// Of two nodes that keep the log with a third one that is gone, one loads until it may go on: the other one serves meanwhile.
+/// Two nodes keep the log with a third one that is gone. One of them loads until the test lets it continue: the other
+/// one serves in that time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_loads_keeps_the_log_and_shows_how_far_it_is() {
     let mut durable = Durable::new();
@@ -44,7 +43,7 @@ async fn a_node_that_loads_keeps_the_log_and_shows_how_far_it_is() {
     tokio::time::timeout(PATIENCE, durable.nodes[0].kv().put("key-0", "again")).await.unwrap().unwrap();
     let status = slow.status().await;
     assert!(!status.ready && status.chains.is_empty());
-    let loading = status.loading.expect("it loads still");
+    let loading = status.loading.expect("it is still loading");
     assert!(loading.records >= 50 && loading.step == "take_in", "{loading:?}");
     drop(go_on);
     tokio::time::timeout(PATIENCE, slow.ready()).await.unwrap().unwrap();

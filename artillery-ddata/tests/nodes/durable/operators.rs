@@ -1,4 +1,4 @@
-//! What operators decide when nodes with directories can't go on by themselves.
+//! Decisions of operators when nodes with directories can't continue by themselves.
 
 use super::*;
 
@@ -68,7 +68,6 @@ impl Durable {
         cuts
     }
 
-    /// Has the first node go on alone.
     async fn recover_first(&self) {
         let client = self.client(&self.nodes[0]).await;
         let survey = client.survey(Duration::from_secs(2)).await;
@@ -83,7 +82,7 @@ async fn parted(node: &Node) -> Option<String> {
     node.status().await.log.and_then(|log| log.parted)
 }
 
-/// Two nodes go on and acknowledge writes, out of reach of the third, which an operator has go on alone.
+/// Two nodes continue and acknowledge writes, out of reach of the third, which an operator makes continue alone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn parted_histories_are_both_kept_until_an_operator_decides() {
     let mut durable = Durable::new();
@@ -104,7 +103,7 @@ async fn parted_histories_are_both_kept_until_an_operator_decides() {
             && parted(&durable.nodes[2]).await.as_ref() == Some(&newer)
     })
     .await;
-    // One of those that wait starts again, and waits again.
+    // One of the waiting nodes restarts, and waits again.
     durable.nodes.remove(1).shutdown().await;
     let again = started(|| durable.builder(1, 3)).await.unwrap();
     crate::support::until(async || parted(&again).await.as_ref() == Some(&newer)).await;
@@ -141,7 +140,7 @@ async fn a_store_that_holds_nothing_beyond_the_branch_is_left_behind_and_stays_o
     durable.recover_first().await;
     cuts.iter().for_each(Cuts::heal);
     for node in &durable.nodes[1..] {
-        let stopped = tokio::time::timeout(PATIENCE, node.stopped()).await.expect("it hears of the recovery in time");
+        let stopped = tokio::time::timeout(PATIENCE, node.stopped()).await.expect("it learns of the recovery in time");
         assert_eq!(stopped, Stopped::LeftBehind);
     }
     assert!(durable.of(1).join("control-1").exists());

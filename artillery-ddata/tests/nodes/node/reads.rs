@@ -1,5 +1,3 @@
-//! The costs of clean and dirty reads.
-
 use artillery_ddata::{
     Error, Place, ReadMode,
     client::Spread,
@@ -35,16 +33,16 @@ async fn clean_read_at_the_middle_needs_no_other_node() {
     let read = within(middle.kv().get("key/0").timeout(SHORT)).await;
     assert!(matches!(read, Err(Error::NotApplied { .. })), "{read:?}");
     let read = within(middle.kv().get("key/1")).await.unwrap();
-    assert_eq!(read.served.way, ReadPath::Local, "clean keys go on");
+    assert_eq!(read.served.way, ReadPath::Local, "clean keys are still served");
     let eventual = within(middle.kv().get("key/0").mode(ReadMode::Eventual)).await.unwrap();
     assert_eq!((eventual.state, eventual.into_value().unwrap()), (ReadState::Dirty, "dirty".into()));
 
     cluster.heal();
-    // The query may well overtake the update on its way to the tail, which then still has the old value.
+    // The query may overtake the update in transit to the tail, which then still has the old value.
     until(async || middle.kv().get("key/0").await.is_ok_and(|read| read.value().is_some_and(|v| v == "dirty"))).await;
 }
 
-/// A single caller that asks all nodes. An update has reached only the head, since the middle is cut off.
+/// A single caller asks all nodes. An update has reached only the head, since the middle is cut off.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dirty_read_takes_one_round_trip_more_than_a_clean_one() {
     const READS: u64 = 300;

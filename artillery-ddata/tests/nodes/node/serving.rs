@@ -1,5 +1,3 @@
-//! A chain forms and serves everywhere.
-
 use std::time::Duration;
 
 use artillery_ddata::{Error, Place, ReadMode, Refusal, Version, client::Spread, kv::ReadState};
@@ -42,7 +40,7 @@ async fn each_operation_has_its_documented_effect() {
     until(async || kv.get("k").mode(ReadMode::Eventual).await.unwrap().value().is_none()).await;
 }
 
-/// Values are refused once one node holds as much as it may. Deletes make room, and nothing is evicted.
+/// Values are refused once one node holds as much as its limit. Deletes free memory, and nothing is evicted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn full_memory_refuses_values_until_deletes_made_room() {
     let most = |config: &mut artillery_ddata::config::Config| config.limits.max_memory_bytes = Some(1 << 20);
@@ -59,7 +57,7 @@ async fn full_memory_refuses_values_until_deletes_made_room() {
             Ok(_) => count += 1,
             Err(error) => break error,
         }
-        assert!(count < 50, "1 MiB holds so many values");
+        assert!(count < 50, "more values than 1 MiB can hold");
     };
     assert!(is_full(&refused) && count >= 10, "{count}: {refused}");
     let status = bounded.status().await;
@@ -68,7 +66,7 @@ async fn full_memory_refuses_values_until_deletes_made_room() {
     for n in 0..count {
         assert_eq!(within(kv.get(&format!("key-{n}"))).await.unwrap().value().map(|value| value.len()), Some(100_000));
     }
-    // The member took in what was under way when it became full. So one delete may be too few.
+    // The member applied the updates in flight when it became full. So one delete may be too few.
     for n in 0..count / 2 {
         within(kv.delete(format!("key-{n}"))).await.unwrap();
     }

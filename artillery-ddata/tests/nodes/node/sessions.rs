@@ -16,13 +16,13 @@ async fn a_session_is_monotonic_across_nodes() {
         let writer = cluster.nodes[n as usize % 3].kv();
         within(writer.put("k", n.to_string()).session(&session)).await.unwrap();
         let reader = cluster.nodes[(n as usize + 1) % 3].kv().in_session(&session);
-        // Not even the weakest mode shows less than the session has seen.
+        // Even the weakest mode shows everything that the session has observed.
         let read = within(reader.get("k").mode(ReadMode::Eventual)).await.unwrap();
         assert_eq!((read.state, read.into_value().unwrap()), (ReadState::Clean, n.to_string().into()));
     }
 }
 
-/// A small table of sessions at all nodes: new sessions evict the one that was not used for the longest time.
+/// A small table of sessions at all nodes: new sessions evict the least recently used one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn session_table_stays_within_its_setting() {
     const TABLE: usize = 64 << 10;

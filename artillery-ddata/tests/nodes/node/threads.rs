@@ -1,5 +1,3 @@
-//! The threads on which a node works.
-
 use std::{thread, time::Duration};
 
 use artillery_ddata::{Node, NodeBuilder, Place, blocking, config::Threads};

@@ -21,7 +21,8 @@ async fn many_writers_are_pipelined_and_none_is_lost() {
     }
 }
 
-/// All operations, in flight together from all nodes. Each is applied once, and a batch is seen whole or not at all.
+/// All operations, in flight together from all nodes. Each is applied once, and a batch is observed whole or not at
+/// all.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn operations_in_flight_together_apply_once() {
     let cluster = TestCluster::start(3).await;
@@ -61,7 +62,7 @@ async fn operations_in_flight_together_apply_once() {
 }
 
 /// Ten keys are rewritten together ten thousand times, while every node reads them together and scans them. Other keys
-/// are there throughout, or come and go.
+/// exist throughout, or are created and deleted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_read_of_many_keys_shows_half_of_a_rewrite() {
     const REWRITES: u32 = 10_000;
@@ -114,7 +115,6 @@ async fn read_together(kv: artillery_ddata::Kv, done: tokio::sync::watch::Receiv
     changes
 }
 
-/// Scans until the end. Returns the number of scans.
 async fn scan_all(kv: artillery_ddata::Kv, throughout: u32, done: tokio::sync::watch::Receiver<bool>) -> u32 {
     let mut scans = 0;
     while !*done.borrow() {
@@ -125,7 +125,7 @@ async fn scan_all(kv: artillery_ddata::Kv, throughout: u32, done: tokio::sync::w
             found += u32::from(!key.ends_with(b"x"));
             last = key;
         }
-        assert_eq!(found, throughout, "keys that are there throughout");
+        assert_eq!(found, throughout, "keys that exist throughout");
         scans += 1;
     }
     scans
@@ -169,7 +169,7 @@ async fn cancelled_puts_leave_nothing_behind() {
     let mut waiting = std::collections::VecDeque::new();
     for n in 0..PUTS {
         let mut put = kv.put(format!("key/{}", n % 100), vec![7; 100]).into_future();
-        // Poll once, so that the put is at the chain or under way. Two hundred puts later it is cancelled.
+        // Poll once, so that the put is at the chain or in flight. Two hundred puts later it is cancelled.
         let once = std::future::poll_fn(|context| {
             drop(put.as_mut().poll(context));
             std::task::Poll::Ready(())
@@ -193,5 +193,5 @@ async fn cancelled_puts_leave_nothing_behind() {
     .await;
     let put = within(kv.put("last", "v")).await.unwrap();
     let applied = put.version.sequence.0;
-    assert!(applied > 100, "only {applied} updates: hardly any put got as far as the head");
+    assert!(applied > 100, "only {applied} updates: hardly any put reached the head");
 }

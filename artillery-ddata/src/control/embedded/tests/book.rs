@@ -1,4 +1,4 @@
-//! What a test observed of a group, and the contradictions in it.
+//! Observations of a group in a test, and contradictions among them.
 
 use artillery_proto::control::Term;
 use std::{collections::BTreeMap, sync::Arc};
@@ -16,14 +16,13 @@ pub(super) struct Book {
     pub(super) violation: Option<String>,
     pub(super) appended: u64,
     pub(super) confirmed: u64,
-    /// Changes so far: each differs from all others.
+    /// The number of changes, which makes each change unique.
     proposed: u128,
     entries: BTreeMap<LogIndex, LogEntry>,
     configs: BTreeMap<LogIndex, Arc<Configs>>,
     leaders: BTreeMap<Term, MemberId>,
     /// The last entry that each incarnation was seen to have applied.
     applied: BTreeMap<MemberId, LogIndex>,
-    /// The last entry that was acknowledged in each term.
     acknowledged: BTreeMap<Term, LogIndex>,
     /// Changes that were proposed and can't be in the log.
     refused: Vec<ConfigChange>,
@@ -52,7 +51,6 @@ impl Book {
         self.violation.get_or_insert(what);
     }
 
-    /// The reader `by` has this entry.
     pub(super) fn read(&mut self, by: &str, entry: LogEntry) {
         self.floor = self.floor.max(entry.index);
         let other = self.entries.entry(entry.index).or_insert_with(|| entry.clone()).clone();
@@ -61,14 +59,13 @@ impl Book {
         }
     }
 
-    /// Checks one node.
     pub(super) fn observe(&mut self, id: MemberId, log: &dyn ConfigLog) {
         let leads = log.leads();
         let configs = log.configs();
         let applied = configs.applied();
         let before = self.applied.insert(id, applied).unwrap_or_default();
         if applied < before {
-            self.fail(format!("{id} went back from {before} to {applied}"));
+            self.fail(format!("{id} went backwards from {before} to {applied}"));
         }
         if *self.configs.entry(applied).or_insert_with(|| configs.clone()) != configs {
             self.fail(format!("{id} has other configurations at {applied} than others have"));
@@ -116,7 +113,6 @@ impl Book {
         }
     }
 
-    /// Checks that need the whole run.
     pub(super) fn close(&mut self) {
         let placed = self.entries.values().find(|entry| self.refused.contains(&entry.change));
         if let Some(entry) = placed.cloned() {

@@ -1,5 +1,3 @@
-//! The conformance suite for all logs.
-
 use std::time::Duration;
 
 use artillery_proto::guards::Guards;
@@ -13,7 +11,6 @@ use artillery_proto::control::{Term, conformance};
 
 use crate::control::{Bootstrap, ConfigLog};
 
-/// A healthy group, and its leader.
 pub(super) async fn group(founders: usize, settings: &EmbeddedSettings) -> (Net, Bootstrap, Embedded, Term) {
     let (net, founding) = (Net::new(1, Guards::ALL), founding(founders));
     for n in 0..founders {

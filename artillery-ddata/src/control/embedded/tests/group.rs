@@ -28,13 +28,13 @@ pub(super) struct Group {
     pub(super) settings: EmbeddedSettings,
     nodes: usize,
     book: Arc<Mutex<Book>>,
-    /// Whether majorities may be lost for good.
+    /// Whether majorities may be lost permanently.
     lethal: bool,
-    /// Whether nodes have disks. Then all of them may end at once.
+    /// Whether nodes have disks. Then all of them may stop at once.
     durable: bool,
 }
 
-/// The longest time from healing until the group has a leader that all nodes follow.
+/// The maximum time from healing until the group has a leader that all nodes follow.
 const BOUND: Duration = Duration::from_secs(30);
 
 impl Group {
@@ -46,7 +46,6 @@ impl Group {
         Self { net, founding, settings, nodes, book: Arc::default(), lethal, durable: false }
     }
 
-    /// The same, with disks.
     pub(super) fn durable(seed: u64, founders: usize, nodes: usize, guards: Guards) -> Self {
         let net = Net::with_disks(seed, guards);
         Self { net, durable: true, ..Self::new(seed, founders, nodes, false, guards) }
@@ -108,7 +107,7 @@ impl Group {
         });
     }
 
-    /// Adds new incarnations to the configuration, and makes living nodes voters.
+    /// Adds new incarnations to the configuration, and makes live nodes voters.
     pub(super) async fn look_after(&self) {
         let Some((_, log)) = self.leading() else { return };
         let Some(term) = log.leads() else { return };
@@ -132,7 +131,6 @@ impl Group {
         }
     }
 
-    /// Whether the group keeps its majorities without this node.
     fn can_spare(&self, n: usize) -> bool {
         let left = |id: MemberId| id.node != node(n) && self.net.log(id).is_some();
         self.net.logs().iter().all(|(_, log)| {
@@ -163,7 +161,6 @@ impl Group {
         }
     }
 
-    /// Injects faults of every kind for a while.
     pub(super) async fn rough(&self, time: Duration) {
         let pick = |from: &[u64]| from[self.net.below(from.len() as u64) as usize];
         let weather =
@@ -260,7 +257,7 @@ impl Group {
     }
 }
 
-/// The wanted voters: an odd number of living nodes, as many as allowed, present voters first.
+/// The wanted voters: an odd number of live nodes, as many as allowed, current voters first.
 fn wanted(voters: &BTreeSet<MemberId>, living: &[(NodeInfo, Embedded)]) -> BTreeSet<MemberId> {
     let mut ids: Vec<_> =
         living.iter().map(|(founder, log)| super::super::raft_id(&log.0.settings, founder.id).0).collect();
@@ -270,7 +267,6 @@ fn wanted(voters: &BTreeSet<MemberId>, living: &[(NodeInfo, Embedded)]) -> BTree
     ids.into_iter().collect()
 }
 
-/// Reads the log while the node's incarnation lives.
 async fn read(by: String, log: Embedded, book: Arc<Mutex<Book>>) {
     let (mut next, mut seen) = (LogIndex(1), 0);
     loop {

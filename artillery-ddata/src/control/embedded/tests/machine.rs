@@ -60,7 +60,7 @@ async fn a_damaged_snapshot_is_refused_and_changes_nothing() {
     assert_eq!(to.0.configs().applied(), LogIndex(1));
 }
 
-/// A snapshot that was begun before a newer one came from the leader ends after it.
+/// A snapshot that was begun before a newer one arrived from the leader ends after it.
 #[tokio::test]
 async fn an_older_snapshot_does_not_replace_an_installed_one() {
     use artillery_proto::{

@@ -1,4 +1,4 @@
-//! Bytes that are no message, and messages that no node should have sent.
+//! Bytes that don't decode to a message, and messages that no node should have sent.
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ async fn messages_with_a_wrong_sender_or_addressee_are_refused() {
     assert!(matches!(say(&log, other, &envelope(me, other, 3)).await, Err(CallError::Stopped(_))));
 }
 
-/// What node 2 says of its store in a start with this number and id.
+/// What node 2 reports of its store in a start with this number and id.
 fn speaker(starts: u64, id: u64) -> Speaker {
     let mut speaks = founding(2).members[1].id;
     speaks.incarnation.starts = starts;
@@ -59,7 +59,7 @@ fn speaker(starts: u64, id: u64) -> Speaker {
     Speaker { id: speaks, position: StorePosition { control: 20, groups: 0, starts: starts_of } }
 }
 
-/// Two starts of copies of one directory answer at the same moment.
+/// Two starts of copies of one directory answer concurrently.
 #[tokio::test]
 async fn of_two_copies_that_answer_at_once_one_is_used() {
     let (_, place) = super::network::after_keep_founding(0, 1, &founding(2));

@@ -26,14 +26,13 @@ use crate::{
     control::{Bootstrap, NodeInfo, log::BoxFuture},
 };
 
-/// What the network does to messages.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Weather {
     /// Lost messages per thousand.
     pub(super) loss: u32,
     /// Messages per thousand that arrive twice.
     pub(super) twice: u32,
-    /// The longest time that a message takes, in milliseconds.
+    /// The maximum delay of a message, in milliseconds.
     pub(super) delay: u64,
 }
 
@@ -42,19 +41,16 @@ pub(super) struct World {
     pub(super) weather: Weather,
     /// Links (from, to) that deliver nothing.
     pub(super) cuts: BTreeSet<(NodeId, NodeId)>,
-    /// The living incarnations.
     pub(super) living: BTreeMap<NodeId, (NodeInfo, Embedded)>,
-    /// The number of incarnations of each node so far.
     starts: BTreeMap<NodeId, u64>,
     /// A digest of all sent messages: equal runs have equal ones.
     pub(super) digest: u64,
     /// Whether a new incarnation gets messages for the old one.
     any_incarnation: bool,
-    /// The disk of each node; `None`: nodes keep nothing.
+    /// The disk of each node; `None`: nodes have no disks.
     disks: Option<BTreeMap<NodeId, SimulatedDisk>>,
 }
 
-/// The network of all nodes.
 #[derive(Clone)]
 pub(super) struct Net(Arc<Mutex<World>>);
 
@@ -90,14 +86,13 @@ impl Net {
         })))
     }
 
-    /// The same, for nodes with disks.
     pub(super) fn with_disks(seed: u64, guards: Guards) -> Self {
         let net = Self::new(seed, guards);
         net.world().disks = Some(BTreeMap::new());
         net
     }
 
-    /// What a node finds on its disk, in its next start; `None`: it has none.
+    /// The node's control file in its next start; `None`: the node has no disk.
     fn opened(&self, n: usize, starts: u64, guards: Guards) -> Option<(NodeInfo, ControlFile)> {
         let mut world = self.world();
         let World { disks, random, .. } = &mut *world;
@@ -123,7 +118,6 @@ impl Net {
         self.world().random.random_range(0..bound)
     }
 
-    /// Starts the next incarnation of a node.
     pub(super) async fn start(&self, n: usize, founding: &Bootstrap, settings: &EmbeddedSettings) -> Embedded {
         let (started, seed) = {
             let mut world = self.world();
@@ -145,7 +139,6 @@ impl Net {
         log
     }
 
-    /// Ends the present incarnation of a node.
     pub(super) fn crash(&self, n: usize) {
         let gone = self.world().living.remove(&node(n));
         let mut world = self.world();
@@ -163,7 +156,6 @@ impl Net {
         self.world().living.values().cloned().collect()
     }
 
-    /// Removes all faults.
     pub(super) fn heal(&self) {
         let mut world = self.world();
         world.cuts.clear();
@@ -192,7 +184,7 @@ impl Net {
         }
         let answer = match self.log(to) {
             Some(log) => log.serve(from, message).await,
-            None => Err(CallError::Unreachable("no node is there".into())),
+            None => Err(CallError::Unreachable("no such node".into())),
         };
         self.travel(to, from).await.then_some(answer)
     }
@@ -218,7 +210,7 @@ impl LogTransport for Wire {
         let mut tx = Some(tx);
         for _ in 0..times {
             let (net, message, tx) = (net.clone(), message.clone(), tx.take());
-            // A sent message arrives even if no caller waits for an answer any more.
+            // A sent message arrives even if no caller still waits for an answer.
             tokio::spawn(async move {
                 if let (Some(answer), Some(tx)) = (net.deliver(from, to, message).await, tx) {
                     let _ = tx.send(answer);
@@ -248,7 +240,7 @@ pub(super) fn after_keep_founding(n: usize, starts: u64, founding: &Bootstrap) -
     (me, place)
 }
 
-/// The only founder is killed after its founding was kept, and before the log's first entry was.
+/// The only founder is killed after its founding was stored, and before the log's first entry was.
 #[tokio::test(start_paused = true)]
 async fn a_founder_killed_before_its_first_entry_leads_after_a_restart() {
     use crate::control::ConfigLog;
@@ -289,7 +281,7 @@ async fn a_new_durable_node_joins_a_recovered_cluster() {
         let (term, at) = (seat.leads().unwrap(), seat.configs().applied().next());
         seat.append(term, at, ConfigChange::Nodes { add: vec![me], remove: vec![] }).await.unwrap();
         let left = tokio::time::timeout(Duration::from_secs(30), late.histories().left_behind(None)).await;
-        assert!(left.is_err(), "durable: {durable}: the new node says that it was left behind by {left:?}, and stops");
+        assert!(left.is_err(), "durable: {durable}: the new node reports that {left:?} left it behind, and stops");
         assert_eq!(late.configs().applied(), at, "durable: {durable}");
     }
 }

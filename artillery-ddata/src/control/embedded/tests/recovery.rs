@@ -1,4 +1,4 @@
-//! One of three nodes begins the log anew, and the nodes left behind learn of it.
+//! One of three nodes restarts the log, and the nodes left behind learn of it.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -19,7 +19,6 @@ use crate::{
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Cuts this node off from all others.
 fn part(net: &Net, founding: &Bootstrap, n: usize) {
     let mut world = net.world();
     for other in founding.members.iter().map(|member| member.id.node).filter(|&other| other != node(n)) {
@@ -84,7 +83,6 @@ async fn a_recovered_log_has_newer_terms() {
 async fn a_returning_majority_learns_that_it_was_left_behind() {
     let (net, founding, seat, history) = recovered().await;
     leads(&seat).await;
-    // Meanwhile the two other nodes go on.
     let (old, term) = leader(&net).await;
     assert!(old.leads() == Some(term) && old.configs().history() != history || seat.leads() == Some(term));
     net.heal();

@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// Each seed gives another order of elections and messages.
+/// Each seed produces another order of elections and messages.
 const SEEDS: std::ops::Range<u64> = 0..10;
 
 struct Five {

@@ -6,7 +6,6 @@ use artillery_proto::guards::{Guards, Mutant};
 
 use super::group::Group;
 
-/// The result of a run.
 struct Done {
     /// The time from healing until all nodes followed one leader.
     took: Option<Duration>,
@@ -23,7 +22,7 @@ fn run(seed: u64, guards: Guards) -> Result<Done, String> {
     run_of(seed, lethal, |founders, nodes| Group::new(seed, founders, nodes, lethal, guards))
 }
 
-/// The same, with disks: all nodes may end at once.
+/// Like [`run`], with disks: all nodes may stop at once.
 fn run_durable(seed: u64, guards: Guards) -> Result<Done, String> {
     run_of(seed, false, |founders, nodes| Group::durable(seed, founders, nodes, guards))
 }

@@ -1,4 +1,4 @@
-//! openraft's own suite for the storage of its log, against a log on a disk.
+//! openraft's own suite for log storage, against a log on a disk.
 
 use openraft::{
     Vote,
@@ -47,7 +47,7 @@ fn a_log_on_a_disk_keeps_openrafts_contract() {
     Suite::test_all(OnDisk).unwrap();
 }
 
-/// Whether the next life of a store that led begins as the leader.
+/// Whether the next incarnation of a store that led begins as the leader.
 async fn leads_again(guards: Guards) -> bool {
     let disk = SimulatedDisk::new(7, 1 << 30, CutSettings { tears_sectors: true, leaves_garbage: true });
     let new = FoundControl { number: 0, record: ControlRecord::new(node(0), 1) };
@@ -56,7 +56,7 @@ async fn leads_again(guards: Guards) -> bool {
     store.save_vote(&Vote::new_committed(4, 0.into())).await.unwrap();
     let mut next = LogStore::of_disk(KeptLog::open(control).unwrap(), 0.into(), guards);
     let vote = next.read_vote().await.unwrap().unwrap();
-    assert_eq!(vote.leader_id().term, 4, "the promise stays");
+    assert_eq!(vote.leader_id().term, 4, "the promise is kept");
     vote.is_committed()
 }
 

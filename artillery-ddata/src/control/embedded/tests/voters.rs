@@ -1,5 +1,3 @@
-//! Changes of the voters, through restarts.
-
 use artillery_proto::control::Term;
 use std::{collections::BTreeSet, time::Duration};
 
@@ -35,7 +33,6 @@ async fn each_voter_is_replaced_by_its_next_incarnation() {
         group.recover().await.unwrap();
         for n in (0..founders).chain(0..founders) {
             group.net.crash(n);
-            // The other nodes go on without it.
             let change = ConfigChange::Nodes { add: vec![], remove: vec![] };
             loop {
                 let (log, term) = leader(&group.net).await;
@@ -123,7 +120,7 @@ async fn large_changes_get_through_and_larger_ones_are_refused() {
                 seen = late.changed(seen).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(60), reached).await.expect("the late node lags");
+        tokio::time::timeout(Duration::from_secs(60), reached).await.expect("the late node still lags");
         assert_eq!(late.configs(), log.configs());
     }
 }
@@ -180,7 +177,6 @@ async fn a_leader_that_may_not_lead_hands_over_and_leads_in_a_later_term_only() 
         log.may_lead(false);
         assert_eq!(log.leads(), None);
         if waits {
-            // Another node is elected meanwhile.
             let (other, _) = leader(&group.net).await;
             assert_ne!(other.leader(), me);
         }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::{CallOutcome, CallStage, Caller, LaneTable, NotSent};
 use crate::error::Unknown;
 
-/// One call, held by its caller. Dropping it gives the call up.
+/// One call, held by its caller. Dropping it cancels the call.
 pub(crate) struct LaneCall {
     pub(super) calls: Arc<LaneTable>,
     /// `None` once the call is over.
@@ -20,12 +20,11 @@ pub(crate) struct LaneCall {
 }
 
 impl LaneCall {
-    /// Waits for the outcome until the call's time is up; then `None`.
+    /// Waits for the outcome; `None` if the call times out.
     pub(in super::super) async fn in_time(&mut self) -> Option<CallOutcome> {
         poll_fn(|context| self.poll(context)).await
     }
 
-    /// Extends the call's time.
     pub(in super::super) fn extend(&self, until: Instant) {
         let is_sooner = self.calls.with(|state| {
             let Some(call) = self.key.and_then(|key| state.calls.get_mut(key)) else { return false };
@@ -37,7 +36,7 @@ impl LaneCall {
         }
     }
 
-    /// As [`in_time`](Self::in_time), for a caller that polls in place.
+    /// Like [`in_time`](Self::in_time), for a caller that polls in place.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<CallOutcome>> {
         let Some(key) = self.key else { return Poll::Ready(None) };
         let polled = self.calls.with(|state| {
@@ -69,12 +68,12 @@ impl LaneCall {
         polled
     }
 
-    /// Gives the call up; returns its outcome if that is certain, else unanswered with `reason`.
+    /// Cancels the call; returns its outcome if that is certain, else unanswered with `reason`.
     pub(in super::super) fn give_up(mut self, reason: Unknown) -> CallOutcome {
         self.leave().unwrap_or(CallOutcome::Unanswered(reason))
     }
 
-    /// Gives the call up; returns its outcome if that is known.
+    /// Cancels the call; returns its outcome if that is known.
     fn leave(&mut self) -> Option<CallOutcome> {
         let key = self.key.take()?;
         self.calls.with(|state| {
@@ -87,7 +86,7 @@ impl LaneCall {
                 CallStage::Queued(..) => {
                     call.give_up();
                     state.given_up += 1;
-                    // Remove them together: searching the queue for each would take its length each time.
+                    // Remove them together: removing each separately would take time proportional to the queue.
                     if state.given_up * 2 > state.queue.len() {
                         state.forget_given_up();
                     }

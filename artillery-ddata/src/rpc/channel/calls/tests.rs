@@ -27,7 +27,6 @@ impl Desk {
         self.calls.begin(question, until, until, (place, Share::none())).expect("the lane is closed")
     }
 
-    /// Sends all queued calls; returns their numbers.
     fn send(&self) -> Vec<u64> {
         let mut questions = Vec::new();
         self.calls.send(1 << 20, &self.numbers, &mut questions);
@@ -89,7 +88,6 @@ async fn each_call_expires_at_its_own_time() {
     let asking = async {
         assert!(later.in_time().await.is_none());
         assert_eq!(began.elapsed().as_millis(), 30);
-        // Extending one call leaves the other unchanged.
         later.extend(began + Duration::from_millis(100));
         assert!(late.in_time().await.is_none());
         assert_eq!(began.elapsed().as_millis(), 70);
