@@ -1,4 +1,4 @@
-//! The shutdown of a cluster after a run has settled: all nodes are told to stop at about the same time.
+//! The shutdown of a cluster after a run has settled: all nodes are asked to stop at about the same time.
 
 use std::fmt::Write as _;
 
@@ -19,7 +19,7 @@ const LEASES: u64 = 10;
 
 impl World {
     /// Tells all nodes to stop, except that in some runs one node is only drained. No node remains for which another
-    /// one could wait, so all nodes that were told to stop must end.
+    /// one could wait, so all nodes that were asked to stop must end.
     pub(in super::super) fn close_down(&mut self) -> Result<(), Failure> {
         let nodes = self.nodes.len();
         let Some(control) = &mut self.control else { return Ok(()) };
@@ -38,7 +38,7 @@ impl World {
             }
             self.happen()?;
             if self.now > deadline {
-                let what = format!("nodes {there:?} were told to stop with all others, but did not end");
+                let what = format!("nodes {there:?} were asked to stop with all others, but did not end");
                 return Err(Failure::new(Oracle::Stops, what));
             }
         }

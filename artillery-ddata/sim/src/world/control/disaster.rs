@@ -23,7 +23,7 @@ const LAST: u64 = 8 * SECOND;
 
 impl World {
     /// Kills nodes until the log has no majority, but spares one that serves all chains. The killed incarnations are
-    /// lost, and their nodes start others later. The survivor may be told to stop.
+    /// lost, and their nodes start others later. The survivor may be asked to stop.
     pub(super) fn disaster(&mut self) {
         let again = self.now + SECOND / 5;
         if self.now > HEALED - LAST {

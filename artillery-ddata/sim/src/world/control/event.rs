@@ -59,7 +59,7 @@ pub(crate) enum Event {
     Message { from: usize, to: usize, ends: [MemberId; 2], flight: Flight, message: Box<Message> },
     /// A node starts another incarnation.
     Start(usize),
-    /// A node is told to stop, while the whole cluster is stopped.
+    /// A node is asked to stop, while the whole cluster is stopped.
     Stop(usize),
     /// A node is drained, while all others are stopped.
     Drain(usize),

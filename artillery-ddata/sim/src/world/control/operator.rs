@@ -69,7 +69,7 @@ impl World {
         self.control.as_ref().is_some_and(|control| control.rolling != Rolling::Rests)
     }
 
-    /// Ends a node that was told to stop, and checks that it may end.
+    /// Ends a node that was asked to stop, and checks that it may end.
     pub(super) fn ends_when_told(&mut self, node: usize) -> Result<(), Failure> {
         if !self.nodes[node].stops || !self.nodes[node].is_alive() {
             return Ok(());
@@ -86,7 +86,7 @@ impl World {
         Ok(())
     }
 
-    /// Checks that the end of this node does not cost the log its majority while a member that was not told to stop
+    /// Checks that the end of this node does not cost the log its majority while a member that was not asked to stop
     /// needs it.
     fn check_last_votes(&self, node: usize) -> Result<(), Failure> {
         let Some(control) = &self.control else { return Ok(()) };
@@ -96,7 +96,7 @@ impl World {
         let had = control.group.has_majority_of(|id| at(id).is_some());
         let has = control.group.has_majority_of(|id| at(id).is_some_and(|at| at != node));
         if had && !has && members.any(stays) {
-            let what = format!("n{node} was told to stop, and took the log's quorum with it");
+            let what = format!("n{node} was asked to stop, and took the log's quorum with it");
             return Err(Failure::new(Oracle::Lost, what));
         }
         Ok(())
@@ -114,7 +114,7 @@ impl World {
             let serves = config.serving().any(|id| id == me);
             if serves && others && !config.serving().any(|id| there(id).is_some()) {
                 let what =
-                    format!("n{node} was told to stop, and was the last member serving chain {}", config.chain.0);
+                    format!("n{node} was asked to stop, and was the last member serving chain {}", config.chain.0);
                 return Err(Failure::new(Oracle::Lost, what));
             }
         }

@@ -188,10 +188,7 @@ impl World {
         let (over_at, wait) = (stranger.over_at.unwrap_or(self.now), self.lease_and_drift() * LEARNING_LEASES);
         if self.now >= over_at.max(HEALED) + wait {
             if let Some(node) = self.unaware() {
-                return Err(Failure::new(
-                    Oracle::Liveness,
-                    format!("n{node} did not learn that its cluster gave way"),
-                ));
+                return Err(Failure::new(Oracle::Liveness, format!("n{node} did not learn that its cluster gave way")));
             }
             self.gave_way = true;
             self.counts.gave_way = 1;
