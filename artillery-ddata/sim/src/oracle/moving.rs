@@ -141,9 +141,9 @@ impl ChainOracle {
                 }
                 (Some(_), _) => {}
                 (None, Some(version)) => new.extend(moving.versions.get(&version).cloned()),
-                // The update was received, committed and trimmed from the backlog in one step. Once it could be committed,
-                // no head orders another update with its sequence. So it is the newest update with this sequence that any
-                // member ever held.
+                // The update was received, committed and trimmed from the backlog in one step. Once it could be
+                // committed, no head orders another update with its sequence. So it is the newest update with this
+                // sequence that any member ever held.
                 (None, None) => match newest_at(&moving.versions, sequence) {
                     Some(update) => new.push(update.clone()),
                     None => {
