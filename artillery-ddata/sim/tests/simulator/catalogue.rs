@@ -1,4 +1,4 @@
-//! Every guard that can be taken out is hunted by seeds, or a test takes it out and sees what goes wrong.
+//! Every guard that a mutant disables is hunted with seeds, or a unit test disables it and shows the consequence.
 
 use std::{
     collections::BTreeSet,

@@ -1,5 +1,5 @@
-//! A run of three nodes with disks, repeated with power cuts at its writes and syncs. Some of them are tried here, all of them
-//! by `artillery-sim --every-write`.
+//! Repeats a run of three nodes with power cuts at a sample of its disk operations. `artillery-sim --every-write` tries
+//! all of them.
 
 use artillery_proto::guards::{Guards, Mutant};
 use artillery_sim::{
@@ -8,7 +8,7 @@ use artillery_sim::{
     runner::Runner,
 };
 
-/// Every cut whose number is divisible by this is tried. Odd, so that both kinds of cuts are among them.
+/// Every cut whose number is divisible by this is tried. Odd, so that both kinds of cuts are included.
 const STEP: u64 = 151;
 
 fn reference(guards: Guards) -> Reference {

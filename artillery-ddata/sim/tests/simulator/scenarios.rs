@@ -1,4 +1,4 @@
-//! Every scenario passes with one seed, and its worlds do what it is for.
+//! Every scenario passes with one seed, and its worlds exercise their purpose.
 
 use artillery_sim::{
     report::ScenarioReport,
@@ -7,7 +7,7 @@ use artillery_sim::{
     world::DiskEvents,
 };
 
-/// One seed of each. A release build runs more of them, which together meet every kind of fault (`.ci/sim`).
+/// One seed of each. A release build runs more, which together must contain every kind of fault (`.ci/sim`).
 #[test]
 fn every_scenario_passes() {
     let work = |n| run(Scenario::ALL[n as usize], 0, None, false);

@@ -1,4 +1,4 @@
-//! Shared code of small worlds of chains and links: their members, the first input of these, and the sizes of frames.
+//! Shared code for small worlds of chains and links: members, their first input, and frame sizes.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(crate) fn member(n: usize) -> MemberId {
     MemberId { node: NodeId::from_name(&format!("n{n}")), incarnation: Incarnation { store: 1, starts: 1 } }
 }
 
-/// The first input of a member: a lease that never ends, connections to all others, and the configuration.
+/// The first input of a member: a permanent lease, connections to all others, and the configuration.
 pub(crate) fn beginning(n: usize, chain: ChainId) -> Received {
     let members = (0..MEMBERS).map(|n| ChainMember { id: member(n), role: Role::Serving }).collect();
     let config = ChainConfig { chain, epoch: Epoch(1), index: 1, mode: Mode::Craq, min_members: 1, members };
@@ -37,7 +37,6 @@ pub(crate) fn beginning(n: usize, chain: ChainId) -> Received {
     }
 }
 
-/// The size of a frame on a link, in bytes.
 pub(crate) fn size(frame: &ChainFrame) -> usize {
     FRAME
         + match &frame.message {

@@ -170,8 +170,8 @@ impl World {
         self.control.as_ref().is_some_and(|control| control.nodes[node].decider.state().holds_data)
     }
 
-    /// Checks that a cluster that is over has committed nothing, and that the clusters have not given way to each other.
-    /// Ends the run once all nodes had time to learn of it, including those that were away.
+    /// Checks that a cluster that is over has committed nothing, and that the clusters have not given way to each
+    /// other. Ends the run once all nodes had time to learn of it, including nodes that were disconnected.
     pub(super) fn check_given_way(&mut self) -> Result<(), Failure> {
         let Some(control) = &self.control else { return Ok(()) };
         let Some(stranger) = &control.stranger else { return Ok(()) };
