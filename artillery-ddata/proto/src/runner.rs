@@ -80,9 +80,7 @@ pub struct ChainRunner<C> {
     refused: VecDeque<(C, Refusal)>,
     open: Option<Epoch>,
     halted: Option<Halt>,
-    /// Small writes admitted since the last large one.
     small_writes: u32,
-    /// Since when work has been deferred.
     behind_since: Option<Timestamp>,
     slice: Slice,
     guards: Guards,

@@ -202,7 +202,6 @@ impl Client {
         })
     }
 
-    /// Records the last known versions of keys.
     fn learn(&mut self, told: &Told) {
         for (key, _, answer) in &told.operations {
             let version = match *answer {
@@ -220,7 +219,6 @@ impl Client {
         }
     }
 
-    /// Another attempt, usually at another node.
     fn elsewhere(&mut self, nodes: usize) -> Next {
         let (any, pause) = (self.rng.index(nodes), self.rng.between(0, 5_000_000));
         match &self.pending {

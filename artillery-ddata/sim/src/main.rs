@@ -187,7 +187,6 @@ fn every_write(arguments: &Arguments, step: u64, out: &mut impl std::io::Write) 
     Ok(report.violations == 0)
 }
 
-/// The mutants to hunt, each with its scenario and the maximum number of seeds.
 fn hunts(arguments: &Arguments) -> Vec<(Hunted, u64)> {
     let seeds = arguments.seeds.filter(|_| !arguments.then_mutants);
     match (arguments.mutant, arguments.scenario) {

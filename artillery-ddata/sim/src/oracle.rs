@@ -153,7 +153,6 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The last observed progress of one member.
 #[derive(Clone, Copy, Default, Debug)]
 struct Progress {
     last: Version,

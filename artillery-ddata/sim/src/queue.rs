@@ -9,7 +9,6 @@ pub struct Queue<T> {
     order: BinaryHeap<Reverse<(u64, u64, usize)>>,
     /// Stored outside of the heap: events are large, and the heap moves its entries often.
     events: Vec<Option<T>>,
-    /// Unused indices of `events`.
     free: Vec<usize>,
     inserted: u64,
 }

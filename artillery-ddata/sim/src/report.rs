@@ -265,7 +265,6 @@ impl fmt::Display for ScenarioReport {
     }
 }
 
-/// A failure, and how to reproduce it.
 struct Violation<'a> {
     scenario: Scenario,
     seed: u64,

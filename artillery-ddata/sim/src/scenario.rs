@@ -375,7 +375,6 @@ impl Scenario {
         setup
     }
 
-    /// The faults of a scenario with a plan of its own.
     fn own_plan(self, seed: u64, setup: &Setup) -> Option<Vec<Planned>> {
         let mut faults = Rng::new(seed, Concern::Faults);
         match self {

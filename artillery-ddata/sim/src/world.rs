@@ -96,9 +96,7 @@ pub struct World {
     plays: Vec<Vec<Fault>>,
     /// Whether clients sent too few requests after healing to show which nodes serve.
     unasked: bool,
-    /// The nodes that have served a request since healing.
     served: BTreeSet<usize>,
-    /// The unplanned faults in force.
     strikes: Vec<Fault>,
     next_value: u64,
     last_moment: u64,
@@ -123,18 +121,15 @@ pub struct World {
     leaves: u64,
     rolls: u64,
     foundings: u64,
-    /// How many times another cluster of the same name was met.
     meetings: u64,
     /// Whether the cluster has given way to another one. Then the run ends without its final checks.
     gave_way: bool,
     disasters: u64,
     recoveries: u64,
     accepted: u64,
-    /// The loss that an operator has accepted.
     loss: Option<Loss>,
     outages: u64,
     halts: u64,
-    /// Incarnations whose stores have failed.
     failed: BTreeSet<MemberId>,
     service: Service,
     control: Option<Control>,
@@ -143,7 +138,6 @@ pub struct World {
     disk_rng: Rng,
     /// The operation counts of the disks that each node has replaced.
     replaced: Vec<DiskCounts>,
-    /// A backup of each node's disk, and when it was made.
     copies: Vec<Option<(u64, SimulatedDisk)>>,
     /// The nodes that run on a backup of their directory.
     restored: BTreeSet<usize>,

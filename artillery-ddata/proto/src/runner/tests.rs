@@ -26,7 +26,6 @@ fn me() -> MemberId {
 
 type Received = Turn<ReadRequest<u64>, WriteRequest<u64>>;
 
-/// A chain of one.
 struct Rig {
     runner: ChainRunner<u64>,
     turn: Received,
@@ -211,7 +210,6 @@ impl Rig {
     }
 }
 
-/// The reply to a write in a session of an earlier history.
 fn written_in_another_history(mut rig: Rig) -> Reply {
     rig.recover_and_write();
     rig.put(1, Some(FIRST));

@@ -104,7 +104,6 @@ pub(super) fn decode_list(key: u32, bytes: &[u8]) -> Option<Vec<Value>> {
     bytes.chunks(ITEM).map(|item| decode(key, item)).collect()
 }
 
-/// The number of items in a list of this length in bytes.
 pub(super) fn items(length: u64) -> Option<u64> {
     length.is_multiple_of(ITEM as u64).then_some(length / ITEM as u64)
 }

@@ -247,7 +247,6 @@ fn listed(asked: &Asked, page: &HashedReply, keys: &Keys) -> Result<Told, Failur
     Ok(Told { as_of: Some(page.as_of), hashed: Some((met, page.next)), ..Told::default() })
 }
 
-/// Adds the result of reading one key.
 fn found(told: &mut Told, keys: &Keys, key: u32, held: Option<&Held>) -> Result<(), Failure> {
     let held = held.and_then(|held| Some((held.version, held.value.as_ref()?)));
     told.seen.push((key, held.map(|(version, _)| version)));

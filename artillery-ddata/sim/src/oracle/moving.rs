@@ -7,16 +7,13 @@ use artillery_proto::{Epoch, MemberId, Sequence, Version, replica::Status, types
 
 use super::{ChainOracle, Failure, HaltText, Oracle};
 
-/// Observations of a chain whose members change.
 #[derive(Debug, Default)]
 pub(super) struct Moving {
     /// Every update that any member ever held.
     versions: BTreeMap<Version, Update>,
-    /// The current incarnation of each node.
     lives: BTreeMap<usize, Life>,
 }
 
-/// One incarnation of a node, as last observed.
 #[derive(Debug)]
 struct Life {
     id: MemberId,
@@ -157,7 +154,6 @@ impl ChainOracle {
         new.iter().try_for_each(|update| self.extend(update))
     }
 
-    /// The update that made a version, committed or not.
     pub(super) fn ever(&self, version: Version) -> Option<&Update> {
         self.moving.as_ref().and_then(|moving| moving.versions.get(&version))
     }

@@ -43,7 +43,6 @@ impl Requests {
         Ok(())
     }
 
-    /// An upper bound on the bytes that the log up to this sequence has added.
     fn added_upto(&self, sequence: Sequence) -> usize {
         let upto = self.added.len().min(sequence.0 as usize);
         upto.checked_sub(1).map_or(0, |at| self.added[at])

@@ -361,7 +361,6 @@ pub(super) fn disks(rng: &mut Rng, setup: &mut Setup) {
     });
 }
 
-/// Nodes with disks that end, singly and all at once.
 pub(super) fn power(rng: &mut Rng, setup: &mut Setup) {
     moving(rng, setup);
     setup.chains = rng.between(1, 3) as usize;
@@ -385,7 +384,6 @@ pub(super) fn losses(rng: &mut Rng, setup: &mut Setup) {
     setup.control_mut().accepts = true;
 }
 
-/// Nodes that can't be dialled, briefly or for long.
 pub(super) fn addresses(rng: &mut Rng, setup: &mut Setup) {
     moving(rng, setup);
     setup.chains = rng.between(1, 2) as usize;

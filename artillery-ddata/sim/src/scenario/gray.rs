@@ -15,7 +15,6 @@ use crate::{
 
 const MILLI: u64 = 1_000_000;
 
-/// The factor by which a slow disk is slower.
 const SLOWER: u64 = 100;
 
 /// The interval in which one member holds up its chain.

@@ -132,7 +132,6 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// The control settings of a scenario whose configurations change.
     pub(super) fn control_mut(&mut self) -> &mut ControlSetup {
         self.control.as_mut().expect("a scenario whose configuration changes")
     }

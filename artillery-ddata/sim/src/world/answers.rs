@@ -83,7 +83,6 @@ impl World {
         }
     }
 
-    /// Delivers a reply to its client, unless the client no longer waits for it.
     pub(super) fn reply(&mut self, origin: Origin, reply: Reply) -> Result<(), Failure> {
         let Origin { client: index, number, attempt, .. } = origin;
         let waits = |pending: &Pending| pending.number == number && pending.attempts == attempt && pending.waits;
@@ -169,7 +168,6 @@ fn is_the_same_result(first: &Computed, again: &Computed) -> bool {
     }
 }
 
-/// Checks that a duplicate of a request gets the same outcome.
 fn is_the_same(expected: &Reply, reply: &Reply) -> Result<(), Failure> {
     let fine = match (expected, reply) {
         (Reply::Committed(first), Reply::Committed(again)) => {

@@ -61,14 +61,12 @@ impl ResyncCounts {
 const AWAY: u64 = 400_000_000;
 
 impl World {
-    /// Source and joiner of the resync in progress in the first chain.
     fn resync(&self) -> Option<(usize, usize)> {
         let config = self.control.as_ref()?.configs().get(ChainId(0))?;
         let at = |id: MemberId| self.ids.iter().position(|&other| other == id);
         Some((at(config.tail()?)?, at(config.syncing()?)?))
     }
 
-    /// Counts a frame that was sent.
     pub(super) fn note_frame(&mut self, from: usize, to: usize, message: &ChainMessage) {
         let Some((source, joiner)) = self.resync().filter(|_| self.setup.boundary.is_some()) else { return };
         let counts = &mut self.counts.resync;
@@ -82,7 +80,6 @@ impl World {
         self.end_resync(source, joiner);
     }
 
-    /// Counts a request for a promotion.
     pub(super) fn note_promotion(&mut self, node: usize) {
         let Some((source, joiner)) = self.resync().filter(|_| self.setup.boundary.is_some()) else { return };
         if node == source {
@@ -114,7 +111,6 @@ impl World {
         }
     }
 
-    /// Records when the chain has all its members again after the interruption.
     pub(super) fn watch_boundary(&mut self) {
         let ResyncCounts { ended, whole, .. } = self.counts.resync;
         if ended.is_some_and(|ended| self.now > ended) && whole.is_none() && self.is_settled() {

@@ -68,7 +68,6 @@ impl World {
         self.start(index, choice);
     }
 
-    /// Retries a refused or unanswered operation, unless its client has given up.
     pub(super) fn retry(&mut self, index: usize, number: u64) {
         if self.clients[index].pending.as_ref().is_some_and(|pending| pending.number == number) {
             self.attempt(index);
@@ -226,7 +225,6 @@ impl World {
         }
     }
 
-    /// Completes a local read, unless its node has started another incarnation.
     pub(super) fn leave(&mut self, index: usize, id: MemberId, read: Stalled) -> Result<(), Failure> {
         let Stalled { begun, as_of, arrival } = read;
         let node = &self.nodes[index];

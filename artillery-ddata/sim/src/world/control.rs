@@ -43,12 +43,10 @@ use crate::{
 /// Usual upper bound on the delay before a chain's task learns of something, in nanoseconds.
 const QUICK: u64 = 500_000;
 
-/// The control half of all nodes.
 #[derive(Debug)]
 pub(super) struct Control {
     seed: u64,
     rng: Rng,
-    /// The random numbers of the operator.
     operator: Rng,
     rolling: Rolling,
     /// The cluster that an operator has created to replace this one.
@@ -62,7 +60,6 @@ pub(super) struct Control {
     group: Group,
     nodes: Vec<Half>,
     lives: Vec<u64>,
-    /// Number of proposals in flight.
     appends: u64,
 }
 
@@ -72,7 +69,6 @@ struct Half {
     decider: Decider,
     /// Number and time of the newest scheduled tick.
     tick: (u64, Option<u64>),
-    /// Renewals that have not been answered.
     asked: BTreeSet<(MemberId, u64)>,
     lease: Lease,
     /// When each chain receives the last order sent to it.
@@ -184,7 +180,6 @@ impl Control {
         CoordinatorSettings { lease: lease * factor, drift_ppm, suspect: suspect * factor, slow, ..self.settings }
     }
 
-    /// Whether the nodes that satisfy `counts` are a majority of the log's voters.
     pub(super) fn majority_in(&self, counts: impl Fn(MemberId) -> bool) -> bool {
         self.group.has_majority_of(counts)
     }
@@ -320,7 +315,6 @@ impl World {
         self.check_reopenings()
     }
 
-    /// A node learns the current state of the log, if it can reach the leader.
     fn hear_of_log(&mut self, node: usize, id: MemberId) {
         let Some((leads, leader, configs)) = self.said_of_log(id) else { return };
         let Some(control) = &self.control else { return };
@@ -376,7 +370,6 @@ impl World {
         self.queue.push(*said, super::Event::Control(Event::Word { node, id, slot, word }));
     }
 
-    /// With a certain chance, disturbs a promotion that a tail has requested.
     fn disturb_promotion(&mut self, node: usize, promotion: Promotion) {
         self.note_promotion(node);
         let ControlSetup { cut_off, last_words, .. } = self.setup.control.unwrap_or_default();
@@ -420,7 +413,6 @@ impl World {
         }
     }
 
-    /// Passes an input to a node's state machine and executes the outputs.
     pub(super) fn hand_in(&mut self, node: usize, input: NodeInput) {
         let clock = self.nodes[node].clock(self.now);
         self.trace.line(self.now, |out| write!(out, "n{node} takes in {input:?}"));
@@ -508,7 +500,6 @@ impl World {
         self.queue.push(*ordered, super::Event::Control(Event::Order { node, id, slot, order }));
     }
 
-    /// Each chain reads the newest lease after a delay of its own.
     fn lease_all(&mut self, node: usize, lease: Lease) {
         let (now, id, lags) = (self.now, self.ids[node], self.lags());
         for slot in 0..self.setup.chains {

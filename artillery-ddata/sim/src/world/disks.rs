@@ -28,7 +28,6 @@ const BATCH: usize = 64 << 10;
 /// seconds.
 const COPY_AGE: u64 = 11 * SECOND;
 
-/// The sync mode of a starting node.
 pub(super) fn draw_mode(rng: &mut Rng, setup: &Setup) -> SyncMode {
     match setup.durable.is_some_and(|of| rng.chance(of.never)) {
         true => SyncMode::Never,
@@ -82,7 +81,6 @@ impl World {
         self.queue.push(self.now + after, Event::Synced { node: index, id: self.ids[index] });
     }
 
-    /// The factor by which the node's disk is currently slower than usual.
     fn slowness_of_disk(&self, index: usize) -> u64 {
         let active = (0..self.active.len()).filter(|&at| self.active[at]).map(|at| self.planned(at));
         let slow = active.filter_map(|fault| match fault {
@@ -202,7 +200,6 @@ impl World {
         self.queue.push(self.now + after, event);
     }
 
-    /// Ends the process of a node, also while the cluster forms.
     fn kill(&mut self, index: usize) {
         match self.control {
             Some(_) => self.end_life(index),
@@ -210,7 +207,6 @@ impl World {
         }
     }
 
-    /// Replaces the disk of a node by an empty one.
     pub(super) fn drop_disk(&mut self, index: usize) {
         if self.disks.is_empty() {
             return;
@@ -235,7 +231,6 @@ impl World {
         self.queue_start(index, after);
     }
 
-    /// Whether disks may fail now.
     fn may_fail(&self) -> bool {
         self.now < self.setup.healed && !self.is_rolling() && !self.may_need_recovery()
     }
@@ -269,7 +264,6 @@ impl World {
         self.restore_copy(index);
     }
 
-    /// Makes a backup of a running node's disk.
     pub(super) fn copy_disk(&mut self, index: usize) {
         if let Some(disk) = self.disks.get(index).filter(|_| self.nodes[index].is_alive()) {
             self.copies[index] = Some((self.now, disk.copy(self.disk_rng.draw())));

@@ -43,7 +43,6 @@ impl World {
         self.clients.iter().all(|client| client.script.is_empty() && client.pending.is_none())
     }
 
-    /// Checks the conditions that must hold once the cluster has settled.
     pub(super) fn check_end(&mut self) -> Result<(), Failure> {
         for index in 0..self.nodes.len() {
             self.catch_up(index)?;
@@ -160,7 +159,6 @@ impl World {
         Ok(records.into_iter())
     }
 
-    /// Checks the session table, and that no request is waiting.
     fn check_settled(&self, chain: usize, name: &str, status: &Status) -> Result<(), Failure> {
         self.check_table(chain, name, status)?;
         if status.parked_reads + status.waiting_writes + status.in_flight > 0 || status.rereplication.left > 0 {
@@ -182,7 +180,6 @@ impl World {
         Ok(())
     }
 
-    /// Checks that every survivor holds all acknowledged writes.
     fn check_acknowledged(&self, chain: usize) -> Result<(), Failure> {
         let newest = self.newest_acknowledged(chain);
         let Some(newest) = newest else { return Ok(()) };

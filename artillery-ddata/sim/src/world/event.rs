@@ -7,59 +7,41 @@ use crate::{client::Request, faults::Fault, network::Flight, node::Origin};
 
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// A node receives its queued inputs.
+    // A node receives its queued inputs.
     Step(usize),
-    /// A node processes the inputs that it received.
+    // A node processes the inputs that it received.
     Take(usize),
-    /// A node polls messages from its replicas and sends them.
+    // A node polls messages from its replicas and sends them.
     Poll(usize),
-    /// The journal of this incarnation must be synced.
     Synced { node: usize, id: MemberId },
-    /// The replicas of a node do deferred work.
     CatchUp(usize),
-    /// A replica's tick is due.
     Tick { node: usize, slot: usize, number: u64 },
-    /// A copy of a frame arrives; `None` if it was lost.
+    // A copy of a frame arrives; `None` if it was lost.
     Land { from: usize, to: usize, flight: Flight, frame: Option<Box<Addressed>> },
-    /// A node in a crash loop ends, or starts again.
     Young(usize),
-    /// A node notices a change of a connection.
     Notice { node: usize, peer: usize, generation: u64, connected: bool },
-    /// A node learns the configuration of a chain.
+    // A node learns the configuration of a chain.
     Enter { node: usize, slot: usize },
-    /// A node's lease is renewed.
     Lease(usize),
-    /// A client's request reaches a node.
     Request(Box<Arrival>),
-    /// A reply reaches a client.
     Reply(Origin, Box<Reply>),
-    /// A client begins an operation.
+    // A client begins an operation.
     Think(usize),
-    /// A client sends the next attempt.
     Retry { client: usize, number: u64 },
-    /// An attempt times out.
     Unanswered { client: usize, number: u64, attempt: u32 },
-    /// An operation times out.
     GiveUp { client: usize, number: u64 },
-    /// A watcher sends a request, or repeats it.
     Watch { watcher: usize, attempt: u64 },
-    /// A watcher's request reaches a node.
     AskForChanges { watcher: usize, attempt: u64, node: usize },
-    /// A reply reaches a watcher.
     Changes { watcher: usize, attempt: u64, reply: Box<Reply> },
-    /// An event of the formation of the cluster.
     Founding(founding::Event),
-    /// An event of the control half.
     Control(control::Event),
-    /// A planned fault begins or ends.
     Fault { index: usize, begins: bool },
-    /// A resync is interrupted, or the node or link is restored.
+    // A resync is interrupted, or the node or link is restored.
     Boundary { end: ResyncEnd, source: usize, joiner: usize, over: bool },
-    /// An unplanned fault begins or ends.
+    // An unplanned fault begins or ends.
     Strike { fault: Fault, begins: bool },
-    /// A stalled local read resumes.
+    // A stalled local read resumes.
     Leave { node: usize, id: MemberId, read: Box<Stalled> },
-    /// The run enters its next phase.
     Phase(Phase),
 }
 
@@ -80,14 +62,12 @@ impl Event {
 /// A frame with the incarnations of its sender and receiver.
 pub(crate) type Addressed = ([MemberId; 2], ChainFrame);
 
-/// A client's request in transit to a node.
 #[derive(Debug)]
 pub(crate) struct Arrival {
     pub(crate) origin: Origin,
     pub(crate) node: usize,
     pub(crate) request: Request,
     pub(crate) key: Option<RequestKey>,
-    /// When the client stops waiting.
     pub(crate) until: u64,
 }
 

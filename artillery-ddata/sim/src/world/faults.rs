@@ -21,7 +21,6 @@ impl World {
         plan.get(index).or(self.setup.crash.as_ref()).map_or(0, |planned| planned.end)
     }
 
-    /// The faults in force because of a planned one.
     fn now_at(&self, index: usize) -> Vec<Fault> {
         match self.planned(index) {
             Fault::Play(_) => self.plays[index].clone(),
@@ -29,7 +28,6 @@ impl World {
         }
     }
 
-    /// Passes all faults in force to the network, and returns them.
     fn set_faults(&mut self) -> Vec<Fault> {
         let planned = (0..self.active.len()).filter(|&at| self.active[at]).flat_map(|at| self.now_at(at));
         let active: Vec<Fault> = planned.chain(self.strikes.iter().copied()).collect();
@@ -206,7 +204,6 @@ impl World {
         Ok(self.ids[index])
     }
 
-    /// Restores the connections of a node that is up again.
     pub(super) fn reconnect(&mut self, index: usize) {
         for peer in 0..self.nodes.len() {
             if peer != index && self.nodes[peer].is_alive() {

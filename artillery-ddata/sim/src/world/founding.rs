@@ -24,20 +24,16 @@ use crate::{
     scenario::{FoundingSetup, HEALED, SECOND, Setup},
 };
 
-/// An event while a cluster forms.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// A node starts another incarnation.
     Start(usize),
-    /// A node discovers the current incarnation of a peer.
+    // A node discovers the current incarnation of a peer.
     Meet { node: usize, peer: usize },
-    /// A node learns that an incarnation of a peer has ended.
+    // A node learns that an incarnation of a peer has ended.
     Lose { node: usize, peer: MemberId },
-    /// A message arrives.
     Message { from: usize, to: usize, ends: [MemberId; 2], flight: Flight, message: Box<FormationMessage> },
-    /// A tick that a node requested is due.
     Tick { node: usize, number: u64 },
-    /// The deadline for forming a cluster.
+    // The deadline for forming a cluster.
     Due,
 }
 
@@ -54,7 +50,6 @@ pub(super) struct Founders {
     ticks: Vec<(Option<u64>, u64)>,
     lives: Vec<u64>,
     settled: Vec<Option<ClusterId>>,
-    /// Every cluster that was ever formed.
     formed: Vec<Arc<Bootstrap>>,
     ready: bool,
 }
@@ -259,7 +254,6 @@ impl World {
         self.tell(to, FormationInput::Receive { from: sender, message })
     }
 
-    /// Passes an input to a node's formation state machine and executes the outputs.
     fn tell(&mut self, node: usize, input: FormationInput) -> Result<(), Failure> {
         if !self.nodes[node].is_alive() {
             return Ok(());
@@ -411,7 +405,6 @@ impl World {
         }
     }
 
-    /// Starts the clients once every node belongs to the cluster.
     fn check_ready(&mut self, founding: &Bootstrap) {
         let Some(founders) = &mut self.founding else { return };
         if founders.ready || !founders.settled.iter().all(Option::is_some) {

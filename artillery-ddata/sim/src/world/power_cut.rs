@@ -89,7 +89,6 @@ impl World {
         self.setup.stop = self.setup.stop.max(self.setup.healed + SERVES);
     }
 
-    /// Stores the counts of all disks up to now.
     pub(super) fn count_disk_operations(&mut self) {
         let disks = self.disks.iter().zip(&self.replaced);
         let sum = |(disk, before): (&SimulatedDisk, &DiskCounts)| {
@@ -99,7 +98,6 @@ impl World {
         self.counts.power.done = disks.map(sum).collect();
     }
 
-    /// Counts the checkpoints that these batches complete.
     pub(super) fn note_checkpoints(&mut self, batches: &[(ChainId, JournalBatch)]) {
         let ends = |entry: &&JournalEntry| {
             let JournalEntry::Sent(frame) = entry else { return false };

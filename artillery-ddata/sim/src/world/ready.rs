@@ -14,7 +14,6 @@ use crate::{
 const READY: u64 = 10 * SECOND;
 
 impl World {
-    /// Checks a leader's answer to a renewal.
     pub(super) fn check_answer(&mut self, leader: usize, to: MemberId, renewed: &Renewed) {
         let is_settled = renewed.settled.is_ok();
         if is_settled {

@@ -95,7 +95,6 @@ impl World {
         }
     }
 
-    /// Adds the answer of an operation to the history.
     fn record(&mut self, index: usize, pending: &Pending, mut told: Told) {
         let asked = pending.asked.clone();
         let (mut called, mut returned) = (pending.called, self.moment());
@@ -201,7 +200,6 @@ impl World {
         }
     }
 
-    /// The newest version among the acknowledged writes to this chain.
     pub(super) fn newest_acknowledged(&self, chain: usize) -> Option<artillery_proto::Version> {
         let history = &self.histories[chain];
         let registers = history.operations.iter().filter_map(|operation| match (operation.call, operation.answer) {

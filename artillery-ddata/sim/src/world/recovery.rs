@@ -14,7 +14,6 @@ use crate::{
 const ASKED: u64 = 100;
 
 impl World {
-    /// Records that a node has served a request.
     pub(super) fn note_served(&mut self, node: usize, reply: &Reply) {
         let serves = !matches!(reply, Reply::Refused(_) | Reply::Expired);
         if serves && self.now >= self.setup.healed && self.counts.recovery.is_none() {

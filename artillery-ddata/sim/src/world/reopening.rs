@@ -27,13 +27,11 @@ pub(super) struct Lacking {
     weak: BTreeSet<MemberId>,
     /// Weak incarnations whose disks may be missing data: the power was lost, or the disk failed.
     lacking: BTreeSet<MemberId>,
-    /// Incarnations whose disks are gone.
     gone: BTreeSet<MemberId>,
     is_over: bool,
 }
 
 impl Lacking {
-    /// Records an incarnation and the data on its disk.
     pub(super) fn begins(&mut self, id: MemberId, opened: &Opened) {
         self.found.insert(id, opened.holds.clone());
         if opened.mode == SyncMode::Never {
@@ -48,12 +46,10 @@ impl Lacking {
         }
     }
 
-    /// Records that the disk of this ended incarnation is gone.
     pub(super) fn loses_disk(&mut self, id: MemberId) {
         self.gone.insert(id);
     }
 
-    /// Whether the disk of this incarnation may be missing data that it held.
     pub(super) fn has_lost_power(&self, id: MemberId) -> bool {
         self.lacking.contains(&id)
     }
@@ -62,7 +58,6 @@ impl Lacking {
         self.gone.iter().any(|gone| gone.shares_store(id))
     }
 
-    /// Whether the run has ended with a loss that the sync mode permits.
     pub(super) fn is_over(&self) -> bool {
         self.is_over
     }
@@ -115,14 +110,12 @@ impl Lacking {
 }
 
 impl World {
-    /// Records the data that the current incarnation of a node found on its disk.
     pub(super) fn note_life(&mut self, index: usize) {
         if let Some(opened) = &self.nodes[index].opened {
             self.lacking.begins(self.ids[index], opened);
         }
     }
 
-    /// Checks the chains that were reopened since the last call.
     pub(super) fn check_reopenings(&mut self) -> Result<(), Failure> {
         for [before, after] in self.take_changes() {
             let lives_on = |id| before.serving().any(|other| other == id);

@@ -15,10 +15,8 @@ use crate::{
 /// Minimum number of requests that prove a failure of service.
 const ASKED: u32 = 20;
 
-/// Service for one kind of request in one chain.
 #[derive(Clone, Copy, Default, Debug)]
 struct Served {
-    /// When the last request was served.
     last: u64,
     /// Requests that reached able nodes since then.
     asked: u32,
@@ -48,7 +46,6 @@ impl World {
         self.served_of(chain)[kind].asked += 1;
     }
 
-    /// Records an acknowledged write or an answered strong read.
     pub(super) fn note_done(&mut self, chain: usize, is_write: bool) {
         self.look_at_service();
         let now = self.now;

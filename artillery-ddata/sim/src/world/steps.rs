@@ -24,7 +24,6 @@ use crate::{
 const FRAME: usize = 64;
 
 impl World {
-    /// Adds an input to a node's inbox, and schedules a step for it.
     pub(super) fn enqueue(&mut self, node: usize, work: Work) {
         let node_index = node;
         let node = &mut self.nodes[node];
@@ -194,7 +193,6 @@ impl World {
         self.queue.push(node.ready_at + 2 * node.cost, Event::CatchUp(index));
     }
 
-    /// Does deferred work, unless an input has already caused it.
     pub(super) fn catch_up(&mut self, index: usize) -> Result<(), Failure> {
         if !self.nodes[index].is_alive() {
             return Ok(());
@@ -350,7 +348,6 @@ impl World {
         }
     }
 
-    /// Polls messages from the replicas and sends them while links have capacity.
     pub(super) fn send_all(&mut self, index: usize) -> Result<(), Failure> {
         let clock = self.nodes[index].clock(self.now);
         for slot in 0..self.nodes[index].slots.len() {

@@ -9,7 +9,6 @@ use crate::{
 };
 
 impl World {
-    /// Begins a walk if the operation is the first page of one.
     pub(super) fn begin_walk(&mut self, index: usize, ask: &Ask, chain: usize) {
         let &Ask::Hashed { from: 0, limit, mode } = ask else { return };
         let since = self.oracles[chain].committed_up_to();

@@ -7,10 +7,8 @@ use artillery_sim::{
     world::World,
 };
 
-/// When the fault begins and ends.
 const START: u64 = 6 * SECOND;
 const END: u64 = 16 * SECOND;
-/// The span over which writes are counted.
 const SPAN: u64 = SECOND;
 const STEP: u64 = SECOND / 4;
 

@@ -21,7 +21,6 @@ use super::small::{self, FAR, FRAMES, MEMBERS, Received, beginning, member};
 const CHAINS: usize = 2;
 const FRAME: u64 = small::FRAME as u64;
 const LARGE: usize = 64 << 20;
-/// The chain of the large value.
 const BUSY: usize = 0;
 const QUIET: usize = 1;
 
@@ -60,7 +59,6 @@ struct World {
     clock: u64,
     chains: Vec<[ChainRunner<u64>; CHAINS]>,
     links: BTreeMap<(usize, usize), Link>,
-    /// When each request was answered.
     replies: BTreeMap<u64, (u64, Reply)>,
     tokens: u64,
     /// The maximum bytes of the large value for which another message waited.
@@ -116,7 +114,6 @@ impl World {
         caller
     }
 
-    /// Fills the links with messages, up to their capacity.
     fn poll(&mut self) {
         let now = Timestamp::from_nanos(self.clock);
         for n in 0..MEMBERS {
@@ -137,7 +134,6 @@ impl World {
         self.chains.iter_mut().flatten().for_each(|runner| runner.settle(|| now));
     }
 
-    /// Moves frames until `enough`, or until none is in transit.
     fn run(&mut self, enough: impl Fn(&Self) -> bool) {
         self.poll();
         while !enough(self)

@@ -43,7 +43,6 @@ const SATURATING: usize = 32;
 const IMPATIENT: usize = 4;
 const PATIENCE: u64 = 50 * MILLI;
 
-/// The time that a link needs for `bytes`.
 fn busy(bytes: usize) -> u64 {
     (bytes as u64 * SECOND).div_ceil(RATE)
 }
@@ -256,7 +255,6 @@ impl World {
         }
     }
 
-    /// Fills the links with messages, up to their capacity.
     fn poll(&mut self) {
         self.admit();
         let now = Timestamp::from_nanos(self.clock);
@@ -286,7 +284,6 @@ impl World {
         self.chain.iter_mut().for_each(|runner| runner.settle(|| now));
     }
 
-    /// Handles events until `enough`, or until none is left.
     fn run(&mut self, enough: impl Fn(&Self) -> bool) {
         self.poll();
         while !enough(self)
@@ -316,7 +313,6 @@ impl World {
         std::mem::take(&mut self.figures)
     }
 
-    /// Checks that every member holds all acknowledged writes.
     fn verify(&self) {
         for (caller, known) in self.callers.iter().enumerate() {
             let Some((number, version)) = known.acknowledged else { continue };

@@ -42,7 +42,6 @@ fn all_read_paths_are_taken() {
     assert!(classic.local_reads > 0 && classic.dirty_reads == 0, "classic reads are the tail's: {classic:?}");
 }
 
-/// Each run ends with a check that no record of a member is unreplicated any more.
 #[test]
 fn what_power_cuts_leave_unreplicated_is_settled_by_starts_and_by_reads() {
     let first = |has: fn(&DiskEvents) -> bool| {

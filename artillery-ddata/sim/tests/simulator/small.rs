@@ -17,7 +17,6 @@ pub(crate) const FRAMES: usize = 4;
 pub(crate) const FRAME: usize = 256;
 pub(crate) const FAR: Timestamp = Timestamp::from_nanos(u64::MAX / 2);
 
-/// The input of one turn of a member. Callers are numbers.
 pub(crate) type Received = Turn<ReadRequest<u64>, WriteRequest<u64>>;
 
 pub(crate) fn member(n: usize) -> MemberId {

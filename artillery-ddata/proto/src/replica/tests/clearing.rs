@@ -57,7 +57,6 @@ fn begin_clearing(rig: &mut Rig) {
     panic!("no snapshot has begun");
 }
 
-/// The number of keys at the joiner after each clearing step.
 fn clear(rig: &mut Rig) -> Vec<usize> {
     let mut held = vec![rig.contents(3).len()];
     while rig.replicas[&3].is_clearing() {

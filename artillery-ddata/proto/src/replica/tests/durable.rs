@@ -13,12 +13,10 @@ fn durable(mutant: Option<Mutant>) -> ReplicaSettings {
     ReplicaSettings { durable: true, ..without(mutant) }
 }
 
-/// A durable chain that is open everywhere, with complete journals.
 fn chain(nodes: &[u8], mutant: Option<Mutant>) -> Rig {
     Rig::open(nodes, &durable(mutant))
 }
 
-/// Whether a put is answered although the disk of this member does not sync.
 fn commits_without_the_disk_of(n: u8, mutant: Option<Mutant>) -> bool {
     let mut rig = chain(&[1, 2, 3], mutant);
     rig.commit(1, "k", "1");

@@ -29,7 +29,6 @@ fn bounded(n: u8, mutant: Option<Mutant>) -> Rig {
     rig
 }
 
-/// The reply to a put while this member's disk is full.
 fn put_while_full(n: u8, mutant: Option<Mutant>) -> Reply {
     let mut rig = chain(mutant);
     fill(&mut rig, n, true);

@@ -26,7 +26,6 @@ fn head(rig: &mut Rig) -> &mut Replica {
     rig.replicas.get_mut(&1).unwrap()
 }
 
-/// The number of steps until no work is deferred.
 fn steps(rig: &mut Rig) -> usize {
     let now = rig.now;
     let mut steps = 0;

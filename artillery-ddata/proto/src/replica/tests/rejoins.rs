@@ -173,7 +173,6 @@ fn each_beginning_of_a_journal_with_resyncs_makes_a_state_that_was_committed() {
     assert!(enough, "{whole} whole, {lacking} not whole, {resyncs} resyncs, {pending} pending updates, {cuts} cuts");
 }
 
-/// The entry, changed to belong to another chain.
 fn of_chain(chain: ChainId, mut entry: JournalEntry) -> JournalEntry {
     match &mut entry {
         JournalEntry::Sent(frame) => frame.chain = chain,

@@ -6,7 +6,6 @@ use crate::{Epoch, Version, api::*, guards::Mutant};
 
 const ORDERS: [[u8; 3]; 6] = [[1, 2, 3], [1, 3, 2], [2, 1, 3], [2, 3, 1], [3, 1, 2], [3, 2, 1]];
 
-/// The fate of the proposal of the new order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Proposal {
     /// Accepted while the head is closed.

@@ -134,7 +134,6 @@ fn the_table_is_bounded_and_all_members_evict_alike() {
     assert_eq!(rig.local(1, "log").unwrap().unwrap().value.unwrap(), "a");
 }
 
-/// Many requests are in flight before any of them is committed.
 #[test]
 fn no_session_outgrows_its_quarter_of_the_table() {
     let mut rig = Rig::open(&[1, 2], &ReplicaSettings { sessions: 4000, ..ReplicaSettings::default() });

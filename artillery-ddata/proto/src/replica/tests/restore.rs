@@ -183,7 +183,6 @@ fn each_beginning_of_a_journal_makes_a_state_that_was_committed() {
     assert!(enough, "{whole} beginnings, {pending} pending updates, {cuts} cuts, {checkpoints} checkpoints");
 }
 
-/// The snapshot parts in a journal, each with its index.
 fn parts(entries: &[JournalEntry]) -> impl DoubleEndedIterator<Item = (usize, &SnapshotPart)> {
     entries.iter().enumerate().filter_map(|(place, entry)| {
         let JournalEntry::Sent(frame) = entry else { return None };

@@ -56,7 +56,6 @@ pub(super) struct Rig {
     pub(super) room: usize,
     /// Maximum number of frames on one link.
     pub(super) frames: usize,
-    /// The entries that each member has written to its journal.
     pub(super) journals: BTreeMap<u8, Vec<JournalEntry>>,
     /// Members whose journals currently accept no writes.
     pub(super) unwritten: BTreeSet<u8>,
@@ -165,7 +164,6 @@ impl Rig {
         self.disks.entry(n).or_default().1 = syncs;
     }
 
-    /// Writes the journals of all members, and syncs their disks.
     fn write_journals(&mut self) {
         for n in self.nodes() {
             while !self.unwritten.contains(&n)
@@ -311,7 +309,6 @@ impl Rig {
         self.stores[&n].scan(ChainId(0), b"", Sequence::MAX).map(Result::unwrap).collect()
     }
 
-    /// The session table in debug format.
     pub(super) fn sessions(&self, n: u8) -> String {
         format!("{:?}", self.replicas[&n].sessions)
     }
@@ -340,7 +337,6 @@ impl Rig {
         self.replicas[&n].sessions.copy().into_iter().map(forgets).collect()
     }
 
-    /// Asserts that two members hold identical data.
     pub(super) fn assert_same(&self, a: u8, b: u8) {
         assert_eq!(self.contents(a), self.contents(b));
         assert_eq!(self.stores[&a].bytes(), self.stores[&b].bytes());
@@ -442,7 +438,6 @@ impl Rig {
         self.replicas[&n].status().watermark.0
     }
 
-    /// The messages on a link, as mapped by `choose`.
     pub(super) fn on_link<'a, T>(&'a self, from: u8, to: u8, choose: impl Fn(&'a ChainMessage) -> Option<T>) -> Vec<T> {
         let frames = self.wire.get(&(from, to)).into_iter().flatten();
         frames.filter_map(|frame| choose(&frame.message)).collect()

@@ -179,7 +179,6 @@ impl World {
         }
     }
 
-    /// Whether most voters may have been lost, and no node has recovered the cluster yet.
     pub(in super::super) fn may_need_recovery(&self) -> bool {
         self.setup.control.is_some_and(|control| control.loses) && self.recoveries == 0
     }

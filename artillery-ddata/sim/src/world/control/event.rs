@@ -21,75 +21,54 @@ use crate::network::Flight;
 /// An event of the control half.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// Checks for a leader, and whether it still leads.
+    // Checks for a leader, and whether it still leads.
     Look,
-    /// Nodes of this cluster meet nodes of another one.
+    // Nodes of this cluster meet nodes of another one.
     Meet,
-    /// A node learns whether it meets a cluster that outranks its own.
+    // A node learns whether it meets a cluster that outranks its own.
     Met { node: usize, id: MemberId, by: Option<ClusterId> },
-    /// A node meets one that has moved to the cluster to which its own has given way.
+    // A node meets one that has moved to the cluster to which its own has given way.
     GaveWay { node: usize, id: MemberId, by: ClusterId },
-    /// The clients start.
     BeginClients,
-    /// An incarnation begins with the configurations of the founding.
+    // An incarnation begins with the configurations of the founding.
     Begin { node: usize, id: MemberId },
-    /// A node has loaded its directory.
     Loaded { node: usize, id: MemberId },
-    /// A node is notified of the state of the log.
+    // A node is notified of the state of the log.
     Log { node: usize, id: MemberId },
-    /// A tick that a node requested is due.
     Tick { node: usize, id: MemberId, number: u64 },
-    /// A chain of a node receives an order.
     Order { node: usize, id: MemberId, slot: usize, order: ChainOrder },
-    /// A chain of a node reads the newest lease.
     Lease { node: usize, id: MemberId, slot: usize },
-    /// A word of a chain reaches its node.
     Word { node: usize, id: MemberId, slot: usize, word: Word },
-    /// A renewal times out.
     Unanswered { node: usize, id: MemberId, to: MemberId, number: u64 },
-    /// A leadership confirmation completes.
     Confirmed { node: usize, id: MemberId, round: u64, leads: bool, answered: BTreeMap<MemberId, Timestamp> },
-    /// A proposal reaches the log.
+    // A proposal reaches the log.
     Append { node: usize, id: MemberId, term: Term, at: LogIndex, change: Box<ConfigChange> },
-    /// A proposer learns the fate of its proposal.
     Appended { node: usize, id: MemberId, at: LogIndex, fate: ProposalFate },
-    /// A leader changes the voters of the log.
     SetVoters { node: usize, id: MemberId, term: Term, voters: BTreeSet<MemberId> },
-    /// A message arrives.
     Message { from: usize, to: usize, ends: [MemberId; 2], flight: Flight, message: Box<Message> },
-    /// A node starts another incarnation.
     Start(usize),
-    /// A node is asked to stop, while the whole cluster is stopped.
+    // A node is asked to stop, while the whole cluster is stopped.
     Stop(usize),
-    /// A node is drained, while all others are stopped.
+    // A node is drained, while all others are stopped.
     Drain(usize),
-    /// A broken link is restored.
     Mend(usize, usize),
-    /// The operator that restarts nodes takes its next step.
+    // The operator that restarts nodes takes its next step.
     Operate,
-    /// Most voters of the log are lost.
     Disaster,
-    /// All stores that serve a chain are lost.
     LoseStores,
-    /// An operator orders a reopening, whether or not stores were lost.
+    // An operator orders a reopening, whether or not stores were lost.
     WantReopening,
-    /// An operator tries to recover the cluster.
     WantRecovery,
-    /// A recovery order is executed by its node.
+    // A recovery order is executed by its node.
     Recover { node: usize, id: MemberId, since: u64 },
-    /// An operator tries to create another cluster in place of this one.
     WantFounding,
-    /// An order to create or join the other cluster is executed by its node.
+    // An order to create or join the other cluster is executed by its node.
     Found { node: usize, id: MemberId, since: u64 },
-    /// Nodes that have moved to the other cluster meet nodes of this one.
+    // Nodes that have moved to the other cluster meet nodes of this one.
     Greet,
-    /// A node has met a member of the other cluster.
     Greeted { node: usize, id: MemberId, by: ClusterId },
-    /// A node's disk must store these configurations.
     Keep { node: usize, id: MemberId, configs: Arc<Configs> },
-    /// A node's disk must store these positions of other stores.
     KeepHeard { node: usize, id: MemberId, heard: HeardStores },
-    /// An operator reorders the members of the first chain.
     Reorder { node: usize, id: MemberId, order: Vec<MemberId> },
 }
 

@@ -20,7 +20,6 @@ use crate::rng::Rng;
 /// The interval of checks of the leader, in nanoseconds.
 const LOOK: u64 = 20_000_000;
 
-/// The voters of the log, and its state.
 #[derive(Debug)]
 pub(super) struct Group {
     rng: Rng,
@@ -74,7 +73,6 @@ impl Group {
         &self.configs
     }
 
-    /// All voters. While they change, those of both sets.
     pub(super) fn voters(&self) -> BTreeSet<MemberId> {
         self.sets().flatten().copied().collect()
     }
@@ -84,7 +82,6 @@ impl Group {
         [&self.voters].into_iter().chain(&self.next)
     }
 
-    /// Whether the nodes that satisfy `counts` are a majority of each set.
     pub(super) fn has_majority_of(&self, counts: impl Fn(MemberId) -> bool) -> bool {
         self.sets().all(|set| 2 * set.iter().filter(|&&id| counts(id)).count() > set.len())
     }
@@ -99,7 +96,6 @@ impl Group {
         self.voters().into_iter().chain(self.leader).collect()
     }
 
-    /// Whether the next leader has the proposal in limbo.
     fn has_limbo(&mut self) -> bool {
         #[cfg(test)]
         if let Some(has) = self.rig.next_has_limbo {
@@ -144,7 +140,6 @@ impl Group {
         self.told.retain(|&(told, ..)| told != before);
     }
 
-    /// Replaces a voter by the current incarnation of its store.
     pub(super) fn has_lived_on(&mut self, life: MemberId) {
         for set in [Some(&mut self.voters), self.next.as_mut()].into_iter().flatten() {
             let before: Vec<_> = set.iter().copied().filter(|voter| voter.shares_store(life)).collect();
@@ -155,7 +150,6 @@ impl Group {
         }
     }
 
-    /// Whether a node has resigned as leader and may not lead.
     pub(super) fn is_retired(&self, id: MemberId) -> bool {
         self.retired.contains(&id)
     }

@@ -94,7 +94,6 @@ impl World {
         !decides && chains && control.group.has_majority_of(is_kept)
     }
 
-    /// Makes the store of a node fail, unless its chains could not continue without it.
     pub(in super::super) fn fail_store(&mut self, node: usize) {
         if self.control.is_some() && self.nodes[node].is_alive() && self.can_spare(node) {
             self.nodes[node].fails = true;
@@ -158,7 +157,6 @@ impl World {
         Ok(())
     }
 
-    /// Schedules the end of loading a node's directory, which may take seconds.
     fn load(&mut self, node: usize, id: MemberId) {
         let Some(control) = &mut self.control else { return };
         let longest =
@@ -172,7 +170,6 @@ impl World {
         self.hand_in(node, NodeInput::Loaded { holds });
     }
 
-    /// Pauses or resumes a node.
     pub(in super::super) fn pause(&mut self, node: usize, paused: bool) {
         if self.nodes[node].paused == paused || !self.nodes[node].is_alive() {
             return;
@@ -212,12 +209,10 @@ impl World {
         })
     }
 
-    /// Whether no node is kept out for a gray failure.
     pub(in super::super) fn all_may_return(&self) -> bool {
         self.kept_away(None).is_empty()
     }
 
-    /// Whether a node currently acts as coordinator.
     pub(in super::super) fn is_deciding(&self, node: usize) -> bool {
         self.control.as_ref().is_some_and(|control| control.nodes[node].decider.decides_in().is_some())
     }
@@ -249,7 +244,6 @@ impl World {
         self.control.as_ref().is_none_or(|control| control.majority_in(counts))
     }
 
-    /// The highest watermark of a chain that nodes have reported to a leader.
     pub(in super::super) fn highest_reported(&self, chain: ChainId) -> Option<Sequence> {
         let halves = self.control.as_ref()?.nodes.iter().zip(&self.nodes).filter(|(_, node)| node.is_alive());
         halves.filter_map(|(half, node)| half.decider.highest_watermark(chain, node.clock(self.now))).max()
@@ -262,7 +256,6 @@ impl World {
         halves.flat_map(|(half, node)| half.decider.kept_away(node.clock(self.now), tail)).collect()
     }
 
-    /// The nodes that serve a chain in the newest configuration.
     pub(in super::super) fn members_now(&self, chain: usize) -> Vec<usize> {
         let Some(control) = &self.control else { return Vec::new() };
         let config = control.configs().get(ChainId(chain as u32));

@@ -24,7 +24,6 @@ use crate::{
 const LAST: u64 = 10 * SECOND;
 const CHAIN: ChainId = ChainId(0);
 
-/// A loss that an operator has accepted.
 #[derive(Debug)]
 pub(in super::super) struct Loss {
     /// The first epoch without the lost updates.
@@ -70,7 +69,6 @@ impl World {
         control.group.has_majority_of(stays).then_some(lost)
     }
 
-    /// Asks the leader to reopen the chain from the remaining stores.
     pub(super) fn want_reopening(&mut self) {
         let Some(control) = &mut self.control else { return };
         let pause = control.operator.between(SECOND / 10, SECOND);
@@ -195,12 +193,10 @@ impl World {
         loss.before.series.extend(earlier_series);
     }
 
-    /// The clients' history before an accepted loss.
     pub(in super::super) fn history_before_loss(&self) -> Option<&History> {
         self.loss.as_ref().map(|loss| &loss.before)
     }
 
-    /// Whether an operator has accepted a loss of the chain.
     pub(in super::super) fn has_lost(&self, chain: usize) -> bool {
         chain == CHAIN.0 as usize && self.loss.is_some()
     }

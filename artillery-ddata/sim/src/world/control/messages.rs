@@ -14,7 +14,6 @@ use artillery_proto::{
 use super::Event;
 use crate::{network::Flight, world::World};
 
-/// A message between the control halves of two nodes.
 #[derive(Clone, Debug)]
 pub(crate) enum Message {
     Renewal(Option<History>, Renewal),
@@ -26,7 +25,6 @@ pub(crate) enum Message {
 }
 
 impl World {
-    /// Sends the renewals that are due.
     pub(super) fn renew(&mut self, node: usize) {
         self.tell_position(node);
         loop {
@@ -45,7 +43,6 @@ impl World {
         }
     }
 
-    /// Informs the state machine of a node how far its store is synced.
     pub(super) fn tell_position(&mut self, index: usize) {
         let Some(opened) = &self.nodes[index].opened else { return };
         let position = opened.control.position(opened.journal.synced().0);

@@ -14,7 +14,6 @@ use crate::{
 /// How long before healing the operator stops the last node.
 const LAST: u64 = 5 * SECOND;
 
-/// The progress of a rolling restart.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) enum Rolling {
     /// No restart is in progress.
@@ -27,7 +26,6 @@ pub(super) enum Rolling {
 }
 
 impl World {
-    /// The operator checks the nodes and takes the next step.
     pub(super) fn operate(&mut self) {
         let Some(control) = &mut self.control else { return };
         let (pause, draw) = (control.operator.between(20_000_000, 400_000_000), control.operator.below(u64::MAX));

@@ -27,7 +27,6 @@ const LEARNING_LEASES: u64 = 12;
 /// Maximum duration of a seal after healing, in leases. The leader removes it after six leases without certainty.
 const SEAL_LEASES: u64 = 12;
 
-/// The other cluster.
 #[derive(Debug)]
 pub(super) struct Stranger {
     party: Party,
@@ -35,7 +34,6 @@ pub(super) struct Stranger {
     writes_at: Option<u64>,
     /// The interval in which it is met.
     met: (u64, u64),
-    /// When the clients start.
     clients_at: u64,
     /// Whether it has given way to this cluster.
     is_over: bool,
@@ -45,7 +43,6 @@ pub(super) struct Stranger {
     over_at: Option<u64>,
     /// The nodes of this cluster that have moved to the other one.
     gone: BTreeSet<usize>,
-    /// Since when a chain is sealed.
     sealed_since: Option<u64>,
 }
 
@@ -161,7 +158,6 @@ impl World {
         self.hand_in(node, NodeInput::Outranked { by });
     }
 
-    /// Whether this cluster has given way to the other one.
     pub(in super::super) fn is_given_up(&self) -> bool {
         self.control.as_ref().is_some_and(|control| control.stranger.is_some() && control.configs().is_over())
     }

@@ -21,7 +21,6 @@ use crate::scenario::{HEALED, SECOND};
 /// How long before healing the operator gives the last order.
 const LAST: u64 = 3 * SECOND;
 
-/// The cluster that succeeds this one.
 #[derive(Debug)]
 pub(super) struct Successor {
     by: ClusterId,
@@ -133,7 +132,6 @@ impl World {
         }
     }
 
-    /// Moves a node to the other cluster, which ends it here.
     pub(super) fn go_over(&mut self, node: usize) {
         let Some(control) = &mut self.control else { return };
         if let Some(successor) = &mut control.successor {
@@ -143,7 +141,6 @@ impl World {
         }
     }
 
-    /// Whether a node belongs to another cluster.
     pub(in super::super) fn has_gone_over(&self, node: usize) -> bool {
         let successor = self.control.as_ref().and_then(|control| control.successor.as_ref());
         successor.is_some_and(|successor| successor.nodes.contains(&node)) || self.has_joined_stranger(node)

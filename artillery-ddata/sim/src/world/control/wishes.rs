@@ -28,7 +28,6 @@ impl World {
         self.trace.line(self.now, |out| write!(out, "an order is answered: {result:?}"));
     }
 
-    /// Asks a node to leave its chains by a deadline.
     pub(in super::super) fn drain(&mut self, node: usize, until: u64) {
         if self.nodes[node].is_alive() && self.can_spare(node) {
             self.drains += 1;
@@ -37,7 +36,6 @@ impl World {
         }
     }
 
-    /// Asks a node to leave permanently.
     pub(in super::super) fn leave_for_good(&mut self, node: usize) {
         if self.nodes[node].is_alive() {
             self.leaves += 1;
@@ -46,7 +44,6 @@ impl World {
         }
     }
 
-    /// Asks a node with a disk to stop temporarily.
     pub(in super::super) fn withdraw(&mut self, node: usize) {
         if self.nodes[node].is_alive() && !self.nodes[node].stops {
             self.trace.line(self.now, |out| write!(out, "n{node} is to stop for a while"));

@@ -37,7 +37,6 @@ pub(super) struct Settled {
     pub(super) entries: Vec<LogEntry>,
 }
 
-/// The state of the log that a node learned last.
 #[derive(Clone)]
 struct Heard {
     leads: Option<Term>,
