@@ -211,8 +211,7 @@ impl<C> ChainRunner<C> {
         true
     }
 
-    /// Admits writes that were not part of the turn. Each uses space in the window, so the next one is requested only
-    /// after the previous one was admitted.
+    /// Admits writes beyond those of the turn. Each uses up capacity, so the next one is requested only afterwards.
     fn take_more<W: Into<WriteRequest<C>>>(
         &mut self,
         clock: &impl Fn() -> Timestamp,
@@ -381,8 +380,8 @@ impl<C> ChainRunner<C> {
         None
     }
 
-    /// The next word to the node. Poll it once [`poll_output`](Self::poll_output) returns `None`: then the state that
-    /// the word reports has been reached, and callers have their replies.
+    /// The next word to the node. Poll it once [`poll_output`](Self::poll_output) returns `None`, so that callers have
+    /// their replies first.
     pub fn poll_word(&mut self) -> Option<Word> {
         self.words.pop_front()
     }

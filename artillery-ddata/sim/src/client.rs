@@ -90,8 +90,7 @@ pub struct Scanning {
     pub snapshot: Option<u64>,
     /// The node that got the first request.
     pub node: usize,
-    /// When the first page was requested, and when it arrived. All pages of a snapshot show one moment in this
-    /// interval.
+    /// When the first page was requested and received. All pages of a snapshot show one moment in between.
     pub first: (u64, u64),
     /// The keys that the pages of the snapshot have shown.
     pub seen: Vec<(u32, Option<Version>)>,
@@ -167,9 +166,6 @@ impl Client {
     }
 
     /// Handles the reply to the last attempt of the pending operation. `ids` are the nodes by index.
-    ///
-    /// # Errors
-    /// See [`told`].
     pub fn reply(&mut self, reply: Reply, keys: &Keys, ids: &[MemberId]) -> Result<Option<Next>, Failure> {
         let Some(pending) = &mut self.pending else { return Ok(None) };
         pending.waits = false;
@@ -187,8 +183,7 @@ impl Client {
         }))
     }
 
-    /// Handles the timeout of the last attempt. With a chance of `settled` in a thousand, later attempts ask only for
-    /// the outcome.
+    /// Handles the timeout of an attempt. In `settled` of a thousand cases, later attempts only ask for the outcome.
     pub fn unanswered(&mut self, nodes: usize, settled: u32) -> Option<Next> {
         let pending = self.pending.as_mut()?;
         pending.waits = false;
@@ -277,8 +272,8 @@ impl Pending {
     }
 }
 
-/// The deadline of a request that arrives at virtual time `now`, when the clock of the node reads `local`. The client
-/// waits until the virtual time `until`.
+/// The deadline for a request that arrives at `now`, where `local` is the clock of its node and `until` the client's
+/// limit.
 pub fn deadline(local: Timestamp, now: u64, until: u64) -> Timestamp {
     local + std::time::Duration::from_nanos(until.saturating_sub(now))
 }

@@ -1,5 +1,4 @@
-//! Repeats one run with a power cut at every write and sync of its disks: at the node that writes, and at all nodes at
-//! once.
+//! Repeats one run with a power cut at every write and sync of its disks, at the writing node and at all nodes.
 //!
 //! Until the cut, each repetition is identical to the reference run. Then the nodes restart with the surviving disk
 //! contents, and clients continue. Every acknowledged write must be present, and the chain must serve again.
@@ -32,10 +31,7 @@ pub struct Reference {
 }
 
 impl Reference {
-    /// Makes the reference run.
-    ///
-    /// # Errors
-    /// The failure of the reference run.
+    /// Makes the reference run. Returns its failure if it fails.
     pub fn run(guards: Guards) -> Result<Self, Failure> {
         let Outcome { counts, failure, .. } = run_setup(SEED, every_write(SEED, None, guards));
         failure.map_or(Ok(Self { guards, counts }), Err)

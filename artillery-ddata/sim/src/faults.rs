@@ -45,8 +45,7 @@ pub enum Kind {
     Leave,
     /// An operator restarts one node after the other, waiting for each to be ready.
     Roll,
-    /// The store of a node fails, so that its chains stop serving permanently. Then the node starts another
-    /// incarnation.
+    /// The store of a node fails, so that its chains stop serving. Then the node starts another incarnation.
     Halt,
     /// An operator orders a node to create another cluster in place of this one.
     Found,
@@ -316,8 +315,7 @@ pub fn rolling(rng: &mut Rng, nodes: usize, from: u64, until: u64) -> Vec<Planne
     plan
 }
 
-/// Makes one of `nodes` at a time undialable, between `from` and `until`: briefly, as after a change of its address, or
-/// for `long`.
+/// Makes one of `nodes` at a time undialable, between `from` and `until`: briefly (a new address), or for `long`.
 pub fn undialable(rng: &mut Rng, nodes: usize, from: u64, until: u64, long: (u64, u64)) -> Vec<Planned> {
     let mut at = from;
     let mut plan = Vec::new();

@@ -42,8 +42,8 @@ impl Baselines {
 }
 
 /// Runs `scenario` with the mutant, seed by seed from `start`, until one of at most `most` seeds convicts it. Then runs
-/// the same seeds without the mutant. A failure of an oracle that does not convict (for example a halted member) is
-/// reported only if no seed convicts.
+/// the same seeds without it. Failures that do not convict, such as a halted member, are reported only if no seed
+/// convicts.
 pub fn hunt(
     runner: Runner,
     baselines: &Baselines,

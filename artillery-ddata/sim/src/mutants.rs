@@ -10,8 +10,7 @@ pub type Hunted = (Mutant, Scenario);
 /// Default limit on the seeds of a hunt.
 pub const MAX_SEEDS: u64 = 500;
 
-/// Limit for mutants that are not rare, in their own scenario. It is far below [`MAX_SEEDS`], so that a weakened oracle
-/// or scenario is noticed early.
+/// Limit for other mutants than rare ones. Far below [`MAX_SEEDS`], so that weakened oracles are noticed early.
 pub const USUAL_SEEDS: u64 = 60;
 
 /// Mutants that few seeds convict: a hunt may take up to [`MAX_SEEDS`].
@@ -23,8 +22,7 @@ pub fn expected_seeds(mutant: Mutant) -> u64 {
     if RARE.contains(&mutant) { MAX_SEEDS } else { USUAL_SEEDS }
 }
 
-/// All mutants that are hunted with seeds, in hunting order. Unit tests cover the others
-/// (`tests/simulator/catalogue.rs`).
+/// All mutants hunted with seeds, in hunting order. Unit tests cover the others (`tests/simulator/catalogue.rs`).
 pub const HUNTED: [Hunted; 84] = {
     use Mutant as M;
     use Scenario as S;

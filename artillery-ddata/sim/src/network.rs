@@ -161,8 +161,7 @@ impl Network {
         (up, generation)
     }
 
-    /// Breaks or restores the connection of `a` and `b`. Returns the number of its new state, or `None` if nothing
-    /// changed.
+    /// Breaks or restores a connection. Returns the number of its new state, or `None` if nothing changed.
     pub fn set_up(&mut self, a: usize, b: usize, up: bool) -> Option<u64> {
         let pair = self.pair(a, b);
         let connection = &mut self.connections[pair];

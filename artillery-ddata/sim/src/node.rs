@@ -71,8 +71,8 @@ pub enum Input {
 }
 
 impl Input {
-    /// Whether the input may add to a history. A turn gets at most one such input, so that the oracle sees the whole
-    /// history before it is trimmed.
+    /// Whether the input may add to a history. A turn gets at most one, so that the oracle sees it before it is
+    /// trimmed.
     pub const fn adds(&self) -> bool {
         matches!(self, Self::Frame(..) | Self::Write(_))
     }
@@ -207,11 +207,8 @@ pub struct Node {
 pub const QUICK: u64 = 2_000;
 
 impl Node {
-    /// The node with this index in the world of `setup`, in its incarnation number `life`. If it has a disk, it loads
-    /// its data.
-    ///
-    /// # Errors
-    /// The disk can't be opened.
+    /// The node with this index in its incarnation `life`. Loads the data on its disk, and fails if that can't be
+    /// opened.
     pub fn new(
         seed: u64,
         index: usize,

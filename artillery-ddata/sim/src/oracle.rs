@@ -65,8 +65,7 @@ pub enum Oracle {
     Stalled,
     /// A client got an unknown outcome although nothing failed.
     Unknown,
-    /// A node that was asked to stop took the last copy of a chain or the log's quorum with it although other nodes
-    /// were up, or a cluster with data gave way.
+    /// A node that was asked to stop took the last copy or the log's quorum with it, or a cluster with data gave way.
     Lost,
     /// All nodes were asked to stop, but some waited too long for others.
     Stops,
@@ -187,10 +186,7 @@ impl ChainOracle {
         }
     }
 
-    /// Checks the member in `place` after a step.
-    ///
-    /// # Errors
-    /// The rule that the member's current state breaks.
+    /// Checks the member in `place` after a step. Returns the rule that its current state breaks.
     pub fn observe<'a>(
         &mut self,
         place: usize,
@@ -366,10 +362,8 @@ impl fmt::Display for HaltText<'_> {
     }
 }
 
-/// Compares the whole content of a member with the expected content.
-///
-/// # Errors
-/// [`Oracle::Convergence`], naming the first key that differs.
+/// Compares the whole content of a member with the expected one. Returns [`Oracle::Convergence`] for the first
+/// difference.
 pub fn check_content(
     member: &str,
     expected: &BTreeMap<Bytes, (Version, Bytes)>,

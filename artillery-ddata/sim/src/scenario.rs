@@ -153,8 +153,7 @@ pub enum Scenario {
     Crowd,
     /// Nodes that expect different numbers of founders, some only one, and start within three seconds of each other.
     Unequal,
-    /// A live member holds up its chain: through a dead link in one or both directions, or because it or its disk is a
-    /// hundred times slower.
+    /// A live member holds up its chain through a dead link, or because it or its disk is a hundred times slower.
     Gray,
     /// One member repeatedly holds up its chain for a short time. Or the head becomes deaf, and there is a spare.
     Relapses,
@@ -170,7 +169,7 @@ pub enum Scenario {
     Scripts,
     /// Walks through all keys in hash order, from member to member, while keys are created and deleted.
     Walks,
-    /// Several chains that receive their node's orders late and at different times, and members that can't reach each
+    /// Several chains that receive their node's orders late, at different times, and members that can't reach each
     /// other.
     Lags,
     /// An operator restarts one node after the other, waiting for each to be ready, under all other faults.

@@ -241,6 +241,7 @@ impl World {
         world.run()
     }
 
+    /// Runs the world to its end, checking every step.
     pub fn run(mut self) -> Outcome {
         let failure = self.go().err();
         self.finish(failure)
@@ -392,8 +393,7 @@ impl World {
                 self.queue.push(self.now + SECOND, Event::Phase(Phase::Drain));
                 return;
             }
-            // Where members lose their leases, an attempt may wait until its deadline although a later attempt was
-            // answered.
+            // Without leases, an attempt may wait until its deadline although a later one was answered.
             Phase::Drain if self.control.is_some() => {
                 self.queue.push(self.now + self.setup.patience.1 + SECOND, Event::Phase(Phase::End));
             }

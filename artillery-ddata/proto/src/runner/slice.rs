@@ -17,8 +17,7 @@ impl Slice {
         Self { length, ends: Timestamp::ZERO }
     }
 
-    /// Called when a turn begins. After the end of a slice the other tasks have had their chance to run, so a new slice
-    /// begins.
+    /// Begins a new slice if the last one is over: then the other tasks have had their chance to run.
     pub(super) fn begin(&mut self, now: Timestamp) {
         if self.is_over(now) {
             self.ends = now + self.length;

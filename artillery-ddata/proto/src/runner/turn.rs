@@ -56,8 +56,7 @@ pub enum ChainOrder {
         /// The stretch.
         stretch: u64,
     },
-    /// Another cluster, or a newer history of this one, continues instead: refuse requests, use no lease, and keep all
-    /// data.
+    /// Another cluster, or a newer history, replaces this one: refuse requests, use no lease, and keep all data.
     Yield {
         /// The refusal that callers get.
         refusal: Refusal,

@@ -118,8 +118,8 @@ fn written(parts: &[Part], is_batch: bool, committed: &WriteReply) -> Result<Tol
                 let found = (*was, value_of(key, bytes)?);
                 told.operations.push((key, call, Answer::Took { version, found }));
             }
-            // The member that answers this retry was joining when the key was deleted, and never held the value. So the
-            // reply only confirms the delete.
+            // This member was joining when the key was deleted, and never had the value. Its reply only confirms the
+            // delete.
             (PartCall::Register(Call::GetDelete), Computed::TookForgotten(_)) => {
                 told.operations.push((key, Call::Delete, Answer::Written(version)));
             }

@@ -1,4 +1,4 @@
-//! Checks the answers to clients against the log.
+//! Checks the replies to clients against the log. Violations are [`Oracle::Claims`].
 
 use artillery_proto::{
     Sequence, Version,
@@ -16,9 +16,6 @@ fn claim(holds: bool, what: impl FnOnce() -> String) -> Result<(), Failure> {
 
 impl ChainOracle {
     /// Checks an answer about `key`: the update exists, wrote this value, and is committed if the answer claims so.
-    ///
-    /// # Errors
-    /// [`Oracle::Claims`].
     pub fn check_claim(
         &self,
         key: &[u8],
@@ -41,9 +38,6 @@ impl ChainOracle {
     }
 
     /// Checks that an answer with the state as of `as_of` shows no older state of `key`.
-    ///
-    /// # Errors
-    /// [`Oracle::Claims`].
     pub fn check_not_behind(&self, key: &[u8], held: Option<&Held>, as_of: Sequence) -> Result<(), Failure> {
         let newest = self.newest(key, as_of).map_or(Version::NONE, |(version, _)| version);
         let fine = match held {
@@ -62,9 +56,6 @@ impl ChainOracle {
     }
 
     /// Checks that an answer shows exactly the state of `key` after the update `as_of`.
-    ///
-    /// # Errors
-    /// [`Oracle::Claims`].
     pub fn check_exact(&self, key: &[u8], held: Option<&Held>, as_of: Sequence) -> Result<(), Failure> {
         let expected = self.newest(key, as_of).and_then(|(version, value)| Some((version, value?)));
         let found = held.and_then(|held| Some((held.version, held.value.as_ref()?)));
@@ -72,9 +63,6 @@ impl ChainOracle {
     }
 
     /// Checks that `key` was listed if and only if it was present right after the update `as_of`.
-    ///
-    /// # Errors
-    /// [`Oracle::Claims`].
     pub fn check_listed(&self, key: &[u8], listed: bool, as_of: Sequence) -> Result<(), Failure> {
         let there = self.newest(key, as_of).is_some_and(|(_, value)| value.is_some());
         claim(listed == there, || format!("{key:?} at {as_of}: listed {listed}, present {there}"))
@@ -89,11 +77,8 @@ impl ChainOracle {
         self.newest(key, since).is_some_and(|(_, value)| value.is_some()) && !later.into_iter().any(deletes)
     }
 
-    /// Checks that a watcher of a prefix was shown each change after `from`, once and in order, up to the end of its
-    /// answer.
-    ///
-    /// # Errors
-    /// [`Oracle::Claims`].
+    /// Checks that a watcher of a prefix was shown each change after `from`, once and in order, as far as `shown`
+    /// reaches.
     pub fn check_changes(&self, prefix: &[u8], from: Sequence, seen: u32, shown: &WatchReply) -> Result<(), Failure> {
         let behind = self.log.iter().skip(from.0 as usize);
         let upto = behind.take_while(|update| update.version.sequence <= shown.upto.next());

@@ -36,9 +36,8 @@ impl ChainOracle {
         }
     }
 
-    /// Handles an accepted loss: the first member enters `epoch`, in which an operator accepted the loss. Truncates the
-    /// log to the longest common prefix with that member's copy, which ends at `last`. Returns how many committed
-    /// updates are lost.
+    /// Handles an accepted loss when the first member enters its `epoch`: truncates the log to what that member holds
+    /// up to `last`. Returns how many committed updates are lost.
     pub fn lose<'a>(
         &mut self,
         epoch: Epoch,
@@ -70,10 +69,7 @@ impl ChainOracle {
         at.and_then(|at| self.log.get(at as usize)).is_some_and(|update| update.version == version)
     }
 
-    /// Checks the replica of a node after a step.
-    ///
-    /// # Errors
-    /// The rule that the replica's current state breaks.
+    /// Checks the replica of a node after a step. Returns the rule that its current state breaks.
     pub fn observe_life<'a>(
         &mut self,
         node: usize,

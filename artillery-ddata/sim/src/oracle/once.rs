@@ -1,5 +1,4 @@
-//! Checks that every request is in the log once, within an open session, and that the session table stays within its
-//! bound.
+//! Checks that each request is in the log once, in an open session, and that the session table stays within its bound.
 
 use std::collections::BTreeSet;
 
@@ -22,9 +21,6 @@ pub struct Requests {
 
 impl Requests {
     /// Adds the next update of the log.
-    ///
-    /// # Errors
-    /// [`Oracle::Once`].
     pub fn take_in(&mut self, update: &Update) -> Result<(), Failure> {
         let fail = |what: String| Err(Failure::new(Oracle::Once, what));
         self.added.push(self.added_upto(update.version.sequence) + adds(update));
@@ -55,15 +51,11 @@ impl Requests {
 }
 
 impl ChainOracle {
-    /// Checks that a member's session table stays within `limit` bytes.
+    /// Checks that a member's session table stays within `limit` bytes ([`Oracle::Bounds`]).
     ///
-    /// The head orders an eviction right after the update that requires it, before any other update. With the pending
-    /// evictions applied, the table is within its bound. So the committed part exceeds the bound by at most the size of
-    /// the last update, and only until the evictions that follow it are committed. Pending records are not included.
-    /// Like the updates to which they belong, they are bounded by the window.
-    ///
-    /// # Errors
-    /// [`Oracle::Bounds`].
+    /// The head orders an eviction right after the update that requires it. So the committed part exceeds the bound by
+    /// at most the size of the last update, and only until the evictions that follow it are committed. Pending records
+    /// are not included. Like the updates to which they belong, they are bounded by the window.
     pub fn check_table(&self, status: &Status, limit: usize) -> Result<(), Failure> {
         let pending = status.pending_sessions_bytes;
         let committed = status.sessions_bytes - pending;

@@ -20,8 +20,7 @@ use crate::{
 const MILLI: u64 = 1_000_000;
 const KIBI: u64 = 1 << 10;
 
-/// The world: three members write their journals while one of them gets an empty disk and rejoins, and while an
-/// operator reorders them.
+/// Three members write their journals while one restarts with an empty disk, and while an operator reorders them.
 pub fn every_write(seed: u64, power_cut: Option<PowerCut>, guards: Guards) -> Setup {
     let mut rng = Rng::new(seed, Concern::Setup);
     let mut setup = common(&mut rng);

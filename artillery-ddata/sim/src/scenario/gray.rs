@@ -56,8 +56,7 @@ fn busy(rng: &mut Rng, setup: &mut Setup) {
 
 pub(super) fn gray(rng: &mut Rng, setup: &mut Setup) {
     busy(rng, setup);
-    // Requests to the slow node itself wait in any case. If half of them were reads, they alone would keep that node
-    // busy, and clients that wait for a read don't write.
+    // Requests to the slow node wait in any case. If half of them were reads, clients would mostly wait and not write.
     setup.mix.writes = 800;
     setup.favourite = 0;
     setup.gray = Some(Gray { quiet: 2 * SECOND, start: 6 * SECOND, end: 16 * SECOND });
@@ -104,8 +103,7 @@ pub(super) fn drains(rng: &mut Rng, setup: &mut Setup) {
     control.suspect = control.lease / 2;
 }
 
-/// The plan of a member that holds up its chain: by a broken or one-way connection to another member, by a long
-/// distance to all nodes, by slowness, or by a slow disk.
+/// One member holds up its chain: by a broken or one-way connection, by distance, or because it or its disk is slow.
 pub(super) fn slow_member(seed: u64, rng: &mut Rng, setup: &Setup) -> Option<Vec<Planned>> {
     let gray = setup.gray?;
     let node = rng.index(3);

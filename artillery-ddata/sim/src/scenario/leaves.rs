@@ -19,8 +19,7 @@ pub(super) fn leaves(rng: &mut Rng, setup: &mut Setup) {
     setup.closes = true;
 }
 
-/// All nodes but one or two are asked to stop, some of them together, often right after another one was killed. One of
-/// them returns much later.
+/// All nodes but one or two are asked to stop, often right after one was killed. One returns much later.
 pub(super) fn members_leave(rng: &mut Rng, setup: &Setup) -> Vec<Planned> {
     let farewell = setup.control.map_or(0, |control| control.lease.as_nanos() as u64 * 3);
     let mut nodes: Vec<usize> = (0..setup.members).collect();
@@ -70,8 +69,7 @@ pub(super) fn rolling(rng: &mut Rng, setup: &mut Setup) {
     setup.control_mut().rolls = true;
 }
 
-/// Five or six nodes, some of which never serve. If one of these reaches no member, an operator orders it to create
-/// another cluster.
+/// Five or six nodes, some of which never serve. Those create another cluster, on order, if they reach no member.
 pub(super) fn succession(rng: &mut Rng, setup: &mut Setup) {
     setup.members = rng.between(5, 6) as usize;
     let replicas = rng.between(2, 3);

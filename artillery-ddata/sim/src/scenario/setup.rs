@@ -64,8 +64,7 @@ pub struct Setup {
     pub attempt: (u64, u64),
     /// Maximum number of retries of an unanswered operation. Then its client waits for the last attempt.
     pub retries: u32,
-    /// Nanoseconds at the start of each second in which clients send requests without pausing. `None`: they send at a
-    /// steady pace.
+    /// Nanoseconds at the start of each second in which clients send without pausing. `None`: at a steady pace.
     pub bursts: Option<u64>,
     /// Factor on the number of operations that clients aim at.
     pub pace: u64,
@@ -93,11 +92,10 @@ pub struct Setup {
     pub batch: usize,
     /// Whether leases expire now and then.
     pub leases: bool,
-    /// Local reads per thousand whose thread is stalled. Also, how many of ten thousand times a member stalls between
-    /// forwarding updates and storing them.
+    /// Local reads per thousand that are stalled, and a tenth of the chance that a member stalls before it stores
+    /// updates.
     pub stalls: u32,
-    /// From this time on everything must work, except for crashes. Later faults may only affect nodes that need not
-    /// serve.
+    /// From then on everything must work, except for crashes. Later faults only affect nodes that need not serve.
     pub healed: u64,
     /// When clients stop if they have done enough.
     pub stop: u64,

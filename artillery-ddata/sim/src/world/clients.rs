@@ -146,8 +146,7 @@ impl World {
         Asked { ask, chain, request, id, floor, tells_floor: self.setup.floors, history }
     }
 
-    /// Whether an operation begun at `since` must be served: faults are over, and no member crashes before the
-    /// operation's deadline.
+    /// Whether an operation begun at `since` must be served: faults are over, and no crash precedes its deadline.
     pub(super) fn is_measured(&self, since: u64) -> bool {
         since >= self.setup.healed && (self.setup.crash.is_none() || since + self.setup.patience.1 < CRASHES)
     }

@@ -172,8 +172,7 @@ impl Control {
         }
     }
 
-    /// The settings with which node `index` was started. Its own times differ from the cluster's, and must have no
-    /// effect (trap 63).
+    /// The settings with which a node was started. Times that differ from the cluster's must have no effect (trap 63).
     fn own_times(&self, index: usize) -> CoordinatorSettings {
         let factor = [4, 1][index % 2];
         let Timing { lease, drift_ppm, suspect, slow } = self.founding.timing;
@@ -336,8 +335,7 @@ impl World {
         }
     }
 
-    /// With a certain chance, disturbs the snapshot for this joiner: isolates its source, or breaks the link between
-    /// them.
+    /// With a certain chance, isolates the source of a joiner's snapshot, or breaks the link between them.
     pub(super) fn disturb(&mut self, joiner: usize, slot: usize) {
         let disturbed = self.setup.control.map_or(0, |control| control.disturbed);
         let (Some(control), true) = (&mut self.control, disturbed > 0) else { return };
@@ -455,8 +453,8 @@ impl World {
             NodeOutput::Reordered { result, .. } => return self.reordered(&result),
             NodeOutput::Reopened { result, .. } => return self.answered_operator(&result),
             NodeOutput::Confirm { round, term } => {
-                // The answer promises only that the node led at some moment after the question. Here that is the
-                // earliest such moment, and the answer may be delayed for long.
+                // The answer only promises that the node led after the question. Here that is decided at once, and
+                // reported late.
                 let (leads, closes, answered) = (self.has_majority(id, term), self.is_closing(), self.answered(node));
                 let Some(control) = &mut self.control else { return };
                 let slow = if control.rng.chance(50) && !closes { control.rng.below(400_000_000) } else { 0 };

@@ -60,8 +60,7 @@ pub struct Counts {
     pub walks: u64,
     /// Time after healing until every chain was complete and each of its members had served, in virtual nanoseconds.
     pub recovery: Option<u64>,
-    /// Longest interval without served writes, or without served strong reads, of a chain that had all it needed, in
-    /// virtual nanoseconds.
+    /// Longest time without served writes or strong reads in a chain that had all it needed, in virtual nanoseconds.
     pub away: u64,
     /// Time after healing until the last node was ready, in virtual nanoseconds.
     pub ready: Option<u64>,

@@ -24,8 +24,7 @@ use crate::{
 
 /// Maximum bytes that a chain passes to the journal at once.
 const BATCH: usize = 64 << 10;
-/// Younger backups are not detectable as older copies: nodes exchange and store the positions of stores every ten
-/// seconds.
+/// Younger backups can't be detected: nodes exchange and store the positions of stores every ten seconds.
 const COPY_AGE: u64 = 11 * SECOND;
 
 pub(super) fn draw_mode(rng: &mut Rng, setup: &Setup) -> SyncMode {
@@ -36,8 +35,7 @@ pub(super) fn draw_mode(rng: &mut Rng, setup: &Setup) -> SyncMode {
 }
 
 impl World {
-    /// Writes the pending batches of a node's chains to its journal as one group, and schedules a sync. Does nothing
-    /// while a sync is in progress.
+    /// Writes the pending batches of a node's chains to its journal as one group, unless a sync is in progress.
     pub(super) fn write_journal(&mut self, index: usize) {
         let node = &mut self.nodes[index];
         if !node.is_alive() {
@@ -181,8 +179,7 @@ impl World {
         }
     }
 
-    /// Ends a node whose directory turned out to be an older copy. Its operator then replaces the directory by an empty
-    /// one.
+    /// Ends a node whose directory turned out to be an older copy. Its operator replaces the directory by an empty one.
     pub(super) fn rolled_back(&mut self, index: usize) {
         self.trace.line(self.now, |out| write!(out, "n{index} has an older copy of its directory, and ends"));
         self.counts.disks.refused += 1;
@@ -270,8 +267,7 @@ impl World {
         }
     }
 
-    /// May replace the disk of a starting node by a backup that is old enough to be detected, if all the disk's data is
-    /// also on other disks.
+    /// May replace the disk of a starting node by a detectably old backup, if all its data is also on other disks.
     fn restore_copy(&mut self, index: usize) {
         let is_old = |made: u64| self.now >= made + COPY_AGE;
         let has_copy = self.copies[index].as_ref().is_some_and(|(made, _)| is_old(*made));
@@ -339,8 +335,7 @@ impl World {
         }
     }
 
-    /// Handles that a directory couldn't be opened. That is a failure only if the directory is damaged: otherwise the
-    /// disk failed just then, and the node starts again.
+    /// Handles a directory that couldn't be opened. Only damage is a failure: otherwise the disk failed just then.
     pub(super) fn not_opened(&mut self, index: usize, error: &OpenError) -> Result<(), Failure> {
         if error.is_damage() {
             return Err(Failure::new(Oracle::Disk, format!("n{index}: {error}")));
@@ -354,8 +349,7 @@ impl World {
         Ok(())
     }
 
-    /// Checks that every update committed in a chain's newest epoch is on the disk of each live member that serves in
-    /// it.
+    /// Checks that every update committed in a chain's newest epoch is on the disks of its live serving members.
     pub(super) fn check_durable(&self, index: usize, slot: usize, status: &Status) -> Result<(), Failure> {
         let Some(config) = status.config.as_ref().filter(|_| status.durable.is_some()) else { return Ok(()) };
         let watermark = status.watermark;

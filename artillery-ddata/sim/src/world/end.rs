@@ -194,8 +194,8 @@ impl World {
         Ok(())
     }
 
-    /// Checks the clients' histories and makes the result. A violation that clients observed takes precedence over a
-    /// broken invariant, and that over a failed final check.
+    /// Makes the result. Violations in a client history take precedence over broken invariants, and those over failed
+    /// final checks.
     pub(super) fn finish(mut self, failure: Option<Failure>) -> Outcome {
         self.count();
         let seen = self.check_histories();

@@ -186,9 +186,6 @@ impl World {
     }
 
     /// Replaces a node by its next incarnation, with the same speed and clock rate.
-    ///
-    /// # Errors
-    /// Its disk can't be opened. The node is left as it is.
     pub(super) fn renew_node(&mut self, seed: u64, index: usize, life: u64) -> Result<MemberId, OpenError> {
         let (cost, fast) = (self.nodes[index].cost, self.nodes[index].fast);
         let generations: Vec<u64> = self.nodes[index].peers.iter().map(|view| view.generation).collect();

@@ -125,8 +125,7 @@ impl World {
         }
     }
 
-    /// Stops a node, unless the cluster exists: without the control half configurations never change, so the node's
-    /// place would stay empty.
+    /// Stops a node while the cluster forms. Later its place would stay empty, since configurations do not change here.
     pub(super) fn stop(&mut self, index: usize) {
         let Some(founders) = &mut self.founding else { return };
         if founders.ready || !self.nodes[index].is_alive() {

@@ -39,8 +39,7 @@ impl World {
         }
     }
 
-    /// Checks that stopping any one node leaves a member in each chain that can have two members, and a majority of the
-    /// log's voters.
+    /// Checks that stopping any one node leaves a member in each chain that can have two, and the log a majority.
     fn check_promise(&mut self, leader: usize) {
         let Some(broken) = self.broken_promise(leader) else { return };
         self.claim(Failure::new(Oracle::Ready, format!("n{leader} reports a settled cluster, but {broken}")));

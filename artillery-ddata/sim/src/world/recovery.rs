@@ -22,9 +22,6 @@ impl World {
     }
 
     /// Checks that the cluster recovers in time, until it has recovered.
-    ///
-    /// # Errors
-    /// [`Oracle::Liveness`]: the recovery takes too long.
     pub(super) fn check_recovery(&mut self) -> Result<(), Failure> {
         if self.now < self.setup.healed || self.counts.recovery.is_some() || self.unasked || self.is_given_up() {
             return Ok(());

@@ -72,8 +72,7 @@ impl Lacking {
         self.found.get(&life)?.iter().find(|holding| holding.chain == chain)
     }
 
-    /// Checks that the stores of `before` that form `after` may do so: whole stores that synced while they served, or
-    /// the longest of all stores, alone.
+    /// Checks that the stores that form `after` may do so: whole synced stores, or the longest store of all, alone.
     fn check(&self, before: &ChainConfig, after: &ChainConfig) -> Result<(), String> {
         let chain = after.chain;
         let served = |life: MemberId| before.serving().find(|id| life.shares_store(*id));

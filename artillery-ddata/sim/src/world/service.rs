@@ -60,8 +60,7 @@ impl World {
         &mut self.service.served[chain]
     }
 
-    /// Time allowed until all requests are served again. Includes the lag of a chain's task and the time until a client
-    /// retries.
+    /// Time allowed for service to return, including the lag of a chain's task and the time until a client retries.
     fn bound(&self) -> u64 {
         let Some(control) = self.setup.control else { return u64::MAX };
         let lease = control.lease.as_nanos() as u64;

@@ -87,8 +87,7 @@ impl World {
         }
     }
 
-    /// Returns the event unless its node is busy with a turn. Otherwise postpones it until the turn ends; the node's
-    /// own next turn comes after other events.
+    /// Postpones the event if its node is busy with a turn. The node's own next turn follows other postponed events.
     pub(super) fn unless_busy(&mut self, event: Event) -> Option<Event> {
         let Some(node) = event.waits_for().filter(|&node| self.nodes[node].busy_until > self.now) else {
             return Some(event);

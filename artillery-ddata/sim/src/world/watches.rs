@@ -101,8 +101,7 @@ impl World {
         Ok(())
     }
 
-    /// Handles an answer, unless its watcher no longer waits for it. The answer must show every change in the log after
-    /// the watcher's position, once and in order.
+    /// Handles an answer, which must show every change after the watcher's position, once and in order.
     pub(super) fn changes(&mut self, index: usize, attempt: u64, reply: Reply) -> Result<(), Failure> {
         let watcher = &mut self.watchers[index];
         if watcher.attempt != attempt {

@@ -1,5 +1,4 @@
-//! A chain that refuses everything would be safe. This test checks that every node serves the requests far from faults,
-//! and itself serves its share of strong reads.
+//! Refusing everything would be safe. So this test checks that all nodes serve the requests that are far from faults.
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -1,5 +1,4 @@
-//! Interrupts one resync at every boundary between two of its messages. Each time it is resumed or restarted, and the
-//! chain is soon correct and complete.
+//! A resync interrupted at any message is resumed or restarted, and the chain is soon correct and complete.
 
 use std::time::Duration;
 

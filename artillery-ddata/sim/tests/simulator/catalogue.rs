@@ -9,8 +9,7 @@ use std::{
 use artillery_proto::guards::Mutant;
 use artillery_sim::mutants::HUNTED;
 
-/// Mutants that no seed of the simulator hunts, each with the file of the test that takes the guard out, and the name
-/// of that test.
+/// Mutants that no seed hunts, each with the file and the name of the test that disables the guard.
 const TESTED: [(Mutant, &str, &str); 68] = [
     (
         Mutant::AnyAnswerRefutes,

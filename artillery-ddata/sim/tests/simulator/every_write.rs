@@ -1,5 +1,4 @@
-//! Repeats a run of three nodes with power cuts at a sample of its disk operations. `artillery-sim --every-write` tries
-//! all of them.
+//! A run of three nodes with a sample of its power cuts. `artillery-sim --every-write` tries all of them.
 
 use artillery_proto::guards::{Guards, Mutant};
 use artillery_sim::{

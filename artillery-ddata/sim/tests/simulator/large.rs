@@ -1,5 +1,4 @@
-//! Sends a 64 MiB value down a chain, on links that carry one byte per nanosecond, and measures for how many of its
-//! bytes other messages wait.
+//! How many bytes of a 64 MiB value other messages wait for, on links that carry one byte per nanosecond.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -27,8 +26,7 @@ const QUIET: usize = 1;
 /// A frame, and the bytes of the large value that had passed the link when the frame was queued.
 type Waiting = (ChainFrame, u64);
 
-/// One direction between two nodes, with the streams that a driver opens. Control frames go first, and chains take
-/// turns.
+/// One direction between two nodes with a driver's streams. Control frames go first, and chains take turns.
 #[derive(Default)]
 struct Link {
     control: VecDeque<Waiting>,

@@ -79,8 +79,7 @@ fn a_lost_mark_is_said_again() {
     assert_eq!(rig.committed(put), Version::new(1, 1));
 }
 
-/// Member 2 cuts update 2 of epoch 1 while its disk syncs it, and update 2 of epoch 2 replaces it. Returns whether the
-/// replacement is treated as durable too early.
+/// Whether a cut update that becomes durable late makes the update that replaces it at the same sequence durable.
 fn counts_what_was_cut(mutant: Option<Mutant>) -> bool {
     let mut rig = chain(&[1, 2, 3], mutant);
     rig.commit(1, "k", "1");

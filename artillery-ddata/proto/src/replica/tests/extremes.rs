@@ -1,5 +1,4 @@
-//! Numbers in requests are chosen by clients. Whatever they are, a member neither panics nor halts, and answers every
-//! request.
+//! Whatever numbers clients put into requests, a member neither panics nor halts, and answers each of them.
 
 use std::time::Duration;
 

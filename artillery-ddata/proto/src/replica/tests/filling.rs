@@ -129,8 +129,7 @@ fn large(byte: u8) -> Bytes {
     vec![byte; 5000].into()
 }
 
-/// The link breaks within the first of two large values, after the source has sent everything. Then `change` modifies
-/// the store.
+/// The link breaks within the first of two large values that the source has sent. Then `change` modifies the store.
 fn broken_within(change: impl FnOnce(&mut Rig)) {
     let mut rig = filled(&ReplicaSettings { backlog: 12_000, ..small() });
     put(&mut rig, "key/15", large(2));

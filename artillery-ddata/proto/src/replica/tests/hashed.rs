@@ -74,8 +74,7 @@ fn keys_that_stay_are_shown_while_others_come_and_go() {
     assert!(NAMES[4..].iter().all(|name| found.contains(name.as_bytes())), "{found:?}");
 }
 
-/// All keys share three positions. A page never ends between two keys of one position, and each cursor is one of the
-/// three.
+/// With three positions for all keys, no page ends between keys of one position, and each cursor is a position.
 #[test]
 fn keys_of_one_position_stay_together() {
     let coarse = || MemoryStore::with_seed(1).with_positions(|key| u64::MAX - 2 + u64::from(key[0]) % 3, 1 << 10);

@@ -1,5 +1,4 @@
-//! Restarts of members that join, leave and rejoin: the states restored from prefixes of their journals, and over
-//! disks.
+//! Restarts of members that join, leave and rejoin, from every prefix of their journals, and over disks.
 
 use std::collections::BTreeMap;
 
@@ -224,8 +223,7 @@ impl Scribe {
         self.groups.iter().map(|group| group[chain]).sum()
     }
 
-    /// Opens the directory again. It must restore the state after some prefix of each trace, including all synced
-    /// entries.
+    /// Opens the directory, which must restore the state after some prefix of each trace with all synced entries.
     fn open(&mut self, mode: SyncMode) -> Result<JournalWriter, String> {
         let settings = OpenSettings {
             node: member(1).node,

@@ -317,8 +317,7 @@ impl Rig {
         self.replicas[&n].status()
     }
 
-    /// Asserts that two members hold the same data, except for taken values that one of them did not receive as a
-    /// joiner.
+    /// Asserts that two members hold the same data, except for taken values that a joiner did not receive.
     pub(super) fn assert_alike(&self, a: u8, b: u8) {
         assert_eq!(self.contents(a), self.contents(b));
         assert_eq!(self.stores[&a].bytes(), self.stores[&b].bytes());

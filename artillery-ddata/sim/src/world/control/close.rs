@@ -18,8 +18,8 @@ const ENDS: u64 = 5 * SECOND;
 const LEASES: u64 = 10;
 
 impl World {
-    /// Tells all nodes to stop, except that in some runs one node is only drained. No node remains for which another
-    /// one could wait, so all nodes that were asked to stop must end.
+    /// Tells all nodes to stop; in some runs one node is only drained. No node is left to wait for, so all of them must
+    /// end.
     pub(in super::super) fn close_down(&mut self) -> Result<(), Failure> {
         let nodes = self.nodes.len();
         let Some(control) = &mut self.control else { return Ok(()) };

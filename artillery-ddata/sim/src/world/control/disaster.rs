@@ -1,5 +1,4 @@
-//! Most voters of the log are lost permanently, and an operator recovers the cluster from the rest (docs/DESIGN.md
-//! §5.12).
+//! Most voters of the log are lost, and an operator recovers the cluster from the rest (docs/DESIGN.md §5.12).
 
 use std::{collections::BTreeSet, fmt::Write as _, sync::Arc, time::Duration};
 
@@ -60,8 +59,7 @@ impl World {
         self.queue.push(again, super::super::Event::Control(Event::WantRecovery));
     }
 
-    /// A node that serves all chains, holds all data, and is not a majority by itself. `None` while a decision is
-    /// pending.
+    /// A node that serves all chains with all data, but is no majority by itself. `None` while a decision is pending.
     fn survivor(&self) -> Option<usize> {
         let control = self.control.as_ref()?;
         let proposes = control.nodes.iter().any(|half| half.decider.proposes());
@@ -135,8 +133,7 @@ impl World {
         self.spread();
     }
 
-    /// Whether a recovery by this node loses nothing, because it serves every chain. All promises must then hold
-    /// throughout.
+    /// Whether a recovery by this node loses nothing, since it serves every chain. All promises must then hold.
     fn has_all(&self, by: MemberId) -> bool {
         let Some(control) = &self.control else { return false };
         control.configs().iter().all(|config| config.role(by) == Some(Role::Serving))
@@ -168,8 +165,7 @@ impl World {
         self.queue.push(self.now + after, super::super::Event::Control(Event::Start(node)));
     }
 
-    /// Recoveries here keep every committed update ([`has_all`](Self::has_all)), so no store may be reported to hold
-    /// more.
+    /// Recoveries here keep every committed update ([`has_all`](Self::has_all)), so no store may report more.
     fn check_nothing_parts(&mut self, node: usize) {
         let branches = self.control.as_ref().map(|control| control.configs().branches().to_vec());
         let holds = self.standing(node).zip(branches).is_some_and(|(mine, branches)| holds_more(&mine, &branches));

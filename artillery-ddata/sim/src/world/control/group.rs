@@ -25,8 +25,7 @@ pub(super) struct Group {
     rng: Rng,
     configs: Arc<Configs>,
     voters: BTreeSet<MemberId>,
-    /// The voters to which the group is changing. Until the change is agreed, each decision needs a majority of both
-    /// sets.
+    /// The next set of voters. Until the change is agreed, each decision needs a majority of both sets.
     next: Option<BTreeSet<MemberId>>,
     term: u64,
     leader: Option<MemberId>,
@@ -304,8 +303,7 @@ impl World {
         self.spread();
     }
 
-    /// Notifies the nodes that follow the log, each after a delay of its own. Nodes cut off from the leader get
-    /// nothing.
+    /// Notifies the nodes that follow the log, each after its own delay, unless they are cut off from the leader.
     pub(super) fn spread(&mut self) {
         let Some(control) = &self.control else { return };
         let group = &control.group;
@@ -328,8 +326,7 @@ impl World {
         }
     }
 
-    /// The state of the log that a node learns now. `None` if it can't reach the leader. It is notified again later
-    /// then.
+    /// The state of the log for a node. `None` if it can't reach the leader. Then it is notified again later.
     pub(super) fn said_of_log(&mut self, id: MemberId) -> Option<(Option<Term>, MemberId, Arc<Configs>)> {
         let leader = self.control.as_ref()?.group.leader?;
         let (at, leads_at) = (self.index_of(id)?, self.index_of(leader));

@@ -74,8 +74,8 @@ impl World {
         leader.is_some_and(|leader| leader.fences(id))
     }
 
-    /// Whether each chain has another serving member with its disk, and the log a majority of disks, without this
-    /// node's disk.
+    /// Whether each chain keeps the disk of a serving member, and the log a majority of disks, without this node's
+    /// disk.
     pub(in super::super) fn can_lose_disk(&self, node: usize) -> bool {
         let Some(control) = &self.control else { return false };
         let is_kept = |id: MemberId| {
@@ -102,8 +102,7 @@ impl World {
         }
     }
 
-    /// Restarts a node with a failed store as another incarnation. Returns `false` while the chains or the log need the
-    /// node.
+    /// Restarts a node whose store failed. Returns `false` while the chains or the log need the node.
     pub(in super::super) fn replace_store(&mut self, node: usize) -> bool {
         let is_there = self.nodes[node].fails && self.nodes[node].is_alive();
         if is_there && !self.can_spare(node) {
@@ -225,8 +224,7 @@ impl World {
         self.control.as_ref()?.nodes[node].decider.state().unready.map(|why| format!("n{node}: {why}"))
     }
 
-    /// The incarnations whose renewals a leader received within the suspicion time, without those that leave, plus the
-    /// leader itself.
+    /// The leader and the incarnations that renewed within the suspicion time, except for those that leave.
     pub(in super::super) fn heard_of(&self, leader: usize) -> BTreeSet<MemberId> {
         let Some(control) = &self.control else { return BTreeSet::new() };
         let suspect = control.founding.timing.suspect.as_nanos() as u64;
@@ -237,8 +235,7 @@ impl World {
         heard.map(|(&(_, id), _)| id).chain(itself).collect()
     }
 
-    /// Whether these nodes hold a majority of the voting stores. A voter may just have restarted, so stores are
-    /// compared.
+    /// Whether these nodes hold a majority of the voting stores. Compares stores, since a voter may have restarted.
     pub(in super::super) fn has_majority_among(&self, nodes: &BTreeSet<MemberId>) -> bool {
         let counts = |id: MemberId| nodes.iter().any(|node| node.shares_store(id));
         self.control.as_ref().is_none_or(|control| control.majority_in(counts))

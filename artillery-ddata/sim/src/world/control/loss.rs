@@ -155,8 +155,8 @@ impl World {
         accepted.is_some_and(|loss| self.loss.as_ref().is_none_or(|seen| seen.epoch < loss.epoch))
     }
 
-    /// Whether the content of a replica predates an accepted loss and includes lost updates, so that it no longer
-    /// belongs to the chain.
+    /// Whether a replica's content includes updates lost by an accepted loss, so that it no longer belongs to the
+    /// chain.
     pub(in super::super) fn is_of_lost_past(&self, index: usize, slot: usize, status: &Status) -> bool {
         let Some(loss) = self.loss.as_ref().filter(|_| slot == CHAIN.0 as usize) else { return false };
         let Some(config) = status.config.as_ref().filter(|config| config.epoch >= loss.epoch) else { return true };

@@ -1,5 +1,4 @@
-//! An operator that restarts nodes one after the other: sends SIGTERM, then waits until the restarted node reports
-//! ready.
+//! An operator that restarts nodes one after the other: SIGTERM, then the next one once the node reports ready.
 
 use std::fmt::Write as _;
 
@@ -84,8 +83,7 @@ impl World {
         Ok(())
     }
 
-    /// Checks that the end of this node does not cost the log its majority while a member that was not asked to stop
-    /// needs it.
+    /// Checks that this node does not take the log's majority from a member that was not asked to stop.
     fn check_last_votes(&self, node: usize) -> Result<(), Failure> {
         let Some(control) = &self.control else { return Ok(()) };
         let at = |id: MemberId| self.ids.iter().position(|&other| other == id).filter(|&at| self.nodes[at].is_alive());

@@ -1,5 +1,4 @@
-//! Around the first writes, nodes meet another cluster with the same name and secret. The empty one of the two gives
-//! way.
+//! Around the first writes, nodes meet another cluster of the same name and secret. The empty one gives way.
 //!
 //! The other cluster is not simulated: it consists of an id and whether it holds data. The same function decides
 //! whether it gives way. The nodes of this cluster learn of it occasionally and independently, and learn late that it

@@ -1,8 +1,6 @@
-//! An operator abandons the cluster as seen by nodes that reach no incarnation that ever served. The remaining nodes
-//! must cope with that.
+//! An operator creates a new cluster from nodes that reach no incarnation that ever served. The others must cope.
 //!
-//! The other cluster is not simulated. Nodes that create or join it leave this one, and a node that reaches one of them
-//! learns that its own cluster has a successor.
+//! The new cluster is not simulated. Nodes that create or join it leave this one. Nodes that reach them learn of it.
 
 use std::{collections::BTreeSet, fmt::Write as _, time::Duration};
 
@@ -44,8 +42,7 @@ impl World {
         self.give_order(node);
     }
 
-    /// Whether the cluster can continue without a node and those that it reaches. The rest of the run then verifies
-    /// that it does.
+    /// Whether the cluster can continue without a node and those that it reaches, which the rest of the run verifies.
     fn goes_on_without(&self, node: usize) -> bool {
         let Some(control) = &self.control else { return false };
         let stays = |id: MemberId| {
@@ -56,8 +53,7 @@ impl World {
         !decides && control.majority_in(stays) && control.configs().iter().all(|config| config.serving().any(stays))
     }
 
-    /// Orders a node to create or join the other cluster. One lease later, the node does so if it still reaches no
-    /// incarnation that served.
+    /// Orders a node to create or join the other cluster in one lease, if it still reaches no incarnation that served.
     fn give_order(&mut self, node: usize) {
         if self.founds(node, 0).is_some() {
             let event = Event::Found { node, id: self.ids[node], since: self.now };
@@ -77,8 +73,8 @@ impl World {
         self.control.as_ref().is_some_and(|control| control.nodes[node].decider.state().served)
     }
 
-    /// The node that should create another cluster, according to the standings that `node` collects. `since`: time
-    /// since the order, in nanoseconds.
+    /// The node that should create another cluster, by the standings that `node` collects `since` nanoseconds after the
+    /// order.
     fn founds(&self, node: usize, since: u64) -> Option<MemberId> {
         let cluster = self.control.as_ref()?.founding.cluster;
         let reached = (0..self.nodes.len()).filter(|&at| self.reaches(node, at));

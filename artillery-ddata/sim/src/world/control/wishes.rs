@@ -72,8 +72,7 @@ impl World {
         if self.nodes[node].drained && self.can_spare(node) {
             self.end_life(node);
         }
-        // A node that has left but couldn't be spared no longer serves in this incarnation. It waits for the operator
-        // to end it.
+        // A node that has left but couldn't be spared no longer serves. It waits for the operator to end it.
         self.nodes[node].drained &= self.nodes[node].left && self.nodes[node].is_alive();
         self.restart_life(node);
     }

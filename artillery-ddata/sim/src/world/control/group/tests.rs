@@ -78,8 +78,7 @@ impl Six {
         self.heard.get(&self.at(node)).cloned().unwrap_or_else(unheard)
     }
 
-    /// Handles the next event of the log and discards all others. Returns the fate if the event reports that of a
-    /// proposal.
+    /// Handles the next event of the log, and discards others. Returns the fate of a proposal if the event has one.
     fn step(&mut self) -> Option<ProposalFate> {
         let (now, event) = self.world.queue.pop().unwrap();
         self.world.now = now;
