@@ -393,7 +393,7 @@ impl World {
                 self.queue.push(self.now + SECOND, Event::Phase(Phase::Drain));
                 return;
             }
-            // Without leases, an attempt may wait until its deadline although a later one was answered.
+            // Where members lose leases, an attempt may wait until its deadline although a later one was answered.
             Phase::Drain if self.control.is_some() => {
                 self.queue.push(self.now + self.setup.patience.1 + SECOND, Event::Phase(Phase::End));
             }

@@ -92,8 +92,7 @@ pub struct Setup {
     pub batch: usize,
     /// Whether leases expire now and then.
     pub leases: bool,
-    /// Local reads per thousand that are stalled, and a tenth of the chance that a member stalls before it stores
-    /// updates.
+    /// Local reads per thousand that stall. Members stall a tenth as often between forwarding and storing updates.
     pub stalls: u32,
     /// From then on everything must work, except for crashes. Later faults only affect nodes that need not serve.
     pub healed: u64,
