@@ -31,7 +31,7 @@ impl ChainOracle {
         }
         let upto = self.committed_up_to();
         claim(version.sequence <= upto, || {
-            format!("version {version} of {key:?} was reported as committed, but only {upto} is")
+            format!("version {version} of {key:?} was reported as committed, but the tail is at {upto}")
         })?;
         let there = self.log.get(version.sequence.0.saturating_sub(1) as usize).map_or(version, |other| other.version);
         claim(there == version, || format!("version {version} of {key:?} was reported as committed, but {there} is"))
