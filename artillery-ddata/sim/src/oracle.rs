@@ -71,7 +71,7 @@ pub enum Oracle {
     Stops,
     /// A node was reported ready although another one could not be stopped.
     Ready,
-    /// Nothing was served although all prerequisites had been met for long.
+    /// Nothing was served although all prerequisites had been met for a long time.
     Service,
     /// The code under test panicked.
     Panic,

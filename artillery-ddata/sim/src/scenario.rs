@@ -176,7 +176,7 @@ pub enum Scenario {
     Rolling,
     /// An operator creates another cluster wherever no member can be reached. The members continue as before.
     Succession,
-    /// Another cluster with the same name and secret is met around the first writes, and the empty one gives way.
+    /// Nodes meet another cluster with the same name and secret around the first writes, and the empty one gives way.
     Strangers,
     /// Most voters of the log are lost permanently, and an operator recovers the cluster from the rest.
     Recovery,

@@ -335,7 +335,7 @@ impl World {
         }
     }
 
-    /// With a certain chance, isolates the source of a joiner's snapshot, or breaks the link between them.
+    /// By chance, isolates the source of a joiner's snapshot, or breaks the link between them.
     pub(super) fn disturb(&mut self, joiner: usize, slot: usize) {
         let disturbed = self.setup.control.map_or(0, |control| control.disturbed);
         let (Some(control), true) = (&mut self.control, disturbed > 0) else { return };

@@ -163,7 +163,7 @@ impl World {
         kept.is_ok()
     }
 
-    /// With a certain chance, a disaster destroys a node's disk too.
+    /// By chance, destroys the disk of a node lost in a disaster.
     pub(super) fn may_lose_disk(&mut self, index: usize) {
         if !self.disks.is_empty() && self.disk_rng.chance(800) {
             self.trace.line(self.now, |out| write!(out, "the disk of n{index} is lost"));

@@ -322,7 +322,7 @@ impl World {
         }
     }
 
-    /// Handles that a node belongs to a cluster: it enters the chains that name it.
+    /// Settles a node in its cluster. Without a control half, it enters the chains that name it.
     fn settle_node(&mut self, index: usize, founding: Arc<Bootstrap>) -> Result<(), Failure> {
         self.trace.line(self.now, |out| write!(out, "n{index} belongs to {}", founding.cluster));
         self.check_founding(&founding)?;

@@ -166,7 +166,7 @@ fn every_test_of_the_catalogue_takes_its_mutant_out() {
     }
 }
 
-/// The names of the mutants that the code asks for.
+/// Collects the names of the mutants for which the code has a hook.
 fn hooks(folder: &Path, found: &mut BTreeSet<String>) {
     for entry in fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
         let path = entry.expect("an entry of a folder").path();

@@ -31,7 +31,7 @@ pub(super) struct Stranger {
     party: Party,
     /// When it starts to hold data; `None`: never.
     writes_at: Option<u64>,
-    /// The interval in which it is met.
+    /// The interval in which nodes meet it.
     met: (u64, u64),
     clients_at: u64,
     /// Whether it has given way to this cluster.

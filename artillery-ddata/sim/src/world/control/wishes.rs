@@ -58,7 +58,7 @@ impl World {
         self.hand_in(node, NodeInput::Leave { until });
     }
 
-    /// Handles that a node has left its chains: it ends if it was asked to stop.
+    /// Called when a node has left its chains. The node ends if it was asked to stop.
     pub(super) fn left(&mut self, node: usize) {
         self.trace.line(self.now, |out| write!(out, "n{node} has left"));
         self.nodes[node].left = true;
