@@ -126,8 +126,8 @@ impl Group {
         self.told.clear();
     }
 
-    /// Replaces a voter by the next incarnation of its store, which is the same voter. An incarnation leads only in terms
-    /// in which it was elected (R5), unless it `leads_again`.
+    /// Replaces a voter by the next incarnation of its store, which is the same voter. An incarnation leads only in
+    /// terms in which it was elected (R5), unless it `leads_again`.
     pub(super) fn begins(&mut self, before: MemberId, life: MemberId, leads_again: bool) {
         if before == life || !before.shares_store(life) {
             return;
