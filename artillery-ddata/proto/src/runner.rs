@@ -235,7 +235,7 @@ impl<C> ChainRunner<C> {
     }
 
     /// The lines in the order in which they supply the next write. Small writes have precedence, but after
-    /// `SMALL_WRITES` of them a large one comes first, so that neither line waits until the other is empty.
+    /// `SMALL_WRITES` of them a large one goes first, so that neither line waits until the other is empty.
     pub fn lines(&self) -> [WriteLine; 2] {
         if self.small_writes < SMALL_WRITES {
             [WriteLine::Small, WriteLine::Large]

@@ -13,7 +13,7 @@ pub const MAX_SEEDS: u64 = 500;
 /// Limit for other mutants than rare ones. Far below [`MAX_SEEDS`], so that weakened oracles are noticed early.
 pub const USUAL_SEEDS: u64 = 60;
 
-/// Mutants that few seeds convict: a hunt may take up to [`MAX_SEEDS`].
+/// Mutants that few seeds convict. Their limit is [`MAX_SEEDS`].
 const RARE: [Mutant; 4] =
     [Mutant::RemoveUnheard, Mutant::NewLeaderDoesNotWait, Mutant::TakeOlderEpoch, Mutant::ForgetDrift];
 

@@ -33,7 +33,7 @@ pub enum Oracle {
     Sent,
     /// Sequences are contiguous, versions and chain time increase, and no applied update is lost.
     Contiguity,
-    /// A watermark is above what the tail has committed or its member holds, or it decreased.
+    /// A watermark decreased, or is above the tail's or above its member's newest version.
     Watermark,
     /// An answer reports an uncommitted version as committed, or returns a value that was never written.
     Claims,

@@ -53,7 +53,7 @@ impl<C: fmt::Debug> ChainRunner<C> {
             // They follow from the replica's events.
             open: _,
             halted: _,
-            // Only decides which line comes first. The model has no lines.
+            // Only decides which line goes first. The model has no lines.
             small_writes: _,
             behind_since,
             // Only decides when other tasks run. A turn of the model has one input.

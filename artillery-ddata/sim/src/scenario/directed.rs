@@ -127,7 +127,7 @@ pub(super) fn unequal(rng: &mut Rng, setup: &mut Setup) {
 pub(super) fn forks(rng: &mut Rng, setup: &mut Setup) {
     let members = rng.between(3, 4) as usize;
     brisk(rng, setup, members, 3, 3);
-    // Enough keys that the other members change few of those that the lost head changes.
+    // Enough keys that the other members rarely change a key that the lost head changes.
     setup.keys.registers = 150;
     setup.backlog = 64 << 20;
 }

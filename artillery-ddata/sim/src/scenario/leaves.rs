@@ -12,7 +12,7 @@ const MILLI: u64 = 1_000_000;
 
 pub(super) fn leaves(rng: &mut Rng, setup: &mut Setup) {
     setup.members = rng.between(2, 5) as usize;
-    // No spare: it would have to take over from members that have all left.
+    // No spare: it could not replace members that have all left.
     controlled(rng, setup, setup.members, 5);
     let control = setup.control_mut();
     (control.whims, control.cut_off) = (0, 0);
@@ -109,7 +109,7 @@ pub(super) fn dawn(rng: &mut Rng, setup: &mut Setup) {
     setup.founding = Some(FoundingSetup { expect: expect as u16, most: expect as u16, replicas: replicas as u32 });
 }
 
-/// Isolates nodes for long enough that those that never served consider all members lost.
+/// Isolates nodes for long enough that nodes that never served consider all members lost.
 pub(super) fn cut_off(rng: &mut Rng, nodes: usize) -> Vec<Planned> {
     let one = |rng: &mut Rng| {
         let start = rng.between(2 * SECOND, HEALED - 6 * SECOND);

@@ -34,7 +34,7 @@ impl World {
         Ok(())
     }
 
-    /// Checks a reply against what the tail has committed, and against an earlier reply to the same request.
+    /// Checks a reply against the commits of the tail, and against an earlier reply to the same request.
     pub(super) fn check_reply(&mut self, origin: &Origin, reply: &Reply) {
         let oracle = &self.oracles[origin.asked.chain];
         // After an accepted loss, an earlier reply to this request may describe lost updates.

@@ -54,7 +54,7 @@ pub struct Counts {
     pub watched: u64,
     /// Answers to watchers that ended within an update.
     pub watched_parts: u64,
-    /// Answers that told a watcher that it had fallen behind.
+    /// Answers that report to a watcher that it fell behind.
     pub fell_behind: u64,
     /// Completed walks in hash order.
     pub walks: u64,

@@ -18,7 +18,7 @@ use crate::{
     oracle::{Failure, Oracle},
 };
 
-/// What the simulator knows about the incarnations of stores.
+/// Data about the incarnations of stores.
 #[derive(Default, Debug)]
 pub(super) struct Lacking {
     /// The data that each incarnation found on its disk.

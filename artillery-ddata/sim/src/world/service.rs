@@ -1,4 +1,4 @@
-//! Measures how long writes and strong reads fail although all that they need is available.
+//! Measures how long writes and strong reads fail although everything they need is available.
 
 use std::collections::{BTreeMap, BTreeSet};
 

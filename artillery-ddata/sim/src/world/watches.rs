@@ -72,7 +72,7 @@ impl World {
         if !node.is_alive() {
             return;
         }
-        // Some watchers are told in time that there are no changes. Others have already asked another node by then.
+        // Some watchers get an empty answer in time. Others have already asked another node by then.
         let until = self.now + watcher.rng.below(SECOND);
         let (prefix, after, shown) = (watcher.prefix.clone(), watcher.position, watcher.shown);
         let query = Query::Changes(WatchQuery { prefix, after, shown });

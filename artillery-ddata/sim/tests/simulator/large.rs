@@ -209,7 +209,7 @@ fn a_small_write_waits_for_a_large_value_once_not_at_each_hop() {
     assert!(matches!(reply, Reply::Committed(_)));
     let frames = (LARGE / MAX_CHUNK) as u64;
     let once = LARGE as u64 + frames * FRAME;
-    // The last piece and the small write on each hop after the first, and the way back.
+    // The last piece and the small write on each hop after the first, and the acknowledgement.
     let hops = 2 * (MEMBERS as u64) * (MAX_CHUNK as u64 + 4 * FRAME);
     let took = done - begun;
     println!("{took} ns, of which the value itself takes {once} on one hop");

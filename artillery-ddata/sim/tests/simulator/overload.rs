@@ -34,7 +34,7 @@ const RATE: u64 = 12_500_000;
 const DELAY: u64 = MILLI;
 /// Time down the chain and back without load.
 const ROUND_TRIP: u64 = 2 * (MEMBERS as u64 - 1) * DELAY;
-/// Round trips that an operation may take in addition to the time for the bytes ahead of it.
+/// Round trips allowed per operation, in addition to the time for the bytes ahead of it.
 const ROUND_TRIPS: u64 = 2;
 
 /// Number of callers that saturate the links. The test checks that ten times as many achieve no higher throughput.
@@ -301,7 +301,7 @@ impl World {
         }
     }
 
-    /// `callers` callers write for `time`. Then no caller begins a write, and those that were not admitted leave.
+    /// `callers` callers write for `time`. Then no caller begins a write, and callers without an admitted write leave.
     fn load(&mut self, callers: usize, time: u64) -> Figures {
         self.figures = Figures::default();
         self.calling = callers;

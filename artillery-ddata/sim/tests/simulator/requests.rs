@@ -45,7 +45,7 @@ fn thousands_in_flight_are_each_applied_once() {
         bursts: Some(SECOND / 2),
         profile,
         resend: Some(Duration::from_millis(50)),
-        // With so many turns, late ones would leave no time for anything else.
+        // At this number of turns, late ones would leave no time for anything else.
         late_turns: 0,
         late_polls: 0,
         batch: 64,

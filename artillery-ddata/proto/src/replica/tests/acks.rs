@@ -1,4 +1,4 @@
-//! Acknowledgements that the watermark implies, and those that it does not.
+//! Acknowledgements that the watermark implies, and acknowledgements that it does not imply.
 
 use std::time::Duration;
 

@@ -140,7 +140,7 @@ fn compare_and_swap_by_version() {
     let create = rig.write(1, cas("k", Version::NONE, "d"));
     rig.settle();
     rig.committed(delete);
-    assert_eq!(rig.committed(create), Version::new(1, 5), "a deleted key counts as absent");
+    assert_eq!(rig.committed(create), Version::new(1, 5), "a deleted key is absent");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::{super::*, rig::*};
 use crate::{Version, api::*, types::update::RequestKey};
 
-/// Numbers at the ends and in the middle of their range, and near those that the chain uses.
+/// Numbers at the ends and in the middle of their range, and numbers near the ones that the chain uses.
 fn number() -> impl Strategy<Value = u64> {
     let edges = [0, 1, u64::from(u32::MAX), i64::MAX as u64, 1 << 63, u64::MAX - 1, u64::MAX];
     prop_oneof![proptest::sample::select(edges.as_slice().to_vec()), 0..20_u64, any::<u64>()]

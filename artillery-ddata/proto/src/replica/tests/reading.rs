@@ -105,7 +105,7 @@ fn one_query_answers_all_that_waited_before_it() {
     assert!(rig.replies.contains_key(&late));
     let status = rig.replicas[&2].status();
     assert_eq!((status.reads.version_queries, status.reads.shared_queries), (2, 9));
-    // Ten reads shared the first answer: more than eight, but no more than sixteen.
+    // Ten reads shared the first answer, which is in the range from 9 to 16.
     assert_eq!(status.reads.readers, [1, 0, 0, 0, 1, 0, 0, 0, 0]);
 }
 

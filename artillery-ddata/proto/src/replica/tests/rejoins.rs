@@ -191,7 +191,7 @@ struct Scribe {
     traces: Vec<Vec<JournalEntry>>,
     /// The number of entries of each chain in each group.
     groups: Vec<Vec<usize>>,
-    /// Numbers of groups: those synced, those passed to the kernel, and those that the next start must find.
+    /// How many groups were synced, how many were passed to the kernel, and how many the next start must find.
     synced: usize,
     written: usize,
     kept: usize,

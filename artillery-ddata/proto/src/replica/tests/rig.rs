@@ -232,7 +232,7 @@ impl Rig {
         }
     }
 
-    /// Drops all frames on links, including those that members have to send now.
+    /// Drops all frames on links, and all frames that members have to send now.
     pub(super) fn lose_frames(&mut self) {
         self.transmit();
         self.wire.clear();

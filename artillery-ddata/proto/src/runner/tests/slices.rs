@@ -31,7 +31,7 @@ fn what_is_left_of_a_turn_keeps_its_order() {
     let mut rig = with_reads(Rig::new(), 5, 1_000);
     assert!(!rig.take_slowly(10));
     assert_eq!(rig.answered(), [0, 1], "the turn ends after two milliseconds");
-    // Inputs received in the meantime come last.
+    // Inputs received in the meantime are processed last.
     rig.ask(5, None);
     assert!(!rig.take_slowly(20));
     assert!(rig.take_slowly(30));

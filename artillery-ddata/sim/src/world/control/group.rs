@@ -29,7 +29,7 @@ pub(super) struct Group {
     next: Option<BTreeSet<MemberId>>,
     term: u64,
     leader: Option<MemberId>,
-    /// Nodes that have resigned as leader, and do not stand for election.
+    /// Nodes that have resigned as leader, and are not electable.
     retired: BTreeSet<MemberId>,
     /// When the leader last had a majority.
     lost: u64,
@@ -255,7 +255,7 @@ impl World {
         if goes_on && !whim {
             group.lost = now;
             // An entry in the leader's own log commits once a majority that follows the leader has it, even if its
-            // proposer was told of a failure. That same majority first confirms the leadership.
+            // proposer was notified of a failure. The same majority first confirms the leadership.
             if group.rng.chance(50)
                 && let Some((term, at, change)) = group.limbo.take_if(|(term, ..)| *term == Term(group.term))
             {

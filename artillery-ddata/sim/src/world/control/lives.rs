@@ -224,7 +224,7 @@ impl World {
         self.control.as_ref()?.nodes[node].decider.state().unready.map(|why| format!("n{node}: {why}"))
     }
 
-    /// The leader and the incarnations that renewed within the suspicion time, except for those that leave.
+    /// The leader and all incarnations that renewed within the suspicion time and are not leaving.
     pub(in super::super) fn heard_of(&self, leader: usize) -> BTreeSet<MemberId> {
         let Some(control) = &self.control else { return BTreeSet::new() };
         let suspect = control.founding.timing.suspect.as_nanos() as u64;

@@ -42,7 +42,8 @@ impl World {
         self.give_order(node);
     }
 
-    /// Whether the cluster can continue without a node and those that it reaches, which the rest of the run verifies.
+    /// Whether the cluster can continue without a node and the nodes that it reaches. The rest of the run verifies
+    /// this.
     fn goes_on_without(&self, node: usize) -> bool {
         let Some(control) = &self.control else { return false };
         let stays = |id: MemberId| {
