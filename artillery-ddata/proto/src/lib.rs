@@ -19,6 +19,9 @@
 //! - [`node`]: a node's control state: its log, its lease and the orders to its chains;
 //! - [`guards`]: the safety rules that a test can disable to show that their absence is detected.
 
+// An implementation detail of `artillery-ddata`, which documents what applications use.
+#![allow(missing_docs)]
+
 #[macro_use]
 pub mod guards;
 

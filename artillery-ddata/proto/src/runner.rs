@@ -1,24 +1,24 @@
-//! Runs the replica of one chain. The runner decides the order of inputs, the clock reading of each, what is put off,
-//! and when a reply may leave. Sans-IO.
+//! Runs the replica of one chain. The runner decides the order of inputs, the clock reading for each, when deferred
+//! work runs, and when replies leave. Sans-IO.
 //!
-//! The contract with a driver, which keeps sockets, tasks and timers:
+//! The contract with a driver, which owns sockets, tasks and timers:
 //!
-//! - Receive all waiting inputs into a [`Turn`], and hand it to [`ChainRunner::take`]. At [`ChainRunner::next_tick`]
-//!   hand over an empty turn.
-//! - A turn may end before all of it is taken in. Act as after any other turn, and let the other tasks of the thread run.
-//!   Then hand the rest over again, with the newest lease, what has become durable, and the node's orders, and receive
-//!   further frames and requests behind the rest. Let other tasks run, too, whenever the turn
-//!   [is over](ChainRunner::is_over): a node that is busy with a chain still has to renew its lease.
-//! - Act on [`ChainRunner::poll_output`] until it returns nothing, and then pass [`ChainRunner::poll_word`] to the
-//!   node.
-//! - For each member of the configuration ([`ChainRunner::peers`]), whenever its link can take more, send messages:
-//!   [`ChainRunner::poll_control`] always first, then [`ChainRunner::poll_updates`] as far as the link has room, and
-//!   last, on a stream of its own, [`ChainRunner::poll_snapshot`]. The runner has no queue per link: controls are built
-//!   from the present state, updates are read from the history by a cursor.
-//! - Write what [`ChainRunner::poll_journal`] returns, as far as the journal has room, and hand over in a turn what has become
-//!   durable.
-//! - When all of that is on its way and no input waits, call [`ChainRunner::settle`], which does the work put off.
-//!   However busy the chain is, call [`ChainRunner::settle_in_time`].
+//! - Receive all waiting inputs into a [`Turn`], and pass it to [`ChainRunner::take`]. At [`ChainRunner::next_tick`],
+//!   pass an empty turn.
+//! - A turn may end before all of its inputs are processed. Do everything that follows a turn, and let the thread's
+//!   other tasks run. Then pass the rest again with the newest lease, the newest durable batch and new orders, and
+//!   append further frames and requests to it. Also let other tasks run whenever [`ChainRunner::is_over`] holds: a node
+//!   that is busy with a chain must still renew its lease.
+//! - Handle the results of [`ChainRunner::poll_output`] until it returns `None`. Then pass the results of
+//!   [`ChainRunner::poll_word`] to the node.
+//! - Send messages to each of [`ChainRunner::peers`] whenever its link has capacity: [`ChainRunner::poll_control`]
+//!   first, then [`ChainRunner::poll_updates`] while the link has capacity, and finally, on a separate stream,
+//!   [`ChainRunner::poll_snapshot`]. The runner has no queue per link: control frames are built from the current state,
+//!   and updates are read from the history by a cursor.
+//! - Write the results of [`ChainRunner::poll_journal`] while the journal has capacity, and report in a turn which
+//!   batches have become durable.
+//! - When all of that has been sent and no input waits, call [`ChainRunner::settle`], which does deferred work. Also
+//!   call [`ChainRunner::settle_in_time`] regularly, however busy the chain is.
 
 #[cfg(feature = "mutants")]
 mod fork;
@@ -52,44 +52,39 @@ use crate::{
     store::Store,
 };
 
-/// The most writes that are taken in before messages are sent.
+/// Maximum number of writes admitted per turn before messages are sent.
 const WRITES: usize = 256;
-/// After this many small writes a large one has its turn.
+/// Number of small writes after which a large one takes precedence.
 const SMALL_WRITES: u32 = 256;
-/// The longest time for which work is put off.
+/// Maximum time for which work is deferred.
 const MAX_DEFERRAL: Duration = Duration::from_millis(1);
 
-/// One replica and the callers that wait for it. `C` is how a caller is answered.
+/// One replica and the callers that wait for its replies. `C` identifies a caller to the driver.
 pub struct ChainRunner<C> {
     replica: Replica,
     /// The callers that wait for a reply, each with the history in which its request is valid.
     callers: Slab<(C, Option<ClusterId>)>,
-    /// The history of the newest configuration that is known here, also of one that doesn't name this member: or it would refuse
-    /// requests of that history as of another one, and their clients would give their sessions up.
+    /// The history of the newest known configuration, even if that does not name this member. Otherwise the member
+    /// would reject requests of that history with `OtherHistory`, and clients would drop valid sessions.
     history: Option<ClusterId>,
-    /// The store was restored from a disk, and may belong to any history until a configuration is known here.
+    /// The store was restored from a disk, and may belong to any history until a configuration is known.
     is_restored: bool,
-    /// The store was filled in another history than that of the present epoch, or in one that isn't known.
+    /// The store was filled in a history other than that of the current epoch, or in an unknown one.
     is_foreign: bool,
-    /// The newest lease that was offered.
     offered: Lease,
-    /// Only leases of this stretch count; `None`: the node has resigned.
+    /// Only leases of this stretch are used; `None` after the node has resigned.
     stretch: Option<u64>,
-    /// Why this node gives way. While it is set, no request is served.
+    /// Why this node gives way. No request is served while it is set.
     yields: Option<Refusal>,
-    /// Words for the node, which leave after the replica's outputs.
     words: VecDeque<Word>,
-    /// Callers whose requests were refused before they reached the replica.
     refused: VecDeque<(C, Refusal)>,
     open: Option<Epoch>,
     halted: Option<Halt>,
-    /// Small writes that were taken in since the last large one.
     small_writes: u32,
-    /// Since when work is put off.
     behind_since: Option<Timestamp>,
     slice: Slice,
     guards: Guards,
-    /// The reading of the turn before, by which the mutant `KeepReading` decides.
+    /// The clock reading of the previous turn, which the mutant `KeepReading` uses.
     #[cfg(any(test, feature = "mutants"))]
     kept: Option<Timestamp>,
 }
@@ -101,8 +96,7 @@ impl<C> std::fmt::Debug for ChainRunner<C> {
 }
 
 impl<C> ChainRunner<C> {
-    /// A member that is in no configuration yet, over an empty part of `store`. It takes leases of the first stretch,
-    /// 0.
+    /// A member that is in no configuration yet, over an empty part of `store`. It uses leases of the first stretch, 0.
     pub fn new(
         me: MemberId,
         chain: ChainId,
@@ -132,8 +126,8 @@ impl<C> ChainRunner<C> {
         }
     }
 
-    /// Takes over what this member's journal held ([`ChainRestore`](crate::replica::ChainRestore)). Call it before the first
-    /// turn.
+    /// Adopts the state restored from this member's journal ([`ChainRestore`](crate::replica::ChainRestore)). Must be
+    /// called before the first turn.
     #[must_use]
     pub fn restored(mut self, restored: RestoredChain) -> Self {
         self.replica.restore(restored);
@@ -141,31 +135,28 @@ impl<C> ChainRunner<C> {
         self
     }
 
-    /// The replica, read-only.
     pub fn replica(&self) -> &Replica {
         &self.replica
     }
 
-    /// The callers that wait for a reply.
     pub fn callers(&self) -> impl Iterator<Item = &C> {
         self.callers.iter().map(|(_, (caller, _))| caller)
     }
 
-    /// How many callers wait for a reply.
     pub fn waiting(&self) -> usize {
         self.callers.len()
     }
 
-    /// Takes in what was received, until [`ReplicaSettings::turn`] has passed, and leaves the rest in the turn. Returns
-    /// whether nothing is left. Then it has also taken in writes that `more` hands out of each [line](WriteLine), as many as
-    /// there is room and time for.
+    /// Processes the received inputs until [`ReplicaSettings::turn`] has passed, and leaves the rest in the turn. If
+    /// nothing is left, it also admits writes that `more` supplies from each [line](WriteLine), while there is space in
+    /// the window and time, and returns `true`.
     ///
-    /// `clock` is read here, after everything was received. By an older reading a member would serve a strong read that
-    /// arrived after the end of its lease, when others may have committed newer values without it (docs/DESIGN.md §6,
-    /// trap 56). `wall` reads the wall clock, in milliseconds since the Unix epoch.
+    /// `clock` is read here, after everything was received. With an older reading, a member could serve a strong read
+    /// that arrived after the end of its lease, when others may already have committed newer values without it
+    /// (docs/DESIGN.md §6, trap 56). `wall` reads the wall clock, in milliseconds since the Unix epoch.
     ///
-    /// The lease comes first in every turn: otherwise a chain that always has requests would never take it (trap 57).
-    /// Orders that change or end a configuration come before the requests that depend on it.
+    /// Each turn processes the lease first: behind requests, a constantly busy chain would never process it (trap 57).
+    /// Orders that change or end a configuration precede the requests that depend on it.
     pub fn take<R: Into<ReadRequest<C>>, W: Into<WriteRequest<C>>>(
         &mut self,
         clock: impl Fn() -> Timestamp,
@@ -175,7 +166,6 @@ impl<C> ChainRunner<C> {
     ) -> bool {
         let now = self.reading(&clock);
         self.slice.begin(now);
-        // A lease comes first: behind requests, of which there always is one more, it would never be taken (trap 57).
         let waits = allows!(self.guards, LeaseLast) && has_requests(turn);
         if let Some(lease) = turn.lease.take_if(|_| !waits) {
             self.offered = lease;
@@ -202,8 +192,7 @@ impl<C> ChainRunner<C> {
         is_whole
     }
 
-    /// Takes in inputs of one kind until the turn is over, and leaves the rest. Returns whether nothing is left and the turn
-    /// goes on.
+    /// Processes inputs of one kind until the turn is over. Returns whether nothing is left.
     fn each<T>(
         &mut self,
         clock: &impl Fn() -> Timestamp,
@@ -222,8 +211,7 @@ impl<C> ChainRunner<C> {
         true
     }
 
-    /// Takes in writes that weren't received before. Each of them takes room, so the next one is received only after the one
-    /// before it was taken in.
+    /// Admits writes beyond those of the turn. Each uses up capacity, so the next one is requested only afterwards.
     fn take_more<W: Into<WriteRequest<C>>>(
         &mut self,
         clock: &impl Fn() -> Timestamp,
@@ -241,13 +229,13 @@ impl<C> ChainRunner<C> {
         }
     }
 
-    /// Whether the turn has taken so long that the other tasks of the thread have to run before the next one.
+    /// Whether the turn has used up its time, so that the thread's other tasks must run before the next one.
     pub fn is_over(&self, now: Timestamp) -> bool {
         self.slice.is_over(now) && !allows!(self.guards, NeverPause)
     }
 
-    /// The lines in the order in which the next write is taken from them. Small writes come first. After `SMALL_WRITES`
-    /// of them a large one comes first, so that neither line waits until the other is empty.
+    /// The lines in the order in which they supply the next write. Small writes have precedence, but after
+    /// `SMALL_WRITES` of them a large one goes first, so that neither line waits until the other is empty.
     pub fn lines(&self) -> [WriteLine; 2] {
         if self.small_writes < SMALL_WRITES {
             [WriteLine::Small, WriteLine::Large]
@@ -256,7 +244,7 @@ impl<C> ChainRunner<C> {
         }
     }
 
-    /// Whether a write of this line would be taken in now. If not, leave writes in the driver's queues.
+    /// Whether a write of this line would be admitted now. If not, leave writes in the driver's queues.
     pub fn has_room(&self, line: WriteLine) -> bool {
         match line {
             WriteLine::Small => self.replica.has_room(),
@@ -264,7 +252,7 @@ impl<C> ChainRunner<C> {
         }
     }
 
-    /// When a turn is due even if no input comes.
+    /// When a turn is due even without input.
     pub fn next_tick(&self) -> Option<Timestamp> {
         self.replica.next_tick()
     }
@@ -310,7 +298,7 @@ impl<C> ChainRunner<C> {
             }
             ChainOrder::Resume { stretch } => {
                 self.stretch = Some(stretch);
-                // A lease of this stretch may have come before.
+                // A lease of this stretch may have arrived earlier.
                 self.take_lease(now);
             }
             ChainOrder::Yield { refusal } => {
@@ -353,21 +341,20 @@ impl<C> ChainRunner<C> {
     }
 
     fn refuses(&self, history: Option<ClusterId>) -> Option<Refusal> {
-        // What is held here may have been given up by an operator, until it is found in the chain's history.
+        // The updates held here may have been abandoned by an operator, until they are found in the chain's history.
         let is_unproven = self.is_foreign && self.replica.is_unproven();
         let is_unknown = history.is_some() && (is_unproven || self.is_restored && self.history.is_none());
         let is_another = || self.is_another(history).then_some(Refusal::OtherHistory);
         self.yields.or_else(is_another).or_else(|| is_unknown.then_some(Refusal::NoChain))
     }
 
-    /// Whether a request belongs to another history than this chain. A floor or a position of one history means nothing
+    /// Whether a request belongs to another history than this chain. A floor or position of one history means nothing
     /// in another: a session would be shown less than it has seen, and a watch would skip changes (docs/DESIGN.md
     /// §5.12, traps 58, 59).
     fn is_another(&self, history: Option<ClusterId>) -> bool {
         !allows!(self.guards, MixHistories) && history.zip(self.history).is_some_and(|(asked, mine)| asked != mine)
     }
 
-    /// The next output for the driver.
     pub fn poll_output(&mut self) -> Option<RunnerOutput<C>> {
         if let Some((caller, refusal)) = self.refused.pop_front() {
             return Some(RunnerOutput::Reply(caller, Reply::Refused(refusal)));
@@ -393,18 +380,17 @@ impl<C> ChainRunner<C> {
         None
     }
 
-    /// The next word to the node. Ask for it once [`poll_output`](Self::poll_output) returns nothing: by then what the
-    /// word reports is done, and callers have their replies.
+    /// The next word to the node. Poll it once [`poll_output`](Self::poll_output) returns `None`, so that callers have
+    /// their replies first.
     pub fn poll_word(&mut self) -> Option<Word> {
         self.words.pop_front()
     }
 
-    /// Whether words to the node wait.
     pub fn has_words(&self) -> bool {
         !self.words.is_empty()
     }
 
-    /// Enqueues a word once: a repeated word isn't queued again while it waits.
+    /// Queues a word unless an equal one is still queued.
     fn say(&mut self, word: Word) {
         if !self.words.contains(&word) {
             self.words.push_back(word);
@@ -421,17 +407,17 @@ impl<C> ChainRunner<C> {
         }
     }
 
-    /// How the chain stands. Valid once [`poll_output`](Self::poll_output) returns nothing.
+    /// The state of the chain. Valid once [`poll_output`](Self::poll_output) returns `None`.
     pub fn standing(&self) -> ChainReadiness {
         ChainReadiness { open: self.open, halted: self.halted.clone(), progress: self.replica.progress() }
     }
 
-    /// The epoch in which the chain is open here; `None`: it isn't open.
+    /// The epoch in which the chain is open here, if it is.
     pub fn is_open(&self) -> Option<Epoch> {
         self.open
     }
 
-    /// The peers in the order in which to ask for messages to them.
+    /// The peers in the order in which messages to them should be polled.
     pub fn peers(&self) -> impl Iterator<Item = MemberId> + '_ {
         self.replica.peers()
     }
@@ -451,30 +437,29 @@ impl<C> ChainRunner<C> {
         self.replica.poll_snapshot(now, to, room)
     }
 
-    /// What to write into the journal next, of about `room` bytes. Ask for it whenever the journal can take more; members in
-    /// memory have nothing for it. Once it is durable, [`Turn::durable`] says so.
+    /// The next batch for the journal, of about `room` bytes. Poll it whenever the journal has capacity; members in
+    /// memory return `None`. Report in [`Turn::durable`] when it is durable.
     pub fn poll_journal(&mut self, room: usize) -> Option<JournalBatch> {
         self.replica.poll_journal(room)
     }
 
-    /// Whether work is put off, which [`settle`](Self::settle) does.
+    /// Whether work is deferred that [`settle`](Self::settle) does.
     pub fn is_behind(&self) -> bool {
         self.replica.is_behind()
     }
 
-    /// Whether the work put off had better wait for a moment, for instance while another member works on the same
-    /// update.
+    /// Whether the deferred work should wait briefly, for example while another member processes the same update.
     pub fn is_between(&self) -> bool {
         self.replica.is_between()
     }
 
-    /// Does the work that was put off, or a step of it. Poll outputs and messages afterwards.
+    /// Does the deferred work, or a step of it. Poll outputs and messages afterwards.
     pub fn settle(&mut self, clock: impl Fn() -> Timestamp) {
         self.replica.settle(clock());
     }
 
-    /// Does the work that was put off if it has waited for `MAX_DEFERRAL`, since local readers take the slow path until
-    /// it is done. Returns whether the last of it was done now: then poll outputs and messages.
+    /// Does the deferred work if it has waited for `MAX_DEFERRAL`, since local readers take the slow path until it is
+    /// done. Returns whether that completed it. Then poll outputs and messages.
     pub fn settle_in_time(&mut self, clock: impl Fn() -> Timestamp) -> bool {
         if !self.replica.is_behind() {
             self.behind_since = None;
@@ -499,13 +484,13 @@ impl<C> ChainRunner<C> {
     }
 }
 
-/// Whether a turn has inputs beside a lease and links.
+/// Whether a turn has inputs that a mutant may process before the lease.
 fn has_requests<R, W>(turn: &Turn<R, W>) -> bool {
     !(turn.orders.is_empty() && turn.frames.is_empty() && turn.reads.is_empty() && turn.writes.is_empty())
 }
 
-/// The reply to a request during which another history began. Values of the new history mean nothing in the request's
-/// own, so a read is refused. Whether the request's own history holds a write is unknown, so a write is expired.
+/// The reply to a request during which another history began. Values of the new history are meaningless in that of the
+/// request, so a read is refused. It is unknown whether the request's own history contains a write, so a write expires.
 fn of_another_history(reply: Reply) -> Reply {
     match reply {
         Reply::Committed(_) => Reply::Expired,

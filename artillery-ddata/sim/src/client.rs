@@ -1,4 +1,4 @@
-//! Clients: their requests, the nodes that they ask, and how they interpret the answers.
+//! Clients: their requests, the nodes that they send them to, and how they interpret the replies.
 
 mod ask;
 mod choice;
@@ -33,102 +33,102 @@ use crate::{
     rng::{Concern, Rng},
 };
 
-/// The operation that a client has under way.
+/// The operation that a client has in progress.
 #[derive(Clone, Debug)]
 pub struct Pending {
-    /// Its number at this client.
+    /// Its number, unique within this client.
     pub number: u64,
-    /// The operation itself.
+    /// The operation, its request, and the ids that it carries.
     pub asked: Arc<Asked>,
-    /// When the client asked first, on the history's clock.
+    /// Time of the first attempt on the history's clock.
     pub called: u64,
-    /// When it asked first, in virtual time.
+    /// Virtual time of the first attempt.
     pub since: u64,
-    /// When the client gives up.
+    /// When the client abandons the operation.
     pub until: u64,
-    /// Attempts made so far.
+    /// Number of attempts made.
     pub attempts: u32,
-    /// How often an unanswered attempt was followed by another one.
+    /// Number of attempts that followed an unanswered one.
     pub retries: u32,
-    /// The outcome of the attempts so far.
+    /// The combined outcome of the attempts made.
     pub tries: RetryState,
-    /// The node asked first.
+    /// The node that got the first attempt.
     pub first: usize,
-    /// The node asked last.
+    /// The node that got the last attempt.
     pub node: usize,
-    /// Whether only this node may be asked.
+    /// Whether all attempts must go to this node.
     pub pinned: bool,
-    /// Whether the last attempt is under way.
+    /// Whether the last attempt is still unanswered.
     pub waits: bool,
     /// Whether the next attempt asks for the outcome (`Write::Resolve`) instead of repeating the write.
     pub settles: bool,
 }
 
-/// What a client does after an answer, or when none comes.
+/// The next step of a client after a reply, or after a missing one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Next {
-    /// The operation is over, and this is its answer.
+    /// The operation is complete, with this answer.
     Done(Box<Told>, Box<Reply>),
-    /// The operation is over without an outcome.
+    /// The operation has ended without an answer.
     Over(Ending),
-    /// Ask this node, after this many nanoseconds.
+    /// Send the next attempt to this node, after this many nanoseconds.
     Again(usize, u64),
 }
 
-/// A scan that a client has begun.
+/// A scan in progress.
 #[derive(Clone, Debug)]
 pub struct Scanning {
     /// The chain.
     pub chain: usize,
-    /// The key behind which the next page begins.
+    /// The last key of the previous page.
     pub after: Option<u32>,
-    /// Entries of a page.
+    /// Maximum number of entries per page.
     pub limit: u32,
     /// The mode of its reads.
     pub mode: ReadMode,
-    /// The snapshot that a node keeps for this scan.
+    /// The snapshot that a node holds for this scan.
     pub snapshot: Option<u64>,
-    /// The node that was asked first.
+    /// The node that got the first request.
     pub node: usize,
-    /// When the first page was asked for, and when it came. All pages of a snapshot show one moment between the two.
+    /// When the first page was requested and received. All pages of a snapshot show one moment in between.
     pub first: (u64, u64),
     /// The keys that the pages of the snapshot have shown.
     pub seen: Vec<(u32, Option<Version>)>,
 }
 
-/// A walk through all keys of a chain in hash order that a client has begun.
+/// A walk in progress through all keys of a chain in hash order.
 #[derive(Clone, Debug)]
 pub struct Walking {
     /// The chain.
     pub chain: usize,
-    /// The position at which the next page begins.
+    /// The hash position at which the next page begins.
     pub from: u64,
-    /// Keys of a page.
+    /// Maximum number of keys per page.
     pub limit: u32,
     /// The mode of its reads.
     pub mode: ReadMode,
     /// The committed sequence when the walk began.
     pub since: Sequence,
-    /// The keys that it has met.
+    /// The keys that the pages have shown.
     pub met: BTreeSet<u32>,
 }
 
-/// A client.
+/// A client, with at most one operation in progress.
 #[derive(Debug)]
 pub struct Client {
     /// Its stream of random numbers.
     pub rng: Rng,
-    /// The operation under way.
+    /// The operation in progress.
     pub pending: Option<Pending>,
-    /// The operation to do next, before any other choice.
+    /// The next operation, if it is already decided.
     pub next: Option<Choice>,
     /// The scan to continue next.
     pub scan: Option<Scanning>,
     /// The walk to continue next.
     pub walk: Option<Walking>,
-    /// Reads to make next, before any other choice: node, key and mode.
+    /// Reads to make before any other operation: node, key and mode.
     pub script: VecDeque<(usize, u32, ReadMode)>,
-    /// Operations begun.
+    /// Number of operations begun.
     pub begun: u64,
     /// Whether new operations carry a request id.
     pub numbers: bool,
@@ -137,11 +137,11 @@ pub struct Client {
     heads: Vec<usize>,
 }
 
-/// Fewest and most refusals after which a client gives up.
+/// Bounds on the number of attempts after which a refused operation is abandoned.
 const ATTEMPTS: (u64, u64) = (4, 16);
 
 impl Client {
-    /// The client with this index, which knows `keys` and the number of nodes.
+    /// The client with this index. It initially takes a random node for the head of each chain.
     pub fn new(seed: u64, index: usize, keys: &Keys, nodes: usize, writers: usize) -> Self {
         let mut rng = Rng::new(seed, Concern::Client(index));
         let heads = (0..keys.chains).map(|_| rng.index(nodes)).collect();
@@ -160,15 +160,12 @@ impl Client {
         }
     }
 
-    /// The node that this client takes for the head of a chain.
+    /// The node that this client believes to be the head of a chain.
     pub fn head(&self, chain: usize) -> usize {
         self.heads[chain]
     }
 
     /// Handles the reply to the last attempt of the pending operation. `ids` are the nodes by index.
-    ///
-    /// # Errors
-    /// See [`told`].
     pub fn reply(&mut self, reply: Reply, keys: &Keys, ids: &[MemberId]) -> Result<Option<Next>, Failure> {
         let Some(pending) = &mut self.pending else { return Ok(None) };
         pending.waits = false;
@@ -186,7 +183,7 @@ impl Client {
         }))
     }
 
-    /// The last attempt got no answer in time.
+    /// Handles the timeout of an attempt. In `settled` of a thousand cases, later attempts only ask for the outcome.
     pub fn unanswered(&mut self, nodes: usize, settled: u32) -> Option<Next> {
         let pending = self.pending.as_mut()?;
         pending.waits = false;
@@ -200,7 +197,6 @@ impl Client {
         })
     }
 
-    /// Remembers the last known versions of keys.
     fn learn(&mut self, told: &Told) {
         for (key, _, answer) in &told.operations {
             let version = match *answer {
@@ -218,7 +214,6 @@ impl Client {
         }
     }
 
-    /// Another attempt, perhaps at another node.
     fn elsewhere(&mut self, nodes: usize) -> Next {
         let (any, pause) = (self.rng.index(nodes), self.rng.between(0, 5_000_000));
         match &self.pending {
@@ -252,7 +247,7 @@ impl Client {
         }
     }
 
-    /// The end of an operation when its client stops waiting.
+    /// The end of an operation that its client abandons.
     pub fn give_up(&mut self) -> Option<Next> {
         let pending = self.pending.as_mut()?;
         if pending.waits {
@@ -266,18 +261,19 @@ impl Client {
 }
 
 impl Pending {
-    /// The request of the next attempt.
+    /// The request to send with the next attempt.
     pub fn request(&self) -> Request {
         if self.settles { Request::Write(Write::Resolve) } else { self.asked.request.clone() }
     }
 
-    /// Whether an unanswered attempt is followed by another one.
+    /// Whether an unanswered attempt may be retried.
     pub fn is_repeated(&self) -> bool {
         self.asked.repeat() != Repeat::Twice
     }
 }
 
-/// The deadline, on the clock of the node, of a request that arrives `now` and whose client waits until `until`.
+/// The deadline for a request that arrives at `now`, where `local` is the clock of its node and `until` the client's
+/// limit.
 pub fn deadline(local: Timestamp, now: u64, until: u64) -> Timestamp {
     local + std::time::Duration::from_nanos(until.saturating_sub(now))
 }

@@ -1,4 +1,4 @@
-//! The disk of a durable node, and what its process has opened there.
+//! The disk of a durable node, and the files that its process has open.
 
 use std::sync::Arc;
 
@@ -17,54 +17,54 @@ use artillery_proto::{
 
 use crate::scenario::Setup;
 
-/// How disks behave.
+/// The behaviour of the disks of a world.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DiskSetup {
-    /// The longest usual time of a sync, in nanoseconds.
+    /// Usual upper bound on the duration of a sync, in nanoseconds.
     pub sync: u64,
-    /// How many of a thousand syncs fail.
+    /// Syncs per thousand that fail.
     pub fails: u32,
-    /// How many of a thousand ends of a process are power cuts.
+    /// Process ends per thousand that are power cuts.
     pub cuts: u32,
-    /// How many of a thousand starts find an empty disk, if that loses nothing that no other disk has.
+    /// Starts per thousand that find an empty disk, provided that every byte lost is also on another disk.
     pub wipes: u32,
-    /// The length at which a segment of the journal is left, in bytes.
+    /// Length at which the journal begins a new segment, in bytes.
     pub segment: u64,
-    /// Room for updates in the journal beside the data, in bytes.
+    /// Journal space for updates in addition to the data, in bytes.
     pub room: u64,
-    /// Room that clients' data never takes, in bytes.
+    /// Space that client data may never use, in bytes.
     pub reserve: u64,
-    /// How many of a thousand starts sync no batch (`--sync never`).
+    /// Starts per thousand with `--sync never`.
     pub never: u32,
 }
 
-/// The room of a disk, in bytes.
+/// Capacity of a disk, in bytes.
 pub const ROOM: u64 = 1 << 30;
 
-/// A new disk.
+/// A new disk whose power cuts may tear sectors and leave garbage.
 pub fn new_disk(seed: u64) -> SimulatedDisk {
     SimulatedDisk::new(seed, ROOM, CutSettings { tears_sectors: true, leaves_garbage: true })
 }
 
-/// What a process has opened on its disk.
+/// The files that a process has open on its disk.
 #[derive(Debug)]
 pub struct Opened {
     /// The control file.
     pub control: ControlFile,
-    /// The end of the journal.
+    /// The writable end of the journal.
     pub journal: JournalWriter,
-    /// What the disk held of each chain at the start.
+    /// The contents of each chain on disk at the start.
     pub holds: Vec<StoreHolding>,
-    /// Whether this start syncs each batch.
+    /// Whether this process syncs each batch.
     pub mode: SyncMode,
-    /// A sync is under way.
+    /// Whether a sync is in progress.
     pub syncs: bool,
-    /// Batches that the full disk has refused.
+    /// Batches that were rejected because the disk was full.
     pub refused: Vec<(ChainId, JournalBatch)>,
 }
 
 impl Opened {
-    /// Opens a directory. A new store gets the id `draw`.
+    /// Opens a directory. A new store gets the id `draw`; `seed` differs between copies of one directory.
     pub fn open(
         (disk, mode): (&SimulatedDisk, SyncMode),
         node: NodeId,

@@ -1,7 +1,7 @@
-//! One run, repeated with a power cut at every write and sync of its disks: at the node that writes, and at all nodes at once.
+//! Repeats one run with a power cut at every write and sync of its disks, at the writing node and at all nodes.
 //!
-//! Until the cut each repetition is the same as the run without one. Afterwards the nodes start again with what is left on
-//! their disks, and clients go on. All that was acknowledged has to be there, and the chain has to serve again.
+//! Until the cut, each repetition is identical to the reference run. Then the nodes restart with the surviving disk
+//! contents, and clients continue. Every acknowledged write must be present, and the chain must serve again.
 
 use std::fmt;
 
@@ -19,38 +19,35 @@ use crate::{
 /// The seed of the run.
 pub const SEED: u64 = 1;
 
-/// Number of violations that are shown in full. Further ones are only counted.
+/// Number of violations shown in full. Further ones are only counted.
 const SHOWN: usize = 3;
 
-/// The run without a power cut, and where the power may be lost in it.
+/// The run without a power cut, which defines the points at which power may be lost.
 #[derive(Clone, Debug)]
 pub struct Reference {
     guards: Guards,
-    /// What happened in it.
+    /// Its counts.
     pub counts: Counts,
 }
 
 impl Reference {
-    /// Makes the run.
-    ///
-    /// # Errors
-    /// Its failure.
+    /// Makes the reference run. Returns its failure if it fails.
     pub fn run(guards: Guards) -> Result<Self, Failure> {
         let Outcome { counts, failure, .. } = run_setup(SEED, every_write(SEED, None, guards));
         failure.map_or(Ok(Self { guards, counts }), Err)
     }
 
-    /// Writes and syncs of each node's disks until clients stopped.
+    /// Writes and syncs of each node's disk until clients stopped.
     fn done(&self) -> &[DiskCounts] {
         &self.counts.power.done
     }
 
-    /// The number of power cuts: two at each write and each sync.
+    /// The number of distinct power cuts: two for each write and each sync.
     pub fn cuts(&self) -> u64 {
         2 * self.done().iter().map(DiskCounts::operations).sum::<u64>()
     }
 
-    /// The cut with this number, below [`cuts`](Self::cuts).
+    /// The cut with this number; `None` from [`cuts`](Self::cuts) on.
     pub fn cut(&self, number: u64) -> Option<PowerCut> {
         let (mut behind, at_all) = (number / 2, !number.is_multiple_of(2));
         for (node, done) in self.done().iter().enumerate() {
@@ -66,12 +63,12 @@ impl Reference {
     pub fn repeat(&self, cut: PowerCut, traced: bool) -> Outcome {
         let mut outcome = run_traced(SEED, every_write(SEED, Some(cut), self.guards), traced);
         if outcome.failure.is_none() && outcome.counts.power.lost.is_none() {
-            outcome.failure = Some(Failure::new(Oracle::Progress, "the run never came to the power cut"));
+            outcome.failure = Some(Failure::new(Oracle::Progress, "the run ended before the power cut"));
         }
         outcome
     }
 
-    /// Repeats the run with every `step`-th cut from `start` on, `most` of them at most.
+    /// Repeats the run with every `step`-th cut from `start` on, at most `most` times.
     pub fn report(&self, start: u64, step: u64, most: u64) -> EveryWriteReport {
         let mut report = EveryWriteReport::new(self);
         let count = self.cuts().saturating_sub(start).div_ceil(step.max(1)).min(most);
@@ -86,37 +83,37 @@ impl Reference {
     }
 }
 
-/// What many power cuts have led to.
+/// The results of many power cuts.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct EveryWriteReport {
-    /// Writes to disks, and changes of names, in the run without a cut.
+    /// Writes and renames on disks in the reference run.
     pub writes: u64,
-    /// Syncs in it.
+    /// Syncs in the reference run.
     pub syncs: u64,
-    /// Acknowledged writes of clients in it.
+    /// Acknowledged client writes in the reference run.
     pub acknowledged: u64,
-    /// Whole checkpoints in its journals.
+    /// Completed journal checkpoints in the reference run.
     pub checkpoints: u64,
-    /// Members that joined by a snapshot in it.
+    /// Members that joined by a snapshot in the reference run.
     pub joiners: u64,
-    /// Orders of an operator in it that were carried out.
+    /// Operator orders carried out in the reference run.
     pub orders: u64,
-    /// Power cuts at one node, and those of them that took something that was written from a disk.
+    /// Power cuts at a single node.
     pub at_one: CutCounts,
-    /// The same of power cuts at all nodes.
+    /// Power cuts at all nodes at once.
     pub at_all: CutCounts,
-    /// Runs that failed.
+    /// Failed runs.
     pub violations: u64,
     #[serde(skip)]
     shown: Vec<(u64, PowerCut, Failure)>,
 }
 
-/// Power cuts.
+/// Counts of power cuts.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
 pub struct CutCounts {
-    /// All of them.
+    /// Number of power cuts.
     pub cuts: u64,
-    /// Those after which a disk lacked something that was written, or had it in part.
+    /// Power cuts after which a disk was missing written data, in whole or in part.
     pub lossy: u64,
 }
 
@@ -160,7 +157,7 @@ impl fmt::Display for EveryWriteReport {
         )?;
         for (name, CutCounts { cuts, lossy }) in [("one node", at_one), ("all nodes", at_all)] {
             let share = lossy * 100 / (*cuts).max(1);
-            writeln!(f, "         power lost at {name}: {cuts} cuts, {lossy} ({share} %) of which lost something")?;
+            writeln!(f, "         power lost at {name}: {cuts} cuts, {lossy} ({share} %) lost data")?;
         }
         write!(f, "         {} violations", self.violations)?;
         for (number, PowerCut { node, behind, at_all }, failure) in &self.shown {

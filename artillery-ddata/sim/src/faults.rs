@@ -1,4 +1,4 @@
-//! The faults of a run, their times and lengths, planned from the seed before the world starts.
+//! The faults of a run with their times, planned from the seed before the world starts.
 
 pub mod play;
 
@@ -8,7 +8,7 @@ pub use play::Play;
 
 use crate::rng::Rng;
 
-/// The kind of a fault, by which reports count it.
+/// The kind of a fault, for reports.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Kind {
     /// Frames, requests and replies get lost.
@@ -19,47 +19,47 @@ pub enum Kind {
     Reorder,
     /// All frames take many times as long.
     Delay,
-    /// A connection breaks, and comes back later.
+    /// A connection breaks, and recovers later.
     Break,
-    /// Frames from one node to another vanish; those in the other direction arrive.
+    /// Frames from one node to another are dropped, but not those in the other direction.
     Cut,
-    /// A member takes long over every input.
+    /// A member is slow to process each input.
     Slow,
-    /// The disk of a node takes many times as long over each sync.
+    /// The disk of a node is several times slower to sync.
     SlowDisk,
-    /// A member stops for good.
+    /// A member stops permanently.
     Crash,
-    /// A node starts anew with empty memory, as another incarnation.
+    /// A node starts another incarnation with empty memory.
     Restart,
-    /// A node pauses, and then goes on as if no time had passed.
+    /// A node pauses, and then continues as if no time had passed.
     Pause,
-    /// No frame gets to or from a node, and no connection breaks.
+    /// All frames to and from a node are dropped, but no connection breaks.
     Isolate,
     /// Frames to and from a node take many times as long.
     Far,
     /// An operator reorders the members of a chain.
     Order,
-    /// An operator has a node leave.
+    /// An operator drains a node.
     Drain,
-    /// A node leaves for good.
+    /// A node leaves permanently.
     Leave,
-    /// An operator restarts one node after the other, each when the one before is ready.
+    /// An operator restarts one node after the other, waiting for each to be ready.
     Roll,
-    /// The store of a node fails, so that its chains stop serving for good. Then the node starts anew.
+    /// The store of a node fails, so that its chains stop serving. Then the node starts another incarnation.
     Halt,
-    /// An operator has a node found another cluster in the place of this one.
+    /// An operator orders a node to create another cluster in place of this one.
     Found,
-    /// Another cluster of the same name and secret is met.
+    /// Another cluster with the same name and secret is met.
     Meet,
-    /// Most nodes that keep the log are lost for good, and an operator recovers the cluster from the rest.
+    /// Most voters of the log are lost permanently, and an operator recovers the cluster from the rest.
     Recover,
-    /// Several nodes with disks end at once, or all do, and start again.
+    /// Some or all nodes with disks end at once, and start again.
     Outage,
-    /// All disks of those that serve a chain are lost for good, and an operator accepts that.
+    /// All disks of a chain's members are lost permanently, and an operator accepts that.
     Accept,
-    /// A node dials others, and no other node can dial it: its address has changed, or a firewall is in front of it.
+    /// A node can dial others but can't be dialled: its address has changed, or a firewall blocks inbound connections.
     Undialable,
-    /// A node without a name starts, soon dies, and starts anew as another node, again and again.
+    /// A node without a name starts, soon dies, and starts as another node, in a loop.
     Young,
 }
 
@@ -142,46 +142,46 @@ pub enum Fault {
     Reorder(u32),
     /// Delays are multiplied by this.
     Delay(u64),
-    /// The connection of these two is down.
+    /// The connection of these two nodes is down.
     Break(usize, usize),
-    /// Nothing gets from the first to the second.
+    /// Frames from the first to the second node are dropped.
     Cut(usize, usize),
-    /// This node takes so many nanoseconds over every input.
+    /// This node needs this many nanoseconds per input.
     Slow(usize, u64),
-    /// The disk of this node takes so many times as long over each sync.
+    /// The disk of this node syncs slower by this factor.
     SlowDisk(usize, u64),
-    /// This node stops for good.
+    /// This node stops permanently.
     Crash(usize),
     /// This node is down, and then starts another incarnation.
     Restart(usize),
-    /// This node is down, and then starts with an empty disk, if all that its disk held is on other disks too.
+    /// This node is down, and then starts with an empty disk if all its data is also on other disks.
     Replace(usize),
     /// This node is paused.
     Pause(usize),
-    /// Nothing gets to this node or from it.
+    /// All frames to and from this node are dropped.
     Isolate(usize),
-    /// Faults that are known only when the play begins.
+    /// Faults that are determined when the play begins.
     Play(Play),
-    /// Frames to and from this node take so many times as long.
+    /// Frames to and from this node take longer by this factor.
     Far(usize, u64),
-    /// The members of the first chain are put into an order drawn from this number.
+    /// The members of the first chain are reordered as drawn from this number.
     Order(u64),
     /// This node is asked to leave, and then starts another incarnation.
     Drain(usize),
-    /// This node is told to stop, and ends when it reports that it has left.
+    /// This node is asked to stop, and ends when it reports that it has left.
     Leave(usize),
-    /// The store of this node fails, and then the node starts another incarnation.
+    /// The store of this node fails. Then the node starts another incarnation.
     Halt(usize),
-    /// Nodes drawn from this number end, some of them at their next writes, and then start again.
+    /// Nodes drawn from this number end, some of them at one of their next writes, and then start again.
     Outage(u64),
     /// No other node can dial this one, which can dial others.
     Undialable(usize),
-    /// This node ends again and again, and starts each time as another node.
+    /// This node ends repeatedly, and each time starts as another node.
     Young(usize),
 }
 
 impl Fault {
-    /// The kind that it counts as.
+    /// The kind under which reports count it.
     pub const fn kind(self) -> Kind {
         match self {
             Self::Loss(_) => Kind::Loss,
@@ -238,24 +238,24 @@ impl fmt::Display for Fault {
     }
 }
 
-/// A fault and its time, in nanoseconds of virtual time.
+/// A fault and its interval in virtual nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Planned {
     /// The fault.
     pub fault: Fault,
     /// When it begins.
     pub start: u64,
-    /// When it ends; a crash never does.
+    /// When it ends; `u64::MAX` for a crash.
     pub end: u64,
 }
 
-/// Fewest faults of a seed.
+/// Minimum number of faults per seed.
 pub const FEWEST: usize = 5;
 
 const MILLI: u64 = 1_000_000;
 
-/// Plans at least [`FEWEST`] faults of these `kinds` between `from` and `until`, each over by then. Crashes and restarts
-/// are planned by [`crash`] and [`restarts`].
+/// Plans at least [`FEWEST`] faults of these `kinds` between `from` and `until`. Crashes and restarts are planned by
+/// [`crash`] and [`restarts`].
 pub fn plan(rng: &mut Rng, kinds: &[Kind], nodes: usize, from: u64, until: u64) -> Vec<Planned> {
     let kinds: Vec<Kind> = kinds
         .iter()
@@ -293,7 +293,7 @@ pub fn crash(rng: &mut Rng, nodes: usize, from: u64, until: u64) -> Planned {
     Planned { fault: Fault::Crash(rng.index(nodes)), start: rng.between(from, until), end: u64::MAX }
 }
 
-/// Some restarts of `nodes` before `until`.
+/// One to four restarts of random `nodes` that begin before `until`.
 pub fn restarts(rng: &mut Rng, nodes: usize, until: u64) -> Vec<Planned> {
     let count = rng.between(1, 4);
     let one = |rng: &mut Rng| {
@@ -303,7 +303,7 @@ pub fn restarts(rng: &mut Rng, nodes: usize, until: u64) -> Vec<Planned> {
     (0..count).map(|_| one(rng)).collect()
 }
 
-/// Restarts of `nodes`, one after the other, between `from` and `until`.
+/// Restarts of random `nodes`, one at a time, that begin between `from` and `until`.
 pub fn rolling(rng: &mut Rng, nodes: usize, from: u64, until: u64) -> Vec<Planned> {
     let mut at = from;
     let mut plan = Vec::new();
@@ -315,8 +315,7 @@ pub fn rolling(rng: &mut Rng, nodes: usize, from: u64, until: u64) -> Vec<Planne
     plan
 }
 
-/// One of `nodes` after the other can't be dialled, between `from` and `until`: for a moment, as after a change of its address, or
-/// for `long`.
+/// Makes one of `nodes` at a time undialable, between `from` and `until`: briefly (a new address), or for `long`.
 pub fn undialable(rng: &mut Rng, nodes: usize, from: u64, until: u64, long: (u64, u64)) -> Vec<Planned> {
     let mut at = from;
     let mut plan = Vec::new();
@@ -331,7 +330,7 @@ pub fn undialable(rng: &mut Rng, nodes: usize, from: u64, until: u64, long: (u64
     plan
 }
 
-/// One of `nodes` after the other is cut off or paused, between `from` and `until`.
+/// Cuts off or pauses one of `nodes` at a time, between `from` and `until`.
 pub fn unrest(rng: &mut Rng, nodes: usize, from: u64, until: u64) -> Vec<Planned> {
     let mut at = from;
     let mut plan = Vec::new();

@@ -1,4 +1,4 @@
-//! Hunts for mutants.
+//! Hunts mutants: runs seeds without a guard until a check fails.
 
 use std::{
     collections::BTreeMap,
@@ -15,22 +15,22 @@ use crate::{
     scenario::Scenario,
 };
 
-/// The results of runs without a mutant. A run is deterministic, so none is repeated whose result is known.
+/// Results of runs without a mutant. Runs are deterministic, so each is made at most once.
 #[derive(Default, Debug)]
 pub struct Baselines {
     results: Mutex<BTreeMap<(Scenario, u64), Arc<BaselineResult>>>,
 }
 
-/// Set once: a thread that needs the result of a run in progress waits for it.
+/// Set once. A thread that needs the result of a run in progress waits for it.
 type BaselineResult = OnceLock<Option<Failure>>;
 
 impl Baselines {
-    /// Adds the result of a run that was made elsewhere.
+    /// Records the result of a run that was made elsewhere.
     pub fn add(&self, scenario: Scenario, seed: u64, failure: Option<Failure>) {
         self.result(scenario, seed).get_or_init(|| failure);
     }
 
-    /// How `seed` of `scenario` fails. Runs it if that isn't known.
+    /// The failure of `seed` of `scenario`, if it fails. Runs the seed unless its result is known.
     pub fn failure(&self, scenario: Scenario, seed: u64) -> Option<Failure> {
         self.result(scenario, seed).get_or_init(|| run(scenario, seed, None, false).failure).clone()
     }
@@ -41,9 +41,9 @@ impl Baselines {
     }
 }
 
-/// Runs `scenario` with the mutant, seed by seed from `start`, until the mutant is convicted, with at most `most` seeds. Then
-/// looks at the same seeds without the mutant. A member that halted, or too little service, is no conviction: the hunt
-/// continues, and reports such a failure only if no seed convicts.
+/// Runs `scenario` with the mutant, seed by seed from `start`, until one of at most `most` seeds convicts it. Then runs
+/// the same seeds without it. Failures that do not convict, such as a halted member, are reported only if no seed
+/// convicts.
 pub fn hunt(
     runner: Runner,
     baselines: &Baselines,
@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn a_known_result_is_not_looked_for_again() {
         let baselines = Baselines::default();
-        // The run itself would pass.
+        // An actual run of this seed would pass.
         let known = Failure::new(Oracle::Panic, "known");
         baselines.add(Scenario::Calm, 0, Some(known.clone()));
         assert_eq!(baselines.failure(Scenario::Calm, 0), Some(known));

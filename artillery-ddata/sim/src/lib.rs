@@ -1,10 +1,10 @@
 //! Deterministic simulator of Artillery chains, and the checker of the histories that its clients record.
 //!
-//! One seed drives a whole cluster in one thread on virtual time: nodes with the replicas and stores that applications
-//! run, a network that loses, doubles, delays and reorders, connections that break and come back, slow members and
-//! members that stop for good, and clients that read and write meanwhile, number their requests, and repeat them through any
-//! node. After every step the invariants of chain replication are checked ([`oracle`]), at the end what clients saw
-//! ([`checker`]) and whether all members converged. The same seed makes the same run, to the byte.
+//! One seed drives a whole cluster in one thread on virtual time: nodes that run the production replicas and stores; a
+//! network that loses, duplicates, delays and reorders frames; connections that break and recover; members that slow
+//! down or crash; and clients that number their requests and retry them through any node. The invariants of chain
+//! replication are checked after every step ([`oracle`]). At the end, the clients' history is checked ([`checker`]),
+//! and all members must have converged. The same seed reproduces the same run byte for byte.
 //!
 //! ```
 //! use artillery_sim::{runner, scenario::Scenario};

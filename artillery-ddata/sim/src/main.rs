@@ -1,4 +1,4 @@
-//! `artillery-sim`: hunts for seeds that break a promise, or shows that it would find one.
+//! `artillery-sim`: runs seeds to find broken promises, and hunts mutants to show that the checks would find one.
 
 use std::{
     io::Write as _,
@@ -18,34 +18,35 @@ use artillery_sim::{
 use clap::Parser;
 use serde_json::{Map, json};
 
-/// Runs whole clusters on virtual time, each from one seed, and checks what their clients saw.
+/// Runs whole clusters on virtual time, one per seed, and checks what their clients observed.
 #[derive(Parser, Debug)]
 #[command(name = "artillery-sim", version)]
 struct Arguments {
-    /// Seeds of every scenario (200), or the most seeds for a mutant (500; for `--mutant all` 60, but for rare ones 500).
+    /// Number of seeds per scenario (default 200), or the maximum per mutant (default 500; with `--mutant all` 60, or
+    /// 500 for rare mutants).
     #[arg(long)]
     seeds: Option<u64>,
     /// The first seed.
     #[arg(long, default_value_t = 0)]
     start: u64,
-    /// One scenario, `all`, or `list` to see their names.
+    /// One scenario, `all`, or `list` to print their names.
     #[arg(long, default_value = "all", value_parser = scenario)]
     scenario: Choice<Scenario>,
-    /// Takes a guard out and expects to be caught: one mutant, `all`, or `list` to see their names.
+    /// Disables one safeguard and expects a check to fail: one mutant, `all`, or `list` to print their names.
     #[arg(long, value_parser = mutant)]
     mutant: Option<Choice<Hunted>>,
-    /// After the scenarios, hunts for the mutants of these scenarios like `--mutant all`, without regard to `--seeds`. Repeats
-    /// no run whose result is known.
+    /// After the scenarios, hunts their mutants as `--mutant all` does, ignoring `--seeds`. Runs whose results are
+    /// already known are not repeated.
     #[arg(long, conflicts_with_all = ["mutant", "every_write"])]
     then_mutants: bool,
-    /// In so many of a thousand seeds nodes have disks, in scenarios in which they may restart.
+    /// Seeds per thousand in which nodes have disks, in scenarios with restarts.
     #[arg(long, default_value_t = DURABLE)]
     disks: u32,
-    /// Repeats one run of three nodes with a power cut at every write and sync of their disks, at one node and at all; or at every
-    /// STEP-th. `--start` and `--seeds` are the first cut and the most cuts then.
+    /// Repeats one run of three nodes with a power cut at every write and sync of their disks (or every STEP-th), at
+    /// one node and at all nodes. `--start` and `--seeds` then select the first cut and the maximum number of cuts.
     #[arg(long, value_name = "STEP", num_args = 0..=1, default_missing_value = "1", value_parser = clap::value_parser!(u64).range(1..))]
     every_write: Option<u64>,
-    /// Prints one JSON object.
+    /// Prints the results as one JSON object.
     #[arg(long)]
     json: bool,
     /// Prints every event of every run.
@@ -88,7 +89,7 @@ fn mutant(name: &str) -> Result<Choice<Hunted>, String> {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     set_disks(arguments.disks);
-    // The reader of the output may close it early.
+    // A closed stdout (a pipe whose reader has exited) is an error like any other, not a panic.
     match work(&arguments) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
@@ -171,7 +172,7 @@ fn every_write(arguments: &Arguments, step: u64, out: &mut impl std::io::Write) 
     let reference = match Reference::run(guards) {
         Ok(reference) => reference,
         Err(failure) => {
-            writeln!(out, "the run without a power cut fails: {failure}")?;
+            writeln!(out, "the run without a power cut failed: {failure}")?;
             return Ok(false);
         }
     };
@@ -186,14 +187,13 @@ fn every_write(arguments: &Arguments, step: u64, out: &mut impl std::io::Write) 
     Ok(report.violations == 0)
 }
 
-/// The mutants to hunt, each with the scenario to hunt it in and the most seeds that it may take.
 fn hunts(arguments: &Arguments) -> Vec<(Hunted, u64)> {
     let seeds = arguments.seeds.filter(|_| !arguments.then_mutants);
     match (arguments.mutant, arguments.scenario) {
         (Some(Choice::One((mutant, usual))), scenario) => {
             vec![((mutant, scenario.one().unwrap_or(usual)), seeds.unwrap_or(MAX_SEEDS))]
         }
-        // In another scenario than its own a mutant may take longer.
+        // Outside its own scenario a mutant may need more seeds.
         (Some(_), Choice::One(scenario)) => {
             HUNTED.map(|(mutant, _)| ((mutant, scenario), seeds.unwrap_or(MAX_SEEDS))).to_vec()
         }
@@ -204,7 +204,7 @@ fn hunts(arguments: &Arguments) -> Vec<(Hunted, u64)> {
     }
 }
 
-/// Hunts for several mutants at a time: the seeds of one hunt depend on each other, since the first one that convicts ends it.
+/// Parallelizes over mutants rather than over the seeds of one mutant: a hunt ends at the first seed that convicts.
 fn mutants(
     arguments: &Arguments,
     baselines: &Baselines,
@@ -215,7 +215,7 @@ fn mutants(
     let runner = if is_alone { Runner::default() } else { Runner::new(1) };
     let (mut reports, mut written, closed) = (Vec::new(), Ok(()), AtomicBool::new(false));
     let work = |n| {
-        // Without a reader no further hunt begins.
+        // Once the output has failed, start no further hunt.
         if closed.load(Relaxed) {
             return None;
         }
@@ -237,7 +237,7 @@ fn mutants(
     Ok(reports)
 }
 
-/// Prints the report of a hunt, behind the trace of the run that caught the mutant if traces are wanted.
+/// Prints the report of a hunt, after the trace of the convicting run if traces were requested.
 fn show(arguments: &Arguments, report: &MutantReport, out: &mut impl std::io::Write) -> std::io::Result<()> {
     if arguments.trace {
         let seed = report.caught.as_ref().map_or(arguments.start, |(seed, ..)| *seed);

@@ -1,29 +1,28 @@
-//! The mutants that seeds hunt, and where.
+//! The mutants that are hunted with seeds, and the scenario for each.
 
 use artillery_proto::guards::Mutant;
 
 use crate::{oracle::Oracle, scenario::Scenario};
 
-/// A mutant, and the scenario that it is hunted in unless another one is named.
+/// A mutant and its default scenario.
 pub type Hunted = (Mutant, Scenario);
 
-/// Most seeds of a hunt, unless another number is given.
+/// Default limit on the seeds of a hunt.
 pub const MAX_SEEDS: u64 = 500;
 
-/// Seeds within which a mutant is convicted in its own scenario if it is not a rare one. Far below [`MAX_SEEDS`], so that weaker
-/// oracles and scenarios are noticed early.
+/// Limit for other mutants than rare ones. Far below [`MAX_SEEDS`], so that weakened oracles are noticed early.
 pub const USUAL_SEEDS: u64 = 60;
 
-/// Mutants that few seeds convict. A hunt for one may take up to [`MAX_SEEDS`].
+/// Mutants that few seeds convict. Their limit is [`MAX_SEEDS`].
 const RARE: [Mutant; 4] =
     [Mutant::RemoveUnheard, Mutant::NewLeaderDoesNotWait, Mutant::TakeOlderEpoch, Mutant::ForgetDrift];
 
-/// Most seeds that it may take to convict a mutant in its own scenario.
+/// The limit on seeds within which `mutant` must be convicted in its own scenario.
 pub fn expected_seeds(mutant: Mutant) -> u64 {
     if RARE.contains(&mutant) { MAX_SEEDS } else { USUAL_SEEDS }
 }
 
-/// All that seeds hunt, in the order of the hunt. Tests take out the others (`tests/simulator/catalogue.rs`).
+/// All mutants hunted with seeds, in hunting order. Unit tests cover the others (`tests/simulator/catalogue.rs`).
 pub const HUNTED: [Hunted; 84] = {
     use Mutant as M;
     use Scenario as S;
@@ -120,12 +119,12 @@ pub fn hunted(name: &str) -> Option<Hunted> {
     HUNTED.into_iter().find(|(mutant, _)| mutant.name() == name)
 }
 
-/// Whether a failure of this oracle convicts this mutant. As a rule only what clients saw and the invariants of a chain convict.
-/// The mutants of nine traps break neither. Eight of them show only as a recovery that takes too long, so [`Oracle::Liveness`]
-/// convicts: a catch-up that never ends (16), a log that has lost its majority to nodes that left (44), died (60) or died young
-/// (89), a member that is kept away (49), a leader that hears no other node and stays alone (51), a joiner that is removed again
-/// and again (90), a chain that stays sealed (96). Trap 13 makes two clusters of one cluster's nodes, which no client can see, so
-/// [`Oracle::Formation`] convicts.
+/// Whether a failure of this oracle convicts this mutant. Usually only the client history and the invariants of a chain
+/// convict. The mutants of nine traps violate neither. Eight of them show only as a missing or slow recovery, so
+/// [`Oracle::Liveness`] convicts them: a catch-up that never ends (16), a log that has lost its majority to nodes that
+/// left (44), died (60) or died young (89), a member that is kept out (49), an isolated leader that never resigns (51),
+/// a joiner that is removed repeatedly (90), a chain that stays sealed (96). Trap 13 splits one cluster's nodes into
+/// two clusters, which no client can observe, so [`Oracle::Formation`] convicts it.
 pub const fn is_convicted_by(mutant: Mutant, oracle: Oracle) -> bool {
     match oracle {
         Oracle::Liveness => matches!(mutant.trap(), 16 | 44 | 49 | 51 | 60 | 89 | 90 | 96),

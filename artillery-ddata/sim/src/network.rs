@@ -1,63 +1,63 @@
-//! Links between nodes: delay, loss, duplication, reordering, one-way cuts, and connections which break and come back.
+//! Links between nodes: delay, loss, duplication, reordering, one-way cuts, and connections that break and recover.
 
 use crate::{
     faults::Fault,
     rng::{Concern, Rng},
 };
 
-/// How links behave without faults.
+/// The behaviour of links without faults.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Profile {
-    /// Shortest delay of a frame, in nanoseconds.
+    /// Minimum delay of a frame, in nanoseconds.
     pub delay: u64,
-    /// How much longer it may take, in nanoseconds.
+    /// Maximum additional delay, in nanoseconds.
     pub jitter: u64,
-    /// Bytes that may be under way on one link before its sender waits.
+    /// Bytes in flight on one link before its sender must wait.
     pub room: usize,
-    /// Whether some links take many times as long as others.
+    /// Whether some links are several times slower than others.
     pub uneven: bool,
-    /// Whether frames of a broken connection may still arrive, instead of being lost.
+    /// Whether frames of a broken connection may still arrive instead of being lost.
     pub nasty: bool,
 }
 
-/// One copy of a frame under way.
+/// One copy of a frame in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Flight {
-    /// When it arrives, or would have arrived.
+    /// When it arrives, or would have arrived if it is lost.
     pub at: u64,
-    /// The connection that it travels on.
+    /// The state number of the connection that carries it.
     pub generation: u64,
-    /// Whether it arrives at all.
+    /// Whether it never arrives.
     pub lost: bool,
-    /// The bytes that it takes up on the link.
+    /// The bytes of the link's capacity that it occupies.
     pub counted: usize,
 }
 
-/// How often each fault had an effect.
+/// How many times each fault had an effect.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Effects {
     /// Frames, requests and replies lost by chance.
     pub lost: u64,
     /// Frames that arrived twice.
     pub duplicated: u64,
-    /// Frames held back.
+    /// Frames held back so that later ones overtook them.
     pub reordered: u64,
-    /// Frames that took a multiple of their time.
+    /// Frames delayed by [`Fault::Delay`].
     pub delayed: u64,
-    /// Frames swallowed by a cut.
+    /// Frames dropped by a cut.
     pub cut: u64,
     /// Connections broken.
     pub broken: u64,
-    /// Frames from or to a far node.
+    /// Frames from or to a far node ([`Fault::Far`]).
     pub far: u64,
 }
 
 #[derive(Debug)]
 struct Link {
     rng: Rng,
-    /// Factor of its delay over that of the profile.
+    /// Factor on the delay of the profile.
     length: u64,
-    /// Additional factor, by a fault.
+    /// Additional factor of a [`Fault::Far`].
     far: u64,
     cut: bool,
     under_way: usize,
@@ -82,14 +82,13 @@ pub struct Network {
     duplication: u32,
     reorder: u32,
     factor: u64,
-    /// Nodes that no other node can dial.
     undialable: Vec<bool>,
-    /// The effects of faults so far.
+    /// The effects of faults up to now.
     pub effects: Effects,
 }
 
 impl Network {
-    /// Links among `nodes` nodes and from `clients` clients. No connection is up.
+    /// Links among `nodes` nodes and from `clients` clients. All connections are down.
     pub fn new(seed: u64, nodes: usize, clients: usize, profile: Profile) -> Self {
         let links = (0..nodes * nodes)
             .map(|n| {
@@ -113,7 +112,7 @@ impl Network {
         }
     }
 
-    /// Replaces all present faults by these. Connections are changed by [`set_up`](Self::set_up).
+    /// Replaces the faults in force by `faults`. Connections are changed by [`set_up`](Self::set_up).
     pub fn set_faults(&mut self, faults: impl Iterator<Item = Fault>) {
         (self.loss, self.duplication, self.reorder, self.factor) = (0, 0, 0, 1);
         self.links.iter_mut().for_each(|link| (link.cut, link.far) = (false, 1));
@@ -156,13 +155,13 @@ impl Network {
         }
     }
 
-    /// Whether the connection of `a` and `b` is up, and the number of its present state.
+    /// Whether the connection of `a` and `b` is up, and the number of its current state.
     pub fn connection(&self, a: usize, b: usize) -> (bool, u64) {
         let Connection { up, generation } = self.connections[self.pair(a, b)];
         (up, generation)
     }
 
-    /// Breaks or makes the connection of `a` and `b`. Returns the number of its new state, or `None` if nothing changed.
+    /// Breaks or restores a connection. Returns the number of its new state, or `None` if nothing changed.
     pub fn set_up(&mut self, a: usize, b: usize, up: bool) -> Option<u64> {
         let pair = self.pair(a, b);
         let connection = &mut self.connections[pair];
@@ -183,7 +182,7 @@ impl Network {
         Some(generation)
     }
 
-    /// Whether frames get from `a` to `b` and back now.
+    /// Whether frames currently pass from `a` to `b` and back.
     pub fn joins(&self, a: usize, b: usize) -> bool {
         self.connections[self.pair(a, b)].up && !self.is_cut(a, b)
     }
@@ -198,7 +197,7 @@ impl Network {
         self.undialable[node]
     }
 
-    /// Whether frames between `a` and `b` vanish in at least one direction, connected or not.
+    /// Whether frames between `a` and `b` are dropped in at least one direction, connected or not.
     pub fn is_cut(&self, a: usize, b: usize) -> bool {
         let cut = |from: usize, to: usize| self.links[from * self.nodes + to].cut;
         cut(a, b) || cut(b, a)
@@ -209,7 +208,7 @@ impl Network {
         self.profile.room.saturating_sub(self.links[from * self.nodes + to].under_way)
     }
 
-    /// Sends `bytes` from `from` to `to` at `now`, on the connection state `generation` as `from` knows it.
+    /// Sends `bytes` from `from` to `to` at `now`. `generation` is the connection state that `from` knows of.
     pub fn send(
         &mut self,
         now: u64,
@@ -222,7 +221,7 @@ impl Network {
         self.carry(now, from, to, generation, bytes, nowhere)
     }
 
-    /// The same for an answer, which travels on the connection that the other side dialled.
+    /// Sends an answer. It travels on the connection that the other side dialled.
     pub fn answer(&mut self, now: u64, from: usize, to: usize, generation: u64) -> (Flight, Option<Flight>) {
         let nowhere = self.undialable[from];
         self.carry(now, from, to, generation, 0, nowhere)
@@ -240,7 +239,7 @@ impl Network {
         let profile = self.profile;
         let Connection { up, generation: current } = self.connections[self.pair(from, to)];
         let link = &mut self.links[from * self.nodes + to];
-        // The number of draws is constant, so that a fault doesn't shift later draws.
+        // The number of draws is constant, so that a fault does not shift later draws.
         let jitter = link.rng.below(profile.jitter + 1);
         let (lost, doubled, held) =
             (link.rng.chance(self.loss), link.rng.chance(self.duplication), link.rng.chance(self.reorder));
@@ -252,7 +251,7 @@ impl Network {
             at += hold * (profile.delay + profile.jitter);
             self.effects.reordered += 1;
         } else {
-            // A stream keeps its order unless a fault says otherwise.
+            // A stream preserves order unless a fault reorders it.
             at = at.max(link.latest);
             link.latest = at;
         }
@@ -270,13 +269,13 @@ impl Network {
         (first, second)
     }
 
-    /// Whether a copy whose time has come is delivered.
+    /// Whether a copy that is due is delivered.
     pub fn arrives(&self, from: usize, to: usize, flight: Flight) -> bool {
         let current = self.connections[self.pair(from, to)].generation == flight.generation;
         !flight.lost && (current || self.profile.nasty)
     }
 
-    /// Frees the room of a copy that was received or lost.
+    /// Releases the capacity that a copy occupied, once it was received or lost.
     pub fn release(&mut self, from: usize, to: usize, flight: Flight) {
         if flight.counted > 0 && self.connections[self.pair(from, to)].generation == flight.generation {
             let link = &mut self.links[from * self.nodes + to];
@@ -284,7 +283,7 @@ impl Network {
         }
     }
 
-    /// How long a client's request or reply takes, or `None` if it gets lost.
+    /// The delay of a client's request or reply, or `None` if it is lost.
     pub fn client_delay(&mut self, client: usize) -> Option<u64> {
         let rng = &mut self.client_links[client];
         let jitter = rng.below(self.profile.delay + self.profile.jitter + 1);
@@ -322,7 +321,7 @@ mod tests {
         assert!(network.arrives(0, 1, flight));
         network.release(0, 1, flight);
         assert_eq!(network.room(0, 1), 510);
-        assert_eq!(network.room(1, 0), 1000, "the other way is another link");
+        assert_eq!(network.room(1, 0), 1000, "each direction is a link of its own");
     }
 
     #[test]
@@ -335,10 +334,10 @@ mod tests {
         assert!(!network.arrives(0, 1, flight));
         assert!(network.send(0, 0, 1, generation, 10).0.lost);
         let again = network.set_up(0, 1, true).unwrap();
-        assert!(network.send(0, 0, 1, generation, 10).0.lost, "the sender hasn't noticed yet");
+        assert!(network.send(0, 0, 1, generation, 10).0.lost, "the sender has not noticed the break yet");
         assert!(!network.send(0, 0, 1, again, 10).0.lost);
         network.profile.nasty = true;
-        assert!(network.arrives(0, 1, flight), "late, but there");
+        assert!(network.arrives(0, 1, flight), "a late frame of the broken connection arrives");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A node: replicas over one store, an inbox, a clock of its own, and the state that its driver would keep.
+//! A node: replicas over one store, an inbox, a clock of its own, and the state that a driver would hold.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -23,22 +23,22 @@ use crate::{
     store::FailingStore,
 };
 
-/// The origin of a request: the token that the replica gets for it.
+/// The origin of a client's request, which the replica returns with the reply.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Origin {
     /// The client.
     pub client: usize,
-    /// The number of the operation at that client.
+    /// The number of the operation, unique within that client.
     pub number: u64,
     /// The number of the attempt.
     pub attempt: u32,
     /// The operation.
     pub asked: Arc<Asked>,
-    /// For a late duplicate, the earlier answer.
+    /// For a late duplicate: the earlier reply.
     pub expected: Option<Arc<Reply>>,
 }
 
-/// The receiver of a reply of a chain.
+/// The receiver of a reply.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Caller {
     /// A client.
@@ -54,7 +54,7 @@ pub enum Input {
     Lease(Lease),
     /// A change of the link to a peer.
     Link(LinkChange),
-    /// An order of the node.
+    /// An order of the control half.
     Order(ChainOrder),
     /// A frame of a peer.
     Frame(MemberId, ChainFrame),
@@ -62,22 +62,22 @@ pub enum Input {
     Read(ReadRequest<Caller>),
     /// A write.
     Write(WriteRequest<Caller>),
-    /// A turn is due.
+    /// A turn that the chain requested is due.
     Tick,
-    /// All batches of the journal up to this number are durable.
+    /// All journal batches up to this number are durable.
     Durable(u64),
-    /// The journal is to get shorter.
+    /// The journal must become shorter.
     Checkpoint,
 }
 
 impl Input {
-    /// Whether the input may add to a history. A turn gets at most one of these, so that the oracle sees the whole history
-    /// before it is trimmed.
+    /// Whether the input may add to a history. A turn gets at most one, so that the oracle sees it before it is
+    /// trimmed.
     pub const fn adds(&self) -> bool {
         matches!(self, Self::Frame(..) | Self::Write(_))
     }
 
-    /// Whether the input comes before frames and requests that were received earlier.
+    /// Whether the input takes precedence over frames and requests that were received earlier.
     pub const fn goes_first(&self) -> bool {
         matches!(self, Self::Lease(_) | Self::Link(_) | Self::Order(_) | Self::Durable(_) | Self::Checkpoint)
     }
@@ -88,26 +88,26 @@ impl Input {
     }
 }
 
-/// Whether the frame has a part of a snapshot. Parts add nothing to a history, but for the last one.
+/// Whether the frame is a part of a snapshot. Parts add nothing to a history, except for the last one.
 pub const fn is_part(frame: &ChainFrame) -> bool {
     matches!(frame.message, ChainMessage::Snapshot(_))
 }
 
-/// The input of a chain for one turn.
+/// The inputs of a chain for one turn.
 pub type Received = Turn<ReadRequest<Caller>, WriteRequest<Caller>>;
 
-/// Turns that were received and are not yet processed.
+/// Turns that were received but not processed.
 #[derive(Debug)]
 pub struct Pending {
     /// The turns, by slot.
     pub turns: Vec<(usize, Received)>,
-    /// The reading of the clock after all of it had been received.
+    /// The clock reading after all of their inputs had been received.
     pub reading: Timestamp,
-    /// The senders of the frames, and their flights.
+    /// The senders and flights of their frames.
     pub flights: Vec<(usize, Flight)>,
 }
 
-/// One input that waits for its turn.
+/// An input that waits for a turn.
 #[derive(Debug)]
 pub struct Work {
     /// The slot of the chain.
@@ -123,79 +123,79 @@ pub struct Work {
 pub struct Slot {
     /// The replica with its runner.
     pub runner: ChainRunner<Caller>,
-    /// The gate, at which clients read without the replica.
+    /// The gate, through which clients read without the replica.
     pub gate: Arc<Gate>,
-    /// When its next tick is due in virtual time.
+    /// The virtual time at which its next tick is due.
     pub tick: Option<u64>,
     /// The number of the newest scheduled tick.
     pub tick_number: u64,
-    /// Whether a tick waits in the inbox.
+    /// Whether a tick is in the inbox.
     pub tick_queued: bool,
 }
 
-/// A node's knowledge of its connection to a peer.
+/// The state of the connection to a peer, as noticed by a node.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct PeerView {
-    /// The number of the newest connection state that the node noticed.
+    /// The number of the newest state that the node has noticed.
     pub generation: u64,
     /// Whether the connection was up in that state.
     pub connected: bool,
-    /// Whether the link had no room left at the last poll.
+    /// Whether the link had no capacity left at the last poll.
     pub full: bool,
 }
 
-/// A node.
+/// A node with its chains, its clock and its inbox.
 #[derive(Debug)]
 pub struct Node {
     /// Its identity.
     pub id: MemberId,
-    /// Its data.
+    /// The data of its chains.
     pub store: Arc<MemoryStore>,
     /// The same store, as its chains write to it.
     pub failing: Arc<FailingStore>,
-    /// What it has opened on its disk; `None`: it has none.
+    /// The files open on its disk; `None` if it has no disk.
     pub opened: Option<Opened>,
     /// Its chains.
     pub slots: Vec<Slot>,
-    /// The inputs that wait.
+    /// Inputs that have not been received yet.
     pub inbox: VecDeque<Work>,
-    /// The turns that it has received and is about to process.
+    /// Turns that were received but not processed.
     pub pending: Option<Pending>,
-    /// What is left of turns that took too long.
+    /// The rest of turns that exceeded their time.
     pub rest: Vec<(usize, Received)>,
-    /// Until when it works on a turn. All its other tasks wait: it has one thread.
+    /// Until when it is busy with a turn. Its other tasks wait, since it has one thread.
     pub busy_until: u64,
     /// Whether a step of the node is scheduled.
     pub scheduled: bool,
     /// Whether a poll of its replicas is scheduled.
     pub poll_scheduled: bool,
-    /// Time that it takes for an input, in nanoseconds.
+    /// Time that it needs per input, in nanoseconds.
     pub cost: u64,
     /// When its task gets the processor again.
     pub ready_at: u64,
-    /// Whether it stopped for good.
+    /// Whether it has stopped permanently.
     pub crashed: bool,
-    /// Whether it is down at the moment.
+    /// Whether it is currently down.
     pub down: bool,
     /// Whether its store fails.
     pub fails: bool,
-    /// Whether it was told to stop.
+    /// Whether it was asked to stop.
     pub stops: bool,
-    /// Whether it was told to stop for a while: it starts again by itself.
+    /// Whether it was asked to stop temporarily. It then restarts by itself.
     pub returns: bool,
     /// Whether it was asked to leave its chains.
     pub drained: bool,
-    /// Whether it has reported that it has left.
+    /// Whether it has reported that it left them.
     pub left: bool,
     /// Whether it has reported that it is ready.
     pub ready: bool,
-    /// Whether a leader has told it that any one other node may be stopped.
+    /// Whether a leader has confirmed to it that any one other node may be stopped.
     pub was_told: bool,
-    /// Whether it is paused at the moment.
+    /// Whether it is currently paused.
     pub paused: bool,
-    /// How fast its clock is, in millionths.
+    /// Rate error of its clock, in millionths; positive if it is fast.
     pub fast: i64,
-    /// Its view of its peers, by index.
+    /// The states of its connections, by the index of the peer.
     pub peers: Vec<PeerView>,
     /// Its stream of random numbers.
     pub rng: Rng,
@@ -203,15 +203,12 @@ pub struct Node {
     wall: u64,
 }
 
-/// Time that a healthy node takes for an input, in nanoseconds.
+/// Time that a healthy node needs per input, in nanoseconds.
 pub const QUICK: u64 = 2_000;
 
 impl Node {
-    /// The node with this index in the world of `setup`, in its incarnation number `life`. With a disk, it takes in what that
-    /// holds.
-    ///
-    /// # Errors
-    /// The disk can't be opened.
+    /// The node with this index in its incarnation `life`. Loads the data on its disk, and fails if that can't be
+    /// opened.
     pub fn new(
         seed: u64,
         index: usize,
@@ -228,7 +225,7 @@ impl Node {
         let store = Arc::new(store.with_guards(setup.guards));
         let failing = Arc::new(FailingStore::new(store.clone()));
         let store_of_chains: Arc<dyn Store> = failing.clone();
-        // Copies of a directory are told apart by what each start of them draws.
+        // Distinguishes copies of a directory: each start draws its own number.
         let drawn = u128::from(life) << 64 | u128::from(life);
         let open = |disk| Opened::open(disk, node, (new.store, drawn), setup, &store_of_chains);
         let (incarnation, opened, mut restored) = match disk.map(open).transpose()? {
@@ -280,7 +277,7 @@ impl Node {
         })
     }
 
-    /// Whether the node is up, paused or not.
+    /// Whether the node is up, even if it is paused.
     pub fn is_alive(&self) -> bool {
         !self.crashed && !self.down
     }
@@ -297,11 +294,11 @@ impl Node {
         if self.fast == 0 {
             return passed as u64;
         }
-        // Rounded up, so that the clock shows no less.
+        // Rounded up, so that the clock shows no less than `at`.
         (passed * 1_000_000 / i128::from(1_000_000 + self.fast)) as u64 + 1
     }
 
-    /// The reading of its own wall clock, in milliseconds.
+    /// The reading of its wall clock, in milliseconds.
     pub fn wall_clock(&self, now: u64) -> u64 {
         self.wall + now / 1_000_000
     }

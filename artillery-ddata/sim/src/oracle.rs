@@ -1,8 +1,8 @@
-//! Rules that must hold after every step, and at the end. Incremental: the cost of a check grows with what the step changed.
+//! Rules that must hold after every step and at the end. The cost of a check grows only with the changes of the step.
 //!
-//! `history(successor) ⊑ history(predecessor)` (van Renesse & Schneider 2004) is checked against one log per chain:
-//! the head extends it, and each other member must apply what it says, no sooner than its predecessor. The other half of
-//! `history(i) = history(i+1) ⊕ sent(i)` is that `sent(i)` is kept.
+//! `history(successor) ⊑ history(predecessor)` (van Renesse & Schneider 2004) is checked against one log per chain: the
+//! head extends it, and each other member must apply its entries, no sooner than its predecessor. For `history(i) =
+//! history(i+1) ⊕ sent(i)` it remains to check that `sent(i)` is kept.
 
 mod claims;
 mod moving;
@@ -29,87 +29,87 @@ pub enum Oracle {
     History,
     /// `history(successor) ⊑ history(predecessor)`.
     Prefix,
-    /// `history(i) = history(i+1) ⊕ sent(i)`: all updates that the successor lacks are kept to be sent.
+    /// `history(i) = history(i+1) ⊕ sent(i)`: every update that is missing at the successor is kept for sending.
     Sent,
-    /// Sequences are contiguous, versions and chain time rise, no applied update is lost.
+    /// Sequences are contiguous, versions and chain time increase, and no applied update is lost.
     Contiguity,
-    /// A watermark is above what the tail has committed, above what its member holds, or went back.
+    /// A watermark decreased, or is above the tail's or above its member's newest version.
     Watermark,
-    /// An answer calls an uncommitted version committed, or names a value that was never written.
+    /// An answer reports an uncommitted version as committed, or returns a value that was never written.
     Claims,
     /// One request was applied twice, or has two outcomes.
     Once,
     /// A table or queue exceeds its bound.
     Bounds,
-    /// A request was answered twice, or never.
+    /// A request was answered twice or never.
     Answers,
-    /// Two clusters were formed of too few nodes for two, or a node formed one that does not name it.
+    /// Two clusters were formed from too few nodes for two, or a node formed a cluster that does not include it.
     Formation,
     /// A frame can't be encoded, or differs after decoding.
     Wire,
     /// A committed update is not on the disk of a member that serves.
     Durable,
-    /// A directory is damaged though no byte of it was touched.
+    /// A directory is damaged although no damage was injected.
     Disk,
-    /// Stores have opened a chain again that may not, or lack what they have to hold.
+    /// Stores reopened a chain although they may not, or are missing updates.
     Reopened,
     /// A member stopped serving.
     Halted,
-    /// After healing, members differ.
+    /// Members differ after healing.
     Convergence,
-    /// After healing, a chain did not get its members back in time, or a node did not serve.
+    /// A chain did not regain its members in time after healing, or a node did not serve.
     Liveness,
-    /// After healing, too little was served, or time stood still.
+    /// Too little was served after healing, or virtual time did not advance.
     Progress,
-    /// Writes of clients stopped for too long while a live member held up its chain.
+    /// Client writes stopped for too long while a live member held up its chain.
     Stalled,
-    /// A client got an unknown outcome although nothing had failed.
+    /// A client got an unknown outcome although nothing failed.
     Unknown,
-    /// A node that was told to stop ended as the last one with the data of a chain, while other nodes were up.
+    /// A node that was asked to stop took the last copy or the log's quorum with it, or a cluster with data gave way.
     Lost,
-    /// All nodes were told to stop, and some waited for others for too long.
+    /// All nodes were asked to stop, but some waited too long for others.
     Stops,
-    /// A node was called ready although another one could not be stopped.
+    /// A node was reported ready although another one could not be stopped.
     Ready,
-    /// Nothing was served although all that is needed had been there for long.
+    /// Nothing was served although all prerequisites had been met for a long time.
     Service,
     /// The code under test panicked.
     Panic,
 }
 
 impl Oracle {
-    /// Its name in reports.
+    /// The name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::History => "client history",
             Self::Prefix => "invariant: history(successor) is a prefix of history(predecessor)",
             Self::Sent => "invariant: history(i) = history(i+1) + sent(i)",
-            Self::Contiguity => "invariant: versions are contiguous and stay",
+            Self::Contiguity => "invariant: versions are contiguous and permanent",
             Self::Watermark => "invariant: no watermark above what the tail committed",
-            Self::Claims => "invariant: what is called committed is committed",
-            Self::Once => "invariant: each request is done once",
-            Self::Bounds => "invariant: what is kept stays within its bytes",
+            Self::Claims => "invariant: versions reported as committed are committed",
+            Self::Once => "invariant: each request takes effect once",
+            Self::Bounds => "invariant: tables and queues stay within their bounds",
             Self::Answers => "every request gets one answer",
             Self::Formation => "one cluster is formed",
             Self::Wire => "frames survive the wire",
-            Self::Durable => "invariant: what is committed is on the disk of every serving member",
-            Self::Reopened => "stores open a chain again with all that they have promised",
-            Self::Disk => "a directory without injected damage is whole",
+            Self::Durable => "invariant: committed updates are on the disk of every serving member",
+            Self::Reopened => "stores reopen a chain with all acknowledged updates",
+            Self::Disk => "a directory without injected damage is intact",
             Self::Halted => "no member halts",
             Self::Convergence => "members converge",
-            Self::Liveness => "liveness: whole and serving soon after healing",
+            Self::Liveness => "liveness: complete and serving soon after healing",
             Self::Progress => "progress after healing",
-            Self::Stalled => "clients: writes are back soon",
+            Self::Stalled => "clients: writes recover soon",
             Self::Unknown => "clients: no unknown outcome where nothing fails",
-            Self::Lost => "data stay: no node stops with the last copy, and no cluster with data gives way",
-            Self::Stops => "nodes that are all told to stop end",
+            Self::Lost => "data survives: no node stops with the last copy, and no cluster with data gives way",
+            Self::Stops => "nodes that are all asked to stop end",
             Self::Ready => "ready: any other node may be stopped",
             Self::Service => "service comes back in time",
             Self::Panic => "panic",
         }
     }
 
-    /// Whether a failure of it convicts a mutant: it concerns what clients saw or an invariant of the chain.
+    /// Whether a failure convicts a mutant: it concerns the clients' observations or an invariant of the chain.
     pub const fn convicts(self) -> bool {
         match self {
             Self::History | Self::Prefix | Self::Sent | Self::Contiguity => true,
@@ -135,7 +135,7 @@ pub struct Failure {
     pub oracle: Oracle,
     /// The evidence.
     pub what: String,
-    /// The shortest history that shows the failure, if clients saw it.
+    /// The shortest history that shows the failure, if clients observed it.
     pub history: Option<Box<History>>,
 }
 
@@ -152,29 +152,28 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The known progress of one member.
 #[derive(Clone, Copy, Default, Debug)]
 struct Progress {
     last: Version,
     watermark: Sequence,
 }
 
-/// Watches one chain of fixed membership. Places count from the head (0) to the tail.
+/// Checks one chain, whose members may be fixed or change. Places count from the head (0) to the tail.
 #[derive(Debug)]
 pub struct ChainOracle {
     log: Vec<Update>,
-    /// The places in the log at which each key is changed.
+    /// The indices in the log of the changes of each key.
     by_key: BTreeMap<Bytes, Vec<usize>>,
     requests: Requests,
-    /// The first request that was applied twice. Kept until the end, so that clients can notice it too.
+    /// The first request that was applied twice. Kept until the end, so that clients may observe it too.
     twice: Option<Failure>,
     members: Vec<Progress>,
-    /// Set for a chain whose members come and go. Then the log holds only committed updates.
+    /// Set for a chain whose members change. Then the log holds only committed updates.
     moving: Option<moving::Moving>,
 }
 
 impl ChainOracle {
-    /// An empty chain of `members` places.
+    /// An oracle for an empty chain of `members` places.
     pub fn new(members: usize) -> Self {
         let members = vec![Progress::default(); members];
         Self {
@@ -187,10 +186,7 @@ impl ChainOracle {
         }
     }
 
-    /// Checks the member in `place` after its step.
-    ///
-    /// # Errors
-    /// The rule that the present state of the member breaks.
+    /// Checks the member in `place` after a step. Returns the rule that its current state breaks.
     pub fn observe<'a>(
         &mut self,
         place: usize,
@@ -221,7 +217,7 @@ impl ChainOracle {
         history: impl ExactSizeIterator<Item = &'a Update>,
     ) -> Result<(), Failure> {
         if to <= from {
-            return Err(Failure::new(Oracle::Contiguity, format!("member {place} went back from {from} to {to}")));
+            return Err(Failure::new(Oracle::Contiguity, format!("member {place} dropped from {from} to {to}")));
         }
         if place > 0 && to.sequence > self.members[place - 1].last.sequence {
             let ahead = self.members[place - 1].last;
@@ -240,20 +236,20 @@ impl ChainOracle {
         if newest.is_some_and(|newest| newest != to) {
             return Err(Failure::new(
                 Oracle::Contiguity,
-                format!("the history of member {place} ends at {newest:?}, it says {to}"),
+                format!("the history of member {place} ends at {newest:?}, but it reports {to}"),
             ));
         }
         Ok(())
     }
 
-    /// All updates that the successor lacks can still be sent to it.
+    /// Checks that every update missing at the successor can still be sent to it.
     fn keeps_what_is_lacked(&self, place: usize, status: &Status, kept: u64) -> Result<(), Failure> {
         let Some(successor) = self.members.get(place + 1) else { return Ok(()) };
         let lacks = status.last.sequence.0.saturating_sub(successor.last.sequence.0);
         if kept >= lacks {
             return Ok(());
         }
-        let what = format!("member {place} keeps {kept} updates, its successor lacks {lacks}");
+        let what = format!("member {place} keeps {kept} updates, but its successor is missing {lacks}");
         Err(Failure::new(Oracle::Sent, what))
     }
 
@@ -278,7 +274,7 @@ impl ChainOracle {
             return Err(Failure::new(Oracle::Contiguity, what));
         }
         if last.is_some_and(|last| last.version.epoch > update.version.epoch || last.chain_time > update.chain_time) {
-            let what = format!("epoch or chain time of {update:?} are below those of {last:?}");
+            let what = format!("epoch or chain time of {update:?} is below that of {last:?}");
             return Err(Failure::new(Oracle::Contiguity, what));
         }
         for change in &update.changes {
@@ -294,7 +290,7 @@ impl ChainOracle {
         let watermark = status.watermark;
         let fail = |what: String| Err(Failure::new(Oracle::Watermark, format!("member {place}: {what}")));
         if watermark < self.members[place].watermark {
-            return fail(format!("watermark {watermark} went back from {}", self.members[place].watermark));
+            return fail(format!("watermark {watermark} decreased from {}", self.members[place].watermark));
         }
         if watermark > status.last.sequence {
             return fail(format!("watermark {watermark} is above its own newest version {}", status.last));
@@ -306,12 +302,12 @@ impl ChainOracle {
         Ok(())
     }
 
-    /// The first request that was applied twice; returned once.
+    /// Removes and returns the first request that was applied twice.
     pub fn take_twice(&mut self) -> Option<Failure> {
         self.twice.take()
     }
 
-    /// Sessions that are open at the end of the log.
+    /// Number of sessions that are open at the end of the log.
     pub fn sessions(&self) -> usize {
         self.requests.open()
     }
@@ -329,7 +325,7 @@ impl ChainOracle {
         self.members[place].last
     }
 
-    /// All updates that the head ever ordered, in order.
+    /// Every update that the head ever ordered; for a chain with changing members, every committed update.
     pub fn log(&self) -> &[Update] {
         &self.log
     }
@@ -366,10 +362,8 @@ impl fmt::Display for HaltText<'_> {
     }
 }
 
-/// Compares the whole content of a member with the expected one.
-///
-/// # Errors
-/// [`Oracle::Convergence`], naming the first key that differs.
+/// Compares the whole content of a member with the expected one. Returns [`Oracle::Convergence`] for the first
+/// difference.
 pub fn check_content(
     member: &str,
     expected: &BTreeMap<Bytes, (Version, Bytes)>,

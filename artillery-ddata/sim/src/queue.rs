@@ -5,11 +5,10 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 /// Future events.
 #[derive(Debug)]
 pub struct Queue<T> {
-    /// The time of each event, its number, and its place in `events`.
+    /// Time, insertion number, and index in `events`.
     order: BinaryHeap<Reverse<(u64, u64, usize)>>,
-    /// Events are large, and the heap moves its entries often. So they stay here.
+    /// Stored outside of the heap: events are large, and the heap moves its entries often.
     events: Vec<Option<T>>,
-    /// Unused places in `events`.
     free: Vec<usize>,
     inserted: u64,
 }
@@ -21,7 +20,7 @@ impl<T> Default for Queue<T> {
 }
 
 impl<T> Queue<T> {
-    /// Adds an event.
+    /// Schedules `event` for the time `at`.
     pub fn push(&mut self, at: u64, event: T) {
         self.inserted += 1;
         let place = self.free.pop().unwrap_or(self.events.len());
@@ -33,7 +32,7 @@ impl<T> Queue<T> {
         self.order.push(Reverse((at, self.inserted, place)));
     }
 
-    /// Takes the next event and its time.
+    /// Removes and returns the next event and its time.
     pub fn pop(&mut self) -> Option<(u64, T)> {
         let Reverse((at, _, place)) = self.order.pop()?;
         self.free.push(place);

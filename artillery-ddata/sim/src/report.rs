@@ -1,4 +1,4 @@
-//! Results of runs and hunts, for people and for scripts (docs/json.md).
+//! Results of runs and hunts, as text and as JSON (docs/json.md).
 
 mod shortfall;
 
@@ -23,13 +23,13 @@ pub use shortfall::Shortfall;
 
 const MILLI: u64 = 1_000_000;
 
-/// Number of violations, and of seeds that do too little, that are shown in full. Further ones are only counted.
+/// Number of violations, and of shortfalls, shown in full. Further ones are only counted.
 const SHOWN: usize = 3;
 
-/// On average each kind of fault of a scenario has an effect once in this number of seeds, or more often.
+/// Each kind of fault of a scenario must have at least one effect per this number of seeds, on average.
 const KIND_SEEDS: u64 = 12;
 
-/// The result of the seeds of one scenario.
+/// The combined result of the seeds of one scenario.
 #[derive(Clone, Debug)]
 pub struct ScenarioReport {
     scenario: Scenario,
@@ -46,7 +46,7 @@ impl ScenarioReport {
         Self { scenario, seeds: 0, total: Counts::default(), violations: 0, shown: Vec::new(), shortfalls: Vec::new() }
     }
 
-    /// Adds a seed.
+    /// Adds the outcome of a seed. A failing run is shrunk if it will be shown.
     pub fn add(&mut self, seed: u64, outcome: Outcome) {
         self.seeds += 1;
         self.total.add(&outcome.counts);
@@ -59,7 +59,7 @@ impl ScenarioReport {
         }
     }
 
-    /// Kinds of faults that belong to the scenario and had too few effects, or none.
+    /// Kinds of faults of the scenario that had too few effects.
     pub fn missing(&self) -> Vec<Kind> {
         let least = self.least_injected();
         self.scenario.kinds().iter().copied().filter(|&kind| self.total.injected(kind) < least).collect()
@@ -69,22 +69,22 @@ impl ScenarioReport {
         self.seeds.div_ceil(KIND_SEEDS)
     }
 
-    /// Whether all seeds passed, did enough, and together met every kind of fault of the scenario.
+    /// Whether all seeds passed and did enough, and all kinds of faults had enough effects.
     pub fn passed(&self) -> bool {
         self.seeds_passed() && self.missing().is_empty()
     }
 
-    /// Whether all seeds passed and did enough. A single seed need not meet every kind of fault.
+    /// Whether all seeds passed and did enough. A single seed need not contain every kind of fault.
     pub fn seeds_passed(&self) -> bool {
         self.violations == 0 && self.shortfalls.is_empty()
     }
 
-    /// Violations found.
+    /// Number of failed seeds.
     pub fn violations(&self) -> u64 {
         self.violations
     }
 
-    /// Its part of the JSON report.
+    /// The entry of this scenario in the JSON report.
     pub fn json(&self) -> ScenarioJson {
         let counts = &self.total;
         ScenarioJson {
@@ -177,7 +177,7 @@ pub struct MutantJson {
     scenario: &'static str,
 }
 
-/// Virtual hours to two digits. Rounds in integers, so that every build prints the same.
+/// Virtual hours with two decimals. Rounds with integers, so that every build prints the same.
 fn hundredths(nanos: u64) -> f64 {
     (nanos / 36_000_000_000) as f64 / 100.0
 }
@@ -209,23 +209,20 @@ impl fmt::Display for ScenarioReport {
         )?;
         writeln!(
             f,
-            "          requests: {} asked again unanswered, {} late duplicates, {} of evicted sessions",
+            "          requests: {} retried unanswered, {} late duplicates, {} in evicted sessions",
             counts.retries, counts.duplicates, counts.expired_sessions
         )?;
         let recovery = counts.recovery.unwrap_or_default().div_ceil(MILLI);
         writeln!(
             f,
-            "         after healing all was whole and served within {}.{:03} virtual seconds (allowed: {})",
+            "         complete and serving after healing within {}.{:03} virtual seconds (allowed: {})",
             recovery / 1000,
             recovery % 1000,
             RECOVERY / SECOND
         )?;
         if let Some(ready) = counts.ready {
             let (away, ready) = (counts.away.div_ceil(MILLI), ready.div_ceil(MILLI));
-            writeln!(
-                f,
-                "         service was away for {away} ms at most while all it needs was there; ready {ready} ms after healing"
-            )?;
+            writeln!(f, "         longest unexplained loss of service: {away} ms; ready {ready} ms after healing")?;
         }
         let DiskEvents { cuts, lossy, starts, emptied, reopened, restored, refused, losses, .. } = counts.disks;
         if starts > 0 {
@@ -233,7 +230,7 @@ impl fmt::Display for ScenarioReport {
             let share = lossy * 100 / cuts.max(1);
             writeln!(
                 f,
-                "         disks: {cuts} power cuts, {share} % of which lost something; {starts} starts with a disk, {emptied} with an empty one; {reopened} chains opened again; {restored} backups restored, {refused} refused; {losses} runs ended with a loss that `--sync never` allows"
+                "         disks: {cuts} power cuts, {share} % of them lost data; {starts} starts with a disk, {emptied} with an empty one; {reopened} chains reopened; {restored} backups restored, {refused} refused; {losses} runs ended with a loss permitted by `--sync never`"
             )?;
             writeln!(
                 f,
@@ -249,13 +246,13 @@ impl fmt::Display for ScenarioReport {
         }
         for kind in self.missing() {
             let (injected, least) = (counts.injected(kind), self.least_injected());
-            write!(f, "\n         FAILED: {injected} faults of the kind {kind} had an effect, {least} were expected")?;
+            write!(f, "\n         FAILED: {injected} faults of the kind {kind} had an effect ({least} expected)")?;
         }
         for shortfall in self.shortfalls.iter().take(SHOWN) {
             write!(f, "\n         {shortfall}")?;
         }
         if self.shortfalls.len() > SHOWN {
-            write!(f, "\n         … and {} more seeds do too little", self.shortfalls.len() - SHOWN)?;
+            write!(f, "\n         … and {} more seeds with a shortfall", self.shortfalls.len() - SHOWN)?;
         }
         for (seed, failure, shrunk) in &self.shown {
             write!(f, "\n{}", Violation { scenario: self.scenario, seed: *seed, mutant: None, failure })?;
@@ -268,7 +265,6 @@ impl fmt::Display for ScenarioReport {
     }
 }
 
-/// A failure, and how to reproduce it.
 struct Violation<'a> {
     scenario: Scenario,
     seed: u64,
@@ -300,28 +296,28 @@ impl fmt::Display for Violation<'_> {
 /// The result of a hunt for one mutant.
 #[derive(Clone, Debug)]
 pub struct MutantReport {
-    /// The guard that was taken out.
+    /// The disabled guard.
     pub mutant: Mutant,
     /// The scenario in which it was hunted.
     pub scenario: Scenario,
-    /// The seed that caught it, the number of seeds tried up to it, and the failure.
+    /// The seed that caught it, how many seeds were tried up to it, and the failure.
     pub caught: Option<(u64, u64, Failure)>,
-    /// The number of seeds tried, if none caught it.
+    /// The number of seeds tried if none caught it.
     pub tried: u64,
-    /// The run that caught it, shrunk, if that was requested.
+    /// The shrunk run, if that was requested.
     pub shrunk: Option<Shrunk>,
-    /// The failure of one of the same seeds without the mutant, if there was one.
+    /// A seed among those tried that also fails without the mutant.
     pub baseline: Option<(u64, Failure)>,
 }
 
 impl MutantReport {
-    /// Whether clients or an invariant caught the mutant, and the same seeds pass without it.
+    /// Whether an oracle that convicts caught the mutant, and the same seeds pass without it.
     pub fn passed(&self) -> bool {
         self.baseline.is_none()
             && self.caught.as_ref().is_some_and(|(_, _, failure)| is_convicted_by(self.mutant, failure.oracle))
     }
 
-    /// Shrinks the run that caught it.
+    /// Shrinks the run that caught the mutant.
     pub fn shrink(&mut self) {
         let seed = self.caught.as_ref().map(|(seed, ..)| *seed);
         self.shrunk = seed.and_then(|seed| shrink(self.scenario, seed, Some(self.mutant)));
@@ -331,7 +327,7 @@ impl MutantReport {
         self.caught.as_ref().map_or(self.tried, |(_, seeds, _)| *seeds)
     }
 
-    /// Its part of the JSON report.
+    /// The entry of this mutant in the JSON report.
     pub fn json(&self) -> MutantJson {
         let failure = self.caught.as_ref().map(|(_, _, failure)| failure);
         MutantJson {
@@ -366,7 +362,7 @@ impl fmt::Display for MutantReport {
             write!(f, "\n{shrunk}")?;
         }
         match &self.baseline {
-            None => write!(f, "\n  without it the same seeds pass"),
+            None => write!(f, "\n  the same seeds pass without the mutant"),
             Some((seed, failure)) => {
                 let violation = Violation { scenario: self.scenario, seed: *seed, mutant: None, failure };
                 write!(f, "\n  WITHOUT IT the same seeds fail too:\n{violation}")
@@ -411,13 +407,13 @@ impl Counts {
         self.faults.iter_mut().zip(other.faults).for_each(|(sum, more)| *sum += more);
     }
 
-    /// How often faults of this kind had an effect.
+    /// Number of faults of this kind that had an effect.
     pub fn injected(&self, kind: Kind) -> u64 {
         Kind::ALL.iter().position(|&other| other == kind).map_or(0, |at| self.faults[at])
     }
 }
 
-/// The names that can be given for `--scenario`.
+/// The scenarios that `--scenario` accepts, with their descriptions.
 pub fn scenario_list() -> String {
     let mut list = String::new();
     for scenario in Scenario::ALL {
@@ -427,7 +423,7 @@ pub fn scenario_list() -> String {
     list
 }
 
-/// The names that can be given for `--mutant`.
+/// The mutants that `--mutant` accepts, with their traps.
 pub fn mutant_list() -> String {
     let mut list = String::new();
     for (mutant, _) in HUNTED {

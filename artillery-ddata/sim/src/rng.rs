@@ -1,6 +1,6 @@
-//! Randomness from one seed, in independent streams: the draws of one concern never shift those of another.
+//! Random numbers from one seed, in independent streams: draws for one concern never shift those for another.
 //!
-//! Integers only, so that a run is the same in every build and on every machine.
+//! Integer arithmetic only, so that a run is identical in every build and on every machine.
 
 use rand_chacha::{
     ChaCha8Rng,
@@ -21,7 +21,7 @@ pub enum Concern {
         /// The receiver's index.
         to: usize,
     },
-    /// When connections are noticed to break and to come back.
+    /// When nodes notice that connections broke or recovered.
     Notices,
     /// The scheduling of one node.
     Node(usize),
@@ -29,19 +29,19 @@ pub enum Concern {
     Client(usize),
     /// The fate of one client's requests and replies.
     ClientLink(usize),
-    /// Events before the first configuration.
+    /// Events before the first configuration exists.
     Formation,
-    /// The choices of one watcher, and the fate of its questions.
+    /// The choices of one watcher, and whether its requests are lost.
     Watcher(usize),
-    /// The nodes that an operator restarts, and the times.
+    /// Which nodes an operator restarts, and when.
     Operator,
-    /// The leaders, and the fate of proposals.
+    /// Leaders, and the fate of proposals.
     Control,
-    /// The orders of operators, and their times.
+    /// Which orders operators give, and when.
     Orders,
     /// Elections and delays in the group that keeps the configuration log.
     Group,
-    /// Disks: how long they take, when they fail, and what they lose.
+    /// Disks: their latency, their failures, and the data they lose.
     Disks,
 }
 
@@ -79,13 +79,13 @@ impl Rng {
         Self(rng)
     }
 
-    /// A number below `bound`; 0 if `bound` is 0.
+    /// A uniformly distributed number below `bound`; 0 if `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         let wide = u128::from(self.0.next_u64()) * u128::from(bound);
         (wide >> 64) as u64
     }
 
-    /// Any number.
+    /// A uniformly distributed 64-bit number.
     pub fn draw(&mut self) -> u64 {
         self.0.next_u64()
     }
@@ -95,7 +95,7 @@ impl Rng {
         low + self.below(high.saturating_sub(low) + 1)
     }
 
-    /// True in `permille` of a thousand cases.
+    /// True with a probability of `permille` in a thousand.
     pub fn chance(&mut self, permille: u32) -> bool {
         self.below(1000) < u64::from(permille)
     }

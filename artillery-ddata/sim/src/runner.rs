@@ -18,18 +18,18 @@ use crate::{
     world::{Counts, Outcome, World},
 };
 
-/// Runs `scenario` with `seed`. A panic of the code under test is a failure like others.
+/// Runs `scenario` with `seed`. A panic of the code under test is reported as a failure.
 pub fn run(scenario: Scenario, seed: u64, mutant: Option<Mutant>, traced: bool) -> Outcome {
     let world = || World::run_scenario(scenario, seed, scenario.setup(seed, mutant), traced);
     guard(world)
 }
 
-/// Runs a world of the given setup. A panic is a failure too.
+/// Runs a world of the given setup. A panic is reported as a failure.
 pub fn run_setup(seed: u64, setup: crate::scenario::Setup) -> Outcome {
     run_traced(seed, setup, false)
 }
 
-/// Runs a world of the given setup, with a trace if it is `traced`. A panic is a failure too.
+/// The same, with a trace if `traced`.
 pub fn run_traced(seed: u64, setup: crate::scenario::Setup, traced: bool) -> Outcome {
     guard(|| World::new(seed, setup, traced).run())
 }
@@ -43,7 +43,7 @@ fn guard(world: impl FnOnce() -> Outcome) -> Outcome {
     })
 }
 
-/// Spreads work over cores.
+/// Distributes work over threads.
 #[derive(Clone, Copy, Debug)]
 pub struct Runner {
     threads: usize,
@@ -61,9 +61,9 @@ impl Runner {
         Self { threads: threads.max(1) }
     }
 
-    /// Does `work` for each number below `count`, and hands the results to `take` in order.
+    /// Calls `work` for each number below `count` in parallel, and passes the results to `take` in order.
     pub fn each<T: Send>(&self, count: u64, work: impl Fn(u64) -> T + Sync, mut take: impl FnMut(u64, T)) {
-        // In portions, which bound the number of results that wait for their turn.
+        // Portions bound the number of results that wait for their turn.
         let portion = (self.threads * 8) as u64;
         let mut done = 0;
         while done < count {
@@ -75,11 +75,11 @@ impl Runner {
         }
     }
 
-    /// Does `work` for the numbers from 0 on, and returns the lowest one below `count` with a result.
+    /// Calls `work` for the numbers below `count`, and returns the lowest one with a result.
     pub fn first<T: Send>(&self, count: u64, work: impl Fn(u64) -> Option<T> + Sync) -> Option<(u64, T)> {
         let stop = AtomicU64::new(count);
         let found = self.portion(0, count, &|number| {
-            // Numbers above a result need no work; all numbers below it are done.
+            // Numbers above a result need no work. All numbers below it are still processed.
             if number > stop.load(Ordering::Relaxed) {
                 return None;
             }

@@ -32,37 +32,37 @@ use crate::{
     rng::{Concern, Rng},
 };
 
-/// The virtual second in nanoseconds.
+/// One virtual second in nanoseconds.
 pub const SECOND: u64 = 1_000_000_000;
 
-/// How many of a thousand seeds have disks, in scenarios in which nodes may restart, unless another number is set.
+/// Default number of seeds per thousand with disks, in scenarios with restarts.
 pub const DURABLE: u32 = 300;
 
 static DISKS: AtomicU32 = AtomicU32::new(DURABLE);
 
-/// Sets how many of a thousand seeds have disks, in scenarios in which nodes may restart. Call it before any of them runs.
+/// Sets the number of seeds per thousand with disks, in scenarios with restarts. Must be called before any run.
 pub fn set_disks(permille: u32) {
     DISKS.store(permille, Relaxed);
 }
 
-/// How many of a thousand seeds have disks, in scenarios in which nodes may restart.
+/// The number of seeds per thousand with disks, in scenarios with restarts.
 pub fn disks_of_seeds() -> u32 {
     DISKS.load(Relaxed)
 }
 
-/// Fewest operations of a seed, as a rule.
+/// Default minimum number of operations per seed.
 pub const OPERATIONS: u64 = 2_000;
-/// When faults begin.
+/// When faults start.
 pub const TROUBLE: u64 = SECOND / 2;
 /// When restarts of nodes that form a cluster end.
 pub const FOUNDED: u64 = 5 * SECOND;
-/// When all faults but crashes are over, as a rule.
+/// Default end of all faults except crashes.
 pub const HEALED: u64 = 20 * SECOND;
-/// Within this time of healing every chain is whole and each member of it has served.
+/// Time after healing within which every chain must be complete and each of its members must have served.
 pub const RECOVERY: u64 = 5 * SECOND;
-/// When members begin to crash.
+/// When members start to crash.
 pub const CRASHES: u64 = 27 * SECOND;
-/// When clients stop if they did enough, as a rule.
+/// Default time at which clients stop if they have done enough.
 pub const STOP: u64 = 30 * SECOND;
 /// When clients stop in any case.
 pub const LAST: u64 = 120 * SECOND;
@@ -70,17 +70,17 @@ pub const LAST: u64 = 120 * SECOND;
 /// A named kind of world.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Scenario {
-    /// Three members, nothing worse than delays.
+    /// Three members, and nothing worse than delays.
     Calm,
     /// Loss, duplication, reordering.
     Lossy,
-    /// Connections that break and come back, one-way cuts.
+    /// Connections that break and recover, one-way cuts.
     Links,
     /// Slow members and windows so small that heads answer `Busy`.
     Slow,
-    /// All faults, then a member stops for good.
+    /// All faults, then a member stops permanently.
     Crash,
-    /// Strong reads at the tail alone.
+    /// Classic mode: strong reads at the tail only.
     Classic,
     /// A chain of one.
     Single,
@@ -90,19 +90,19 @@ pub enum Scenario {
     Long,
     /// One key, few writers, many readers.
     Hot,
-    /// One key, many writers and readers, and frames that overtake each other all the time.
+    /// One key, many writers and readers, and frames that constantly overtake each other.
     Storm,
     /// Three chains on three nodes, each with a head of its own.
     Many,
-    /// Leases that run out and are renewed.
+    /// Leases that expire and are renewed.
     Leases,
-    /// Nodes start in any order, some repeatedly, and form a cluster before clients can use it.
+    /// Nodes start in any order, some repeatedly, and form a cluster before clients use it.
     Formation,
-    /// Lists and counters, and applications with many requests in flight, each of which may be repeated.
+    /// Lists and counters, and applications with many requests in flight, any of which may be retried.
     Retries,
-    /// So little room for sessions that they are constantly evicted.
+    /// A session table so small that sessions are constantly evicted.
     Evictions,
-    /// Batches that write all registers, and reads of all of them.
+    /// Batches that write all registers, and reads of all registers.
     Batches,
     /// Reads in sessions that hop from node to node.
     Sessions,
@@ -114,88 +114,88 @@ pub enum Scenario {
     Large,
     /// Everything at once.
     Mixed,
-    /// Members restart with empty memory, one after the other. Spares or they themselves take their places.
+    /// Members restart with empty memory, one after the other. Spares or their next incarnations replace them.
     Failover,
-    /// Members are cut off, from one or from all others, both ways or one way.
+    /// Members are cut off, from one or all others, in one or both directions.
     Partitions,
-    /// Members pause, and then go on as if no time had passed.
+    /// Members pause, and then continue as if no time had passed.
     Pauses,
-    /// Leaders of the configuration log come and go.
+    /// Leaders of the configuration log change.
     Leaders,
     /// Chains of one or two members.
     Sole,
-    /// Backlogs so small that a member that was away needs a full resync.
+    /// Backlogs so small that a returning member needs a full resync.
     Resync,
-    /// Clocks that differ in rate by a tenth.
+    /// Clocks whose rates differ by up to 10 %.
     Clocks,
     /// One key that is constantly read and written, while members are cut off one after the other.
     Unrest,
-    /// Everything that can change a configuration at once.
+    /// Everything that can change a configuration, all at once.
     Turmoil,
-    /// Tails are lost that announced their last commits only to the head.
+    /// Tails are lost after they announced their last commits only to the head.
     Whispers,
     /// Two of three members are cut off together.
     Halves,
-    /// Local reads whose threads are not run for seconds, while their members are cut off and come back.
+    /// Local reads that stall for seconds, while their members are cut off and return.
     Stalls,
-    /// Sole members are lost right after they have asked for the promotion of a joiner.
+    /// Sole members are lost right after they requested the promotion of a joiner.
     LastWords,
-    /// Snapshots of many keys, whose source or link is lost on the way.
+    /// Snapshots of many keys whose source or link is lost during the transfer.
     Disturbed,
-    /// Snapshots of many keys over narrow links, while clients write as much as the links can carry.
+    /// Snapshots of many keys over narrow links, while clients saturate the links with writes.
     Race,
-    /// Snapshots of many keys for joiners with little room for updates beside them, so that snapshots contain changes before
-    /// their updates come. Clients read from a joiner as soon as it answers.
+    /// Snapshots for joiners with a small update buffer, so that snapshots contain changes before the joiner receives
+    /// their updates. Clients read from a joiner as soon as it answers.
     Overlaps,
-    /// Heads are cut off, go on ordering, and come back with updates that no other member has.
+    /// Heads are cut off, continue to order, and return with updates that no other member has.
     Forks,
     /// Almost twice as many nodes as form a cluster, which meet late.
     Crowd,
-    /// Nodes that expect different numbers of founders, from one up, start within three seconds of each other.
+    /// Nodes that expect different numbers of founders, some only one, and start within three seconds of each other.
     Unequal,
-    /// A live member holds up its chain: by a dead link, in one or both directions, or since it, or its disk, is a hundred times
-    /// slower.
+    /// A live member holds up its chain through a dead link, or because it or its disk is a hundred times slower.
     Gray,
-    /// A member repeatedly holds up its chain for a moment. Or it stops hearing others, and there is a spare.
+    /// One member repeatedly holds up its chain for a short time. Or the head becomes deaf, and there is a spare.
     Relapses,
-    /// An operator repeatedly reorders the members, under load.
+    /// An operator repeatedly reorders the members under load.
     Orders,
-    /// An operator repeatedly reorders the members, beside everything else that can change a configuration.
+    /// An operator repeatedly reorders the members, in addition to everything else that can change a configuration.
     Shuffles,
-    /// An operator drains members, one after the other, under load.
+    /// An operator drains members under load, one after the other.
     Drains,
-    /// All nodes but one or two leave, and one comes back.
+    /// All nodes but one or two leave, and one returns.
     Leaves,
-    /// Scripts that read and write many keys, some of whose groups fail.
+    /// Scripts that read and write many keys, with some failing groups.
     Scripts,
-    /// Walks through all keys in hash order, from member to member, while keys come and go.
+    /// Walks through all keys in hash order, from member to member, while keys are created and deleted.
     Walks,
-    /// Several chains, which learn late, and at different times, what their node was told; members that can't reach each other.
+    /// Several chains that receive their node's orders late, at different times, and members that can't reach each
+    /// other.
     Lags,
-    /// An operator restarts one node after the other, each when the one before is ready, beside all other faults.
+    /// An operator restarts one node after the other, waiting for each to be ready, under all other faults.
     Rolling,
-    /// An operator founds another cluster wherever no member is heard. The members go on as before.
+    /// An operator creates another cluster wherever no member can be reached. The members continue as before.
     Succession,
-    /// Another cluster of the same name and secret is met around the first writes, and the empty one of the two gives way.
+    /// Nodes meet another cluster with the same name and secret around the first writes, and the empty one gives way.
     Strangers,
-    /// Most nodes that keep the log are lost for good, and an operator recovers the cluster from the rest.
+    /// Most voters of the log are lost permanently, and an operator recovers the cluster from the rest.
     Recovery,
-    /// A cluster forms among all faults, and goes on among others, with failover.
+    /// A cluster forms under all faults, and then runs with failover under further faults.
     Dawn,
-    /// Nodes with disks end, one by one and all at once, and start again with what their disks hold.
+    /// Nodes with disks end, singly and all at once, and restart with the data on their disks.
     Power,
-    /// All disks of those that serve a chain are lost for good, and an operator accepts it.
+    /// All disks of the members of a chain are lost permanently, and an operator accepts that.
     Losses,
-    /// Nodes that dial others and can't be dialled: their address has changed, or their inbound connections are closed.
+    /// Nodes that can dial others but can't be dialled: their address changed, or inbound connections are blocked.
     Addresses,
-    /// Nodes without names start and soon die, again and again.
+    /// Nodes without names in a crash loop.
     Young,
-    /// Members restart with empty memory, and the work for a snapshot keeps a node from all else.
+    /// Members restart with empty memory, and processing a snapshot blocks all other work of a node.
     Busy,
 }
 
 impl Scenario {
-    /// The kinds of faults of the scenario. Each must occur in some seed.
+    /// The kinds of faults of the scenario. Each must have an effect in some seeds.
     pub const fn kinds(self) -> &'static [Kind] {
         use Kind::{
             Accept, Break, Crash, Cut, Delay, Drain, Duplication, Far, Found, Halt, Isolate, Leave, Loss, Meet, Order,
@@ -263,7 +263,7 @@ impl Scenario {
         }
     }
 
-    /// The world of `seed`.
+    /// The world of `seed`, with a guard disabled if a mutant is given.
     pub fn setup(self, seed: u64, mutant: Option<Mutant>) -> Setup {
         let mut rng = Rng::new(seed, Concern::Setup);
         let mut setup = common(&mut rng);
@@ -271,7 +271,7 @@ impl Scenario {
         match self {
             Self::Calm | Self::Lossy | Self::Links => {}
             Self::Slow => {
-                // Room for some writes of each client.
+                // Enough for some writes of each client.
                 setup.window = rng.between(70 * setup.clients as u64, 3000) as usize;
                 setup.padding = rng.between(0, 250);
             }
@@ -303,7 +303,7 @@ impl Scenario {
                 setup.mix = Mix { writes: rng.between(300, 600) as u32, sessions: 1000, eventual: 600, ..setup.mix };
                 // Many concurrent operations, and some members far from the tail, so that they lag behind it.
                 setup.profile.uneven = true;
-                // An attempt gets more time than a write takes there and back.
+                // An attempt gets more time than a write needs for its round trip.
                 setup.attempt.1 += 100 * setup.profile.delay;
                 setup.favourite = 0;
                 setup.lanes = 4;
@@ -350,7 +350,7 @@ impl Scenario {
             Self::Busy => busy(&mut rng, &mut setup),
         }
         let restarts = setup.control.is_some() || setup.founding.is_some();
-        // The work for a disk is not counted among what keeps a node busy.
+        // The disk work of a node is not included in the time for which it is busy.
         let may_have_disks =
             self != Self::Busy && (setup.guards == Guards::ALL || mutant == Some(Mutant::TolerateSlowDisk));
         if restarts && setup.durable.is_none() && may_have_disks {
@@ -360,7 +360,7 @@ impl Scenario {
             }
         }
         if let Some(of) = setup.durable.as_mut().filter(|_| matches!(self, Self::Gray | Self::Relapses)) {
-            // No member ends where one is to be found slow.
+            // A failed disk would end the member before the leader finds it slow.
             of.fails = 0;
         }
         if !matches!(self, Self::Slow | Self::Mixed) {
@@ -374,7 +374,6 @@ impl Scenario {
         setup
     }
 
-    /// The faults of a scenario that has a plan of its own.
     fn own_plan(self, seed: u64, setup: &Setup) -> Option<Vec<Planned>> {
         let mut faults = Rng::new(seed, Concern::Faults);
         match self {
@@ -419,7 +418,7 @@ impl Scenario {
             setup.faults.extend(faults::unrest(&mut faults, setup.members, TROUBLE, HEALED));
         }
         let restarts = self.kinds().contains(&Kind::Restart);
-        // A disk shows its worth when its node restarts.
+        // Disks only matter if their nodes restart.
         let is_lost = setup.durable.is_some() && matches!(self, Self::Recovery | Self::Succession);
         if setup.control.is_some() && (restarts || is_lost) {
             setup.faults.extend(faults::rolling(&mut faults, setup.members, TROUBLE, HEALED - 3 * SECOND));
@@ -430,7 +429,7 @@ impl Scenario {
     }
 }
 
-/// Crash loops of all nodes without names, from the beginning of the faults to their end.
+/// Crash loops of all nodes without names, for as long as there are faults.
 fn young_lives(setup: &Setup) -> Vec<Planned> {
     let unnamed = setup.control.map_or(0, |control| control.unnamed);
     let loops = (setup.members - unnamed..setup.members).map(Fault::Young);

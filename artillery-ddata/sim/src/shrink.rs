@@ -1,4 +1,4 @@
-//! Shrinks failing runs: leaves out one fault after the other while the run still fails in the same way.
+//! Shrinks a failing run: removes one fault after the other as long as the same oracle still fails.
 
 use std::fmt;
 
@@ -11,20 +11,20 @@ use crate::{
     scenario::{ControlSetup, SECOND, Scenario, Setup},
 };
 
-/// A failing run without the faults that it does not need.
+/// A failing run, reduced to the faults that it needs.
 #[derive(Clone, Debug)]
 pub struct Shrunk {
-    /// How it fails.
+    /// The failure of the reduced run.
     pub failure: Failure,
-    /// The faults that it needs, in the order of the plan.
+    /// The faults that it needs, in planned order.
     pub faults: Vec<Planned>,
-    /// The number of planned faults.
+    /// The number of faults planned originally.
     pub planned: usize,
-    /// The frequencies of elections and other unplanned faults, if the failure needs any.
+    /// The chances of elections and other unplanned faults, if the failure needs any of them.
     pub unplanned: Option<ControlSetup>,
 }
 
-/// Shrinks the failing run of `seed`. `None` if it does not fail.
+/// Shrinks the failing run of `seed`. Returns `None` if it passes.
 pub fn shrink(scenario: Scenario, seed: u64, mutant: Option<Mutant>) -> Option<Shrunk> {
     let setup = scenario.setup(seed, mutant);
     let failure = run_setup(seed, setup.clone()).failure?;
@@ -35,7 +35,7 @@ pub fn shrink(scenario: Scenario, seed: u64, mutant: Option<Mutant>) -> Option<S
     Some(Shrunk { failure, faults, planned, unplanned })
 }
 
-/// Leaves out all that the failure does not need: the crash, unplanned faults, and planned ones from the last to the first.
+/// Tries to remove the crash, the unplanned faults, and then the planned ones from last to first.
 fn shrink_setup(seed: u64, mut setup: Setup, mut failure: Failure) -> (Setup, Failure) {
     let mut without = |setup: &mut Setup, change: &dyn Fn(&mut Setup)| {
         let mut less = setup.clone();
@@ -69,7 +69,7 @@ impl fmt::Display for Shrunk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "  it needs {} of {} planned faults", self.faults.len(), self.planned)?;
         if let Some(ControlSetup { whims, .. }) = self.unplanned {
-            write!(f, ", and unplanned ones{}", if whims > 0 { " or elections" } else { "" })?;
+            write!(f, ", and unplanned faults{}", if whims > 0 { " or elections" } else { "" })?;
         }
         let seconds = |nanos: u64| nanos as f64 / SECOND as f64;
         for Planned { fault, start, end } in &self.faults {
@@ -91,8 +91,8 @@ mod tests {
     fn shrinking_leaves_out_unneeded_faults() {
         let mutant = Mutant::IgnoreLease;
         let failing = |&seed: &u64| run_setup(seed, Scenario::Partitions.setup(seed, Some(mutant))).failure.is_some();
-        let seed = (0..40).find(failing).expect("a lease is missed soon");
-        let shrunk = shrink(Scenario::Partitions, seed, Some(mutant)).expect("it fails");
+        let seed = (0..40).find(failing).expect("one of 40 seeds needs the lease check");
+        let shrunk = shrink(Scenario::Partitions, seed, Some(mutant)).expect("the run fails");
         assert!(shrunk.faults.len() < shrunk.planned / 2, "{shrunk}");
         let away = [Kind::Isolate, Kind::Pause, Kind::Cut, Kind::Break, Kind::Restart];
         assert!(shrunk.faults.iter().any(|planned| away.contains(&planned.fault.kind())), "{shrunk}");

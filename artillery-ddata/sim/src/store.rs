@@ -13,7 +13,7 @@ use artillery_proto::{
     },
 };
 
-/// A memory store whose changes fail after [`FailingStore::fail`].
+/// A memory store that rejects all changes after [`FailingStore::fail`].
 #[derive(Debug)]
 pub struct FailingStore {
     inner: Arc<MemoryStore>,
@@ -22,17 +22,17 @@ pub struct FailingStore {
 }
 
 impl FailingStore {
-    /// A store over `inner`, which works at first.
+    /// Wraps `inner`. Changes succeed until [`fail`](Self::fail).
     pub fn new(inner: Arc<MemoryStore>) -> Self {
         Self { inner, fails: AtomicBool::new(false), puts: AtomicU64::new(0) }
     }
 
-    /// From now on all changes fail.
+    /// Makes all further changes fail.
     pub fn fail(&self) {
         self.fails.store(true, Ordering::Relaxed);
     }
 
-    /// How many records were put into it.
+    /// Number of records put into the store.
     pub fn puts(&self) -> u64 {
         self.puts.load(Ordering::Relaxed)
     }

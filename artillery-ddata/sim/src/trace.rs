@@ -1,4 +1,4 @@
-//! The trace of a run, one line per event, identical in each repetition.
+//! The trace of a run, one line per event, identical each time the run is repeated.
 
 use std::fmt::{self, Write as _};
 
@@ -7,17 +7,17 @@ use artillery_proto::{
     message::{ChainFrame, ChainMessage, Chunk},
 };
 
-/// Collects the trace, if it is wanted.
+/// Collects the trace if it was requested.
 #[derive(Clone, Debug, Default)]
 pub struct Trace(Option<String>);
 
 impl Trace {
-    /// Keeps every line if `wanted`.
+    /// Records lines only if `wanted`.
     pub fn new(wanted: bool) -> Self {
         Self(wanted.then(String::new))
     }
 
-    /// Adds a line. Makes its text only if the trace is wanted.
+    /// Adds a line. `text` is called only if the trace was requested.
     pub fn line(&mut self, now: u64, text: impl FnOnce(&mut String) -> fmt::Result) {
         if let Some(story) = &mut self.0 {
             // Writing to a string never fails.
@@ -27,13 +27,13 @@ impl Trace {
         }
     }
 
-    /// The trace, if it was wanted.
+    /// The trace, if it was requested.
     pub fn take(self) -> Option<String> {
         self.0
     }
 }
 
-/// A frame in one line.
+/// Displays a frame in one line.
 pub struct Brief<'a>(pub &'a ChainFrame);
 
 impl fmt::Display for Brief<'_> {
@@ -59,7 +59,7 @@ impl fmt::Display for Brief<'_> {
     }
 }
 
-/// A member by its index among `ids`.
+/// The short name of a member, `n` and its index in `ids`, or its id if it is not one of them.
 pub fn name(ids: &[MemberId], id: MemberId) -> String {
     match ids.iter().position(|&known| known == id) {
         Some(index) => format!("n{index}"),

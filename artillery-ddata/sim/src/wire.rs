@@ -1,4 +1,4 @@
-//! Frames as bytes: messages between members survive encoding and decoding.
+//! Encodes and decodes the frames between members, as the real transport does.
 
 use artillery_core::{
     Frame,
@@ -11,13 +11,13 @@ use artillery_proto::{
 
 use crate::oracle::{Failure, Oracle};
 
-/// Longest frame of a simulated world, in bytes.
+/// Maximum frame size in a simulated world, in bytes.
 const LIMIT: usize = 64 << 20;
 
-/// The message that arrives when `message` is sent as bytes.
+/// Encodes `message`, decodes the bytes, and returns the result.
 ///
 /// # Errors
-/// [`Oracle::Wire`]: the message can't be encoded, can't be decoded, or has changed.
+/// [`Oracle::Wire`]: the message can't be encoded, can't be decoded, or differs afterwards.
 pub fn carry(message: &ChainFrame) -> Result<ChainFrame, Failure> {
     let fail = |what: String| Failure::new(Oracle::Wire, format!("{what}: {message:?}"));
     let encoded = encode(message).map_err(|error| fail(error.to_string()))?;

@@ -1,4 +1,4 @@
-//! A whole cluster and its clients on virtual time, in one thread, from one seed.
+//! A whole cluster and its clients, driven by one seed on virtual time in one thread.
 
 mod answers;
 mod boundary;
@@ -62,18 +62,18 @@ use crate::{
 pub struct Outcome {
     /// Counts of events.
     pub counts: Counts,
-    /// The failure, if there was one.
+    /// The violation that ended the run, if there was one.
     pub failure: Option<Failure>,
-    /// The outcome of each operation, if that was requested.
+    /// The outcome of each operation, if [`Setup::audited`] requested it.
     pub served: Vec<Served>,
     /// The trace, if it was requested.
     pub trace: Option<String>,
 }
 
-/// More events than any run needs. A run that handles more is stuck.
+/// Limit on the events of a run. No correct run needs as many, so a run that reaches it is stuck.
 const EVENTS: u64 = 5_000_000;
 
-/// A world.
+/// A cluster with its clients, network, disks and oracles.
 pub struct World {
     setup: Setup,
     now: u64,
@@ -85,30 +85,27 @@ pub struct World {
     network: Network,
     notices: Rng,
     oracles: Vec<ChainOracle>,
-    /// The nodes of each chain from head to tail. Empty until the cluster is formed.
+    /// The nodes of each chain from head to tail. Empty until the cluster has formed.
     orders: Vec<Vec<usize>>,
     founding: Option<Founders>,
     phase: Phase,
     active: Vec<bool>,
-    /// The events that each paused node handles when it continues.
+    /// The events that each paused node handles when it resumes.
     held: Vec<Vec<Event>>,
-    /// The faults of each play while it lasts.
+    /// The faults of each play while it is in progress.
     plays: Vec<Vec<Fault>>,
-    /// Whether clients asked too little after healing to show which nodes serve.
+    /// Whether clients sent too few requests after healing to show which nodes serve.
     unasked: bool,
-    /// The nodes that have served since healing.
     served: BTreeSet<usize>,
-    /// The present unplanned faults.
     strikes: Vec<Fault>,
     next_value: u64,
     last_moment: u64,
-    /// One history per chain, since a sequence belongs to one chain.
+    /// One history per chain, since sequences are numbered per chain.
     histories: Vec<History>,
     /// By application and chain.
     standings: Vec<Vec<Standing>>,
     watchers: Vec<Watcher>,
     claim: Option<Failure>,
-    /// The outcome of each operation, if that is requested.
     audit: Vec<Served>,
     in_flight: u64,
     slow_steps: u64,
@@ -117,47 +114,41 @@ pub struct World {
     restarts: u64,
     pauses: u64,
     isolations: u64,
-    /// How often a node could not be dialled.
     undialable: u64,
-    /// How often a node died young.
     young: u64,
     orders_done: u64,
     drains: u64,
     leaves: u64,
     rolls: u64,
     foundings: u64,
-    /// How often another cluster of the same name was met.
     meetings: u64,
-    /// The cluster has given way to another one: nothing else is left to check.
+    /// Whether the cluster has given way to another one. Then the run ends without its final checks.
     gave_way: bool,
     disasters: u64,
     recoveries: u64,
     accepted: u64,
-    /// The loss that an operator has accepted, once that is so.
     loss: Option<Loss>,
     outages: u64,
     halts: u64,
-    /// Incarnations whose stores have failed.
     failed: BTreeSet<MemberId>,
     service: Service,
     control: Option<Control>,
-    /// The disk of each node; none, if the nodes have none.
+    /// The disk of each node; empty if nodes have no disks.
     disks: Vec<SimulatedDisk>,
     disk_rng: Rng,
-    /// What the former disks of each node had done.
+    /// The operation counts of the disks that each node has replaced.
     replaced: Vec<DiskCounts>,
-    /// A backup of each node's disk, and when it was made.
     copies: Vec<Option<(u64, SimulatedDisk)>>,
     /// The nodes that run on a backup of their directory.
     restored: BTreeSet<usize>,
-    /// Which lives may lack on their disks what they held.
+    /// Incarnations whose disks may be missing data that they held.
     lacking: Lacking,
     trace: Trace,
     counts: Counts,
 }
 
 impl World {
-    /// The world of `setup` and `seed`. Keeps a trace if `traced`.
+    /// The world of `setup` and `seed`. Records a trace if `traced`.
     pub fn new(seed: u64, setup: Setup, traced: bool) -> Self {
         let mut disk_rng = Rng::new(seed, Concern::Disks);
         let disks: Vec<_> =
@@ -250,7 +241,7 @@ impl World {
         world.run()
     }
 
-    /// Runs to the end.
+    /// Runs the world to its end, checking every step.
     pub fn run(mut self) -> Outcome {
         let failure = self.go().err();
         self.finish(failure)
@@ -270,15 +261,14 @@ impl World {
         if self.setup.closes { self.close_down() } else { Ok(()) }
     }
 
-    /// Handles the next event.
     fn happen(&mut self) -> Result<(), Failure> {
         let Some((now, event)) = self.queue.pop() else {
-            return Err(Failure::new(Oracle::Progress, "nothing is left to happen"));
+            return Err(Failure::new(Oracle::Progress, "no event is left before the end of the run"));
         };
         self.now = now;
         self.counts.events += 1;
         if self.counts.events > EVENTS {
-            return Err(Failure::new(Oracle::Progress, format!("more than {EVENTS} events: time stands still")));
+            return Err(Failure::new(Oracle::Progress, format!("no end after {EVENTS} events")));
         }
         self.handle(event)
     }
@@ -389,7 +379,7 @@ impl World {
                 self.queue.push(self.now + SECOND, Event::Phase(Phase::Quiet));
                 return;
             }
-            // A power cut has put it off.
+            // A power cut has postponed the quiet phase.
             Phase::Quiet if self.now < self.setup.stop => {
                 self.queue.push(self.setup.stop, Event::Phase(Phase::Quiet));
                 return;
@@ -403,7 +393,7 @@ impl World {
                 self.queue.push(self.now + SECOND, Event::Phase(Phase::Drain));
                 return;
             }
-            // Where members lose their leases, an attempt may wait until its deadline although a later one was answered.
+            // Where members lose leases, an attempt may wait until its deadline although a later one was answered.
             Phase::Drain if self.control.is_some() => {
                 self.queue.push(self.now + self.setup.patience.1 + SECOND, Event::Phase(Phase::End));
             }
@@ -416,7 +406,7 @@ impl World {
         self.phase = phase;
     }
 
-    /// A unique time for the history.
+    /// A unique timestamp for the history.
     fn moment(&mut self) -> u64 {
         self.last_moment = self.now.max(self.last_moment + 1);
         self.last_moment

@@ -7,7 +7,7 @@ use super::ChainRunner;
 use crate::{replica::Gate, store::Store};
 
 impl<C: Clone> ChainRunner<C> {
-    /// A runner in the same state, over a store and behind a gate that are copies of this one's.
+    /// A runner in the same state, over copies of this one's store and gate.
     pub fn fork(&self, store: Arc<dyn Store>, gate: Arc<Gate>) -> Self {
         Self {
             replica: self.replica.fork(store, gate),
@@ -32,14 +32,13 @@ impl<C: Clone> ChainRunner<C> {
 }
 
 impl<C: fmt::Debug> ChainRunner<C> {
-    /// Writes everything that the runner's behaviour depends on, except for settings, store, gate, and what the log
-    /// says of its epoch. Two runners with equal descriptions over equal stores behave alike, as long as no member
-    /// joins their chain.
+    /// Writes everything on which the runner's behaviour depends, except for settings, store, gate, and the log's
+    /// state. Two runners with equal descriptions over equal stores behave alike while no member joins their chain.
     ///
     /// # Errors
     /// Errors of `out`.
     pub fn describe(&self, out: &mut dyn fmt::Write) -> fmt::Result {
-        // Destructures every field, so a new field that is forgotten here doesn't compile.
+        // Destructuring makes a forgotten new field a compile error.
         let Self {
             replica,
             callers,
@@ -54,10 +53,10 @@ impl<C: fmt::Debug> ChainRunner<C> {
             // They follow from the replica's events.
             open: _,
             halted: _,
-            // Decides only which line comes first. The model has no lines.
+            // Only decides which line goes first. The model has no lines.
             small_writes: _,
             behind_since,
-            // Decides only when other tasks run. A turn of the model has one input.
+            // Only decides when other tasks run. A turn of the model has one input.
             slice: _,
             guards: _,
             kept,

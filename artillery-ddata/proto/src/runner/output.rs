@@ -1,4 +1,4 @@
-//! What a chain runner returns to its driver and its node.
+//! The results that a chain runner returns to its driver and its node.
 
 use crate::{
     Epoch,
@@ -7,35 +7,33 @@ use crate::{
     replica::{ChainProgress, Halt, ReplicaEvent},
 };
 
-/// What a chain says to its node.
+/// A notification of a chain to its node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Word {
     /// The chain has applied the configuration log up to this index.
     ActsBy(LogIndex),
-    /// The chain serves by no lease any more.
+    /// The chain no longer uses any lease.
     Resigned,
-    /// The head is closed, and every update that it ordered is committed. Report it soon: the leader waits for it.
+    /// The head is closed, and every update that it ordered is committed. The leader waits for this, so report it soon.
     Closed,
-    /// The tail asks for a promotion.
+    /// The tail requests the promotion of its successor.
     Promote(Promotion),
 }
 
-/// What a runner asks of its driver.
+/// An output for the driver.
 #[derive(PartialEq, Eq, Debug)]
 pub enum RunnerOutput<C> {
-    /// Answer this caller. Each gets exactly one reply.
+    /// Send this reply to this caller. Each caller gets exactly one.
     Reply(C, Reply),
-    /// Report this event.
     Event(ReplicaEvent),
 }
 
-/// How a chain stands at this node.
+/// The state of a chain at this node.
 #[derive(Clone, Debug, Default)]
 pub struct ChainReadiness {
-    /// The epoch in which it is open here.
+    /// The epoch in which it is open here, if it is.
     pub open: Option<Epoch>,
-    /// Why it stopped serving.
+    /// Why it stopped serving, if it did.
     pub halted: Option<Halt>,
-    /// Its progress, for reports.
     pub progress: ChainProgress,
 }

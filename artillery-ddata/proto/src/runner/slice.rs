@@ -1,10 +1,10 @@
-//! The time that a chain has before the other tasks of its thread run.
+//! The time that a chain may use before the thread's other tasks run.
 
 use std::time::Duration;
 
 use crate::Timestamp;
 
-/// A slice of a thread's time. Several short turns may share one.
+/// A slice of a thread's time, which several short turns may share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Slice {
     length: Duration,
@@ -12,12 +12,12 @@ pub(super) struct Slice {
 }
 
 impl Slice {
-    /// Slices of this length, of which none has begun.
+    /// A slice that has not begun. Each will have this length.
     pub(super) fn of(length: Duration) -> Self {
         Self { length, ends: Timestamp::ZERO }
     }
 
-    /// A turn begins now. Once a slice is over the other tasks have run, or had nothing to do, so the next one begins.
+    /// Begins a new slice if the last one is over: then the other tasks have had their chance to run.
     pub(super) fn begin(&mut self, now: Timestamp) {
         if self.is_over(now) {
             self.ends = now + self.length;

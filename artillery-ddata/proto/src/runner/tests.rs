@@ -1,4 +1,4 @@
-//! The order and the clock reading of inputs that are received together.
+//! The order and the clock reading of inputs received together.
 
 mod slices;
 
@@ -26,12 +26,11 @@ fn me() -> MemberId {
 
 type Received = Turn<ReadRequest<u64>, WriteRequest<u64>>;
 
-/// A chain of one.
 struct Rig {
     runner: ChainRunner<u64>,
     turn: Received,
     now: Cell<u64>,
-    /// The clock at each reading after the first one of a turn.
+    /// The clock at each reading after the first one of a turn, if that is later.
     later: Cell<u64>,
     replies: Vec<(u64, Reply)>,
     words: Vec<Word>,
@@ -76,7 +75,7 @@ impl Rig {
         self.turn.writes.push(WriteRequest { request: None, history, write, deadline: at(1 << 40), caller });
     }
 
-    /// Takes in what was received until this moment.
+    /// Runs a turn at this time, in milliseconds.
     fn take(&mut self, now: u64) {
         self.now.set(now);
         let (clock, later) = (self.now.clone(), self.later.get());
@@ -101,7 +100,7 @@ impl Rig {
     }
 }
 
-/// The path of a strong read that is received after the end of the lease, in the turn after one that began before it.
+/// The path of a strong read received after the end of the lease, in a turn after one that began before it.
 fn served_after_the_lease(mut rig: Rig) -> Option<ReadPath> {
     rig.lease(100, 0);
     rig.later.set(120);
@@ -138,7 +137,7 @@ fn orders_come_before_the_requests_that_they_decide_about() {
     assert_eq!((rig.way(1), rig.words.pop()), (Some(ReadPath::Chain), Some(Word::Resigned)));
 }
 
-/// Whether a chain that has resigned and resumed serves by a lease from before.
+/// Whether a chain that has resigned and resumed serves by an earlier lease.
 fn acts_by_an_old_lease(mut rig: Rig) -> bool {
     rig.turn.orders.push(ChainOrder::Resign);
     rig.take(5);
@@ -189,15 +188,15 @@ fn a_chain_that_yields_refuses_and_keeps_its_data_until_it_proceeds() {
         rig.take(7);
         assert_eq!(rig.reply(), Reply::Refused(refusal));
     }
-    assert_eq!(rig.runner.replica().status().last.sequence, Sequence(1), "nothing was ordered, and nothing went");
+    assert_eq!(rig.runner.replica().status().last.sequence, Sequence(1), "nothing was ordered, and no data dropped");
     rig.turn.orders.push(ChainOrder::Proceed);
     rig.ask(4, None);
     rig.take(8);
-    assert_eq!(rig.way(4), Some(ReadPath::Local), "by the lease that came meanwhile");
+    assert_eq!(rig.way(4), Some(ReadPath::Local), "by the lease received while it yielded");
 }
 
 impl Rig {
-    /// Enters a new history, which keeps one write, and makes three more: the last one has sequence 4.
+    /// Enters a new history that keeps one write, and writes three more, so that the last one has sequence 4.
     fn recover_and_write(&mut self) {
         self.enter(1 << 20, RECOVERED);
         (0..3).for_each(|_| self.put(0, None));
@@ -211,7 +210,6 @@ impl Rig {
     }
 }
 
-/// Writes in a session of a history when another one has begun.
 fn written_in_another_history(mut rig: Rig) -> Reply {
     rig.recover_and_write();
     rig.put(1, Some(FIRST));
@@ -229,7 +227,7 @@ fn a_session_of_another_history_writes_nothing() {
     assert!(matches!(rig.reply(), Reply::Committed(_)));
 }
 
-/// The reply to a read of a session that has seen the fourth change of one history, at a member in another history.
+/// The reply to a read in a session that has seen sequence 4 of an earlier history.
 fn read_behind_the_fourth_change(mut rig: Rig, before: bool) -> Reply {
     let ask = |rig: &mut Rig| {
         rig.ask(1, Some(FIRST));
@@ -254,7 +252,7 @@ fn read_behind_the_fourth_change(mut rig: Rig, before: bool) -> Reply {
 fn a_session_of_another_history_reads_nothing() {
     for before in [false, true] {
         let reply = read_behind_the_fourth_change(Rig::new(), before);
-        assert_eq!(reply, Reply::Refused(Refusal::OtherHistory), "asked before the recovery: {before}");
+        assert_eq!(reply, Reply::Refused(Refusal::OtherHistory), "received before the recovery: {before}");
     }
 }
 
@@ -277,11 +275,10 @@ fn a_member_that_was_removed_in_another_history_knows_that_history() {
     }
     rig.put(1, Some(RECOVERED));
     rig.take(8);
-    assert_eq!(rig.reply(), Reply::Refused(Refusal::NoChain), "the session goes on at the members");
+    assert_eq!(rig.reply(), Reply::Refused(Refusal::NoChain), "the session continues at the members");
 }
 
-/// The reply to a watch that waits behind the third change of one history, of which the next history has only the
-/// first.
+/// The reply to a watch that waits after sequence 3 of one history, while the next history starts from sequence 1.
 fn heard_of_the_fourth_change(mut rig: Rig) -> Reply {
     rig.put(0, None);
     rig.take(5);
@@ -370,5 +367,5 @@ fn small_writes_pass_large_ones_that_never_end() {
         }
         while rig.runner.poll_output().is_some() {}
     }
-    assert!(small.get() > 60 && large.get() > 0, "{} large ones, {} small ones", large.get(), small.get());
+    assert!(small.get() > 60 && large.get() > 0, "{} large writes, {} small writes", large.get(), small.get());
 }

@@ -10,19 +10,18 @@ use crate::{
     types::update::RequestKey,
 };
 
-/// A lease of this node, by its own clock.
+/// A lease of this node, on its own clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Lease {
-    /// When it ends.
     pub until: Timestamp,
-    /// When it was asked for.
+    /// When the node requested it.
     pub asked: Timestamp,
-    /// How many resignations the node had taken back when the lease was granted. A chain that resumes uses only leases
+    /// How many resignations the node had withdrawn when the lease was granted. A chain that resumes only uses leases
     /// granted since then, and none from before its resignation (trap 62).
     pub stretch: u64,
 }
 
-/// What the node orders a chain to do.
+/// An order of the node to a chain.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ChainOrder {
     /// This configuration names this member. Answered by [`Word::ActsBy`](super::Word::ActsBy).
@@ -31,7 +30,7 @@ pub enum ChainOrder {
         config: Arc<ChainConfig>,
         /// The history that it belongs to.
         history: ClusterId,
-        /// The index of the configuration log at which it is the newest.
+        /// The index of the configuration log at which this is the newest configuration.
         upto: LogIndex,
     },
     /// The configuration of this epoch doesn't name this member. Answered by [`Word::ActsBy`](super::Word::ActsBy).
@@ -43,23 +42,23 @@ pub enum ChainOrder {
         /// The index of the configuration log at which that configuration is the newest.
         upto: LogIndex,
     },
-    /// As head of this epoch, order nothing until then.
+    /// As head of this epoch, order nothing until the given time.
     Close {
         /// The epoch.
         epoch: Epoch,
-        /// The end of the closing by this node's clock.
+        /// The end of the closing, on this node's clock.
         until: Timestamp,
     },
-    /// Take no more leases, and serve by none. Answered by [`Word::Resigned`](super::Word::Resigned).
+    /// Use no leases from now on. Answered by [`Word::Resigned`](super::Word::Resigned).
     Resign,
-    /// Take leases of this stretch again.
+    /// Use leases of this stretch again.
     Resume {
         /// The stretch.
         stretch: u64,
     },
-    /// Another cluster, or a newer history of this one, goes on instead: refuse requests, serve by no lease, and keep all data.
+    /// Another cluster, or a newer history, replaces this one: refuse requests, use no lease, and keep all data.
     Yield {
-        /// What callers are told.
+        /// The refusal that callers get.
         refusal: Refusal,
     },
     /// Serve again after [`ChainOrder::Yield`].
@@ -69,41 +68,34 @@ pub enum ChainOrder {
 /// A change of the link to a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LinkChange {
-    /// Frames can be sent from now on; what was sent before may be lost.
+    /// Frames can be sent from now on. Those sent earlier may be lost.
     Up(MemberId),
-    /// Frames go nowhere from now on.
+    /// Frames can no longer be sent.
     Down(MemberId),
 }
 
-/// A read and its caller.
 #[derive(Clone, Debug)]
 pub struct ReadRequest<C> {
-    /// The query.
     pub query: Query,
-    /// How it may be served.
     pub mode: ReadMode,
     /// The floor of its session, if it has one.
     pub floor: Option<Sequence>,
-    /// The history that its session, or its watch, belongs to.
+    /// The history to which its session or watch belongs.
     pub history: Option<ClusterId>,
     /// When the caller stops waiting.
     pub deadline: Timestamp,
-    /// The caller.
     pub caller: C,
 }
 
-/// A write and its caller.
 #[derive(Clone, Debug)]
 pub struct WriteRequest<C> {
-    /// The request id. Without one a repetition isn't recognized.
+    /// The request id. Without one, a retry is not recognized.
     pub request: Option<RequestKey>,
-    /// The history that its session belongs to.
+    /// The history to which its session belongs.
     pub history: Option<ClusterId>,
-    /// The write.
     pub write: Write,
     /// When the caller stops waiting.
     pub deadline: Timestamp,
-    /// The caller.
     pub caller: C,
 }
 
@@ -114,21 +106,18 @@ pub struct Turn<R, W> {
     pub lease: Option<Lease>,
     /// The number of the last [batch](crate::replica::JournalBatch) that has become durable.
     pub durable: Option<u64>,
-    /// The journal is to get shorter: the chain begins a checkpoint, unless one is under way.
+    /// Whether the journal must become shorter. Then the chain begins a checkpoint, unless one is in progress.
     pub checkpoint: bool,
-    /// The node's disk counts as full.
+    /// Whether the node's disk is considered full.
     pub disk_full: bool,
-    /// Changes of the links to peers.
     pub links: Vec<LinkChange>,
-    /// The node's orders.
     pub orders: Vec<ChainOrder>,
-    /// Frames and their senders, which the driver has authenticated.
+    /// Frames with their senders, which the driver has authenticated.
     pub frames: Vec<(MemberId, ChainFrame)>,
-    /// Reads.
     pub reads: Vec<R>,
     /// Writes of the [small line](super::WriteLine::Small).
     pub writes: Vec<W>,
-    /// Large writes.
+    /// Writes of the [large line](super::WriteLine::Large).
     pub large_writes: Vec<W>,
 }
 
@@ -150,7 +139,7 @@ impl<R, W> Default for Turn<R, W> {
 }
 
 impl<R, W> Turn<R, W> {
-    /// Whether it has frames or requests: what was received and not yet taken in, if a [turn](super::ChainRunner::take) has ended.
+    /// Whether frames or requests are left, which happens if a [turn](super::ChainRunner::take) ended early.
     pub fn has_inputs(&self) -> bool {
         !(self.frames.is_empty() && self.reads.is_empty() && self.writes.is_empty() && self.large_writes.is_empty())
     }

@@ -1,21 +1,20 @@
-//! The two lines in which writes wait for their chain, so that a small write isn't held up by large ones before it.
+//! The two lines in which writes wait for their chain, so that large writes do not hold up small ones.
 
 use bytes::Bytes;
 
 use crate::{api::Write, replica::ReplicaSettings};
 
-/// The line in which a write waits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum WriteLine {
     /// The line of most writes.
     Small,
-    /// The line of writes whose update takes up a sixteenth of the window or more.
+    /// The line of writes whose update uses at least a sixteenth of the window.
     Large,
 }
 
 impl WriteLine {
-    /// The line of a write, where `length` gives the present length of a key's value in bytes. The value may change
-    /// until the write is taken in, so the line decides only the order in which writes are taken in.
+    /// The line of a write. `length` returns the current length of a key's value in bytes. The value may change before
+    /// the write is admitted, so the line only determines the order of admission.
     pub fn of(write: &Write, settings: &ReplicaSettings, length: impl Fn(&Bytes) -> usize) -> Self {
         let large = settings.large_write();
         let mut bytes = write.values().map(Bytes::len).fold(0, usize::saturating_add);

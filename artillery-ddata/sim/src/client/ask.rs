@@ -1,4 +1,4 @@
-//! The operations of clients, and the requests that express them.
+//! The operations of clients, and the requests that implement them.
 
 use std::ops::Bound;
 
@@ -16,9 +16,9 @@ use crate::history::{Call, SeriesCall, Value};
 /// An operation on one key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PartCall {
-    /// On a register.
+    /// An operation on a register.
     Register(Call),
-    /// On a list or a counter.
+    /// An operation on a list or a counter.
     Series(SeriesCall),
 }
 
@@ -36,16 +36,16 @@ pub struct Part {
 pub enum Ask {
     /// Opens a session.
     Open,
-    /// Writes: a single write or a batch.
+    /// A single write or a batch.
     Write {
         /// The writes.
         parts: Vec<Part>,
-        /// The number of the batch; 0: none.
+        /// The number of the batch; 0 for a single write.
         batch: u64,
     },
     /// Runs a script. Each of its groups reads a key and writes it.
     Script {
-        /// The writes, each in a group of its own.
+        /// The writes, each in its own group.
         parts: Vec<Part>,
         /// A put in an additional first group, which always fails after the put.
         fails: Option<Part>,
@@ -54,24 +54,24 @@ pub enum Ask {
     },
     /// Reads one key.
     Read(u32, ReadMode),
-    /// Reads these keys together.
+    /// Reads several keys at one sequence.
     Keys(Vec<u32>, ReadMode),
-    /// Reads a page of the keys behind this one.
+    /// Reads a page of keys in byte order.
     Page {
-        /// The key behind which the page begins; `None`: at the first key.
+        /// The key after which the page begins; `None`: at the first key.
         after: Option<u32>,
-        /// Entries at most.
+        /// Maximum number of entries.
         limit: u32,
-        /// The snapshot to read from, if any.
+        /// Whether to begin or use a snapshot.
         snapshot: Snapshot,
         /// The mode of the read.
         mode: ReadMode,
     },
     /// Reads a page of keys in hash order.
     Hashed {
-        /// The position at which the page begins; 0: at the first.
+        /// The position at which the page begins; 0: the first one.
         from: u64,
-        /// Keys at most.
+        /// Maximum number of keys.
         limit: u32,
         /// The mode of the read.
         mode: ReadMode,
@@ -87,7 +87,7 @@ pub enum Request {
     Read(Query, ReadMode),
 }
 
-/// An operation with everything that belongs to it.
+/// An operation with its request and the session state that it carries.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Asked {
     /// The operation.
@@ -96,18 +96,18 @@ pub struct Asked {
     pub chain: usize,
     /// The request that is sent.
     pub request: Request,
-    /// The request id: a session and a number in it. Nodes recognize a repetition by it.
+    /// The request id: a session and a number in it, by which nodes recognize a retry.
     pub id: Option<(Version, u64)>,
     /// The floor of its session.
     pub floor: Option<Sequence>,
     /// Whether the request carries the floor.
     pub tells_floor: bool,
-    /// The history of its session, where sessions may belong to another one.
+    /// The history of its session, in worlds whose history may change.
     pub history: Option<ClusterId>,
 }
 
 impl Asked {
-    /// The effect of asking twice.
+    /// The effect of sending the request twice.
     pub fn repeat(&self) -> Repeat {
         match (&self.request, self.id) {
             (Request::Read(..) | Request::Write(Write::OpenSession), _) => Repeat::Harmless,
@@ -128,12 +128,12 @@ impl Ask {
         matches!(self, Self::Write { .. } | Self::Script { .. })
     }
 
-    /// The batch or script that its parts belong to; 0: none.
+    /// The number of the batch or script; 0 if it is neither.
     pub fn batch(&self) -> u64 {
         if let Self::Write { batch, .. } | Self::Script { batch, .. } = self { *batch } else { 0 }
     }
 
-    /// The mode of a read.
+    /// The read mode; `None` for a write.
     pub fn mode(&self) -> Option<ReadMode> {
         match self {
             Self::Read(_, mode) | Self::Keys(_, mode) | Self::Page { mode, .. } | Self::Hashed { mode, .. } => {
@@ -143,12 +143,12 @@ impl Ask {
         }
     }
 
-    /// Whether its answer must be that of one moment between its call and its return.
+    /// Whether its answer must show the state of one moment between call and return.
     pub fn is_linearizable(&self) -> bool {
         matches!(self.mode(), Some(ReadMode::Strong | ReadMode::ThroughChain))
     }
 
-    /// The keys that a page covers: those behind `after` and, if there are more pages, up to `next`.
+    /// The keys that a page covers: those after `after` and, unless it is the last page, up to `next`.
     pub fn range(
         keys: &Keys,
         chain: usize,
@@ -161,14 +161,14 @@ impl Ask {
 }
 
 impl Ask {
-    /// The keys that a page in hash order covers: those at `from` or behind it and, if there are more pages, before `next`.
+    /// The keys that a page in hash order covers: those from `from` on and, unless it is the last page, before `next`.
     pub fn placed(keys: &Keys, chain: usize, from: u64, next: u64) -> impl Iterator<Item = u32> + use<> {
         let is_in = move |at: u64| at >= from && (next == 0 || at < next);
         keys.of_chain(chain).filter(move |&key| is_in(place(&key_bytes(key))))
     }
 }
 
-/// The request for `ask`. Values get `padding` more bytes than they need.
+/// The request for `ask`. Values are padded by `padding` bytes.
 pub fn request(ask: &Ask, padding: usize) -> Request {
     match ask {
         Ask::Open => Request::Write(Write::OpenSession),
@@ -208,7 +208,7 @@ fn script(parts: &[Part], fails: Option<&Part>, padding: usize) -> ScriptWrite {
         key: key_bytes(part.key),
         expected: if expected.is_none() { Expected::Absent } else { Expected::Version(expected) },
     });
-    // Fails always: the value of a register is not a number.
+    // Always fails, since the value of a register is not a number.
     let failing = fails.map(|part| {
         let key = key_bytes(part.key);
         group(vec![script_step(part, padding), ScriptStep::Increment { key, by: 1 }])
@@ -235,7 +235,7 @@ fn script_step(part: &Part, padding: usize) -> ScriptStep {
     }
 }
 
-/// The steps of a batch: first the conditions of all parts, then their writes, both in the order of the parts.
+/// The steps of a batch: the conditions of all parts, then their writes, both in the order of the parts.
 fn steps(parts: &[Part], padding: usize) -> Vec<Step> {
     let required = conditions(parts).map(|(part, expected)| Step::Require {
         key: key_bytes(part.key),

@@ -11,24 +11,24 @@ use super::{
 };
 use crate::history::{Call, SeriesCall, Value};
 
-/// An operation, its chain, and the node to ask.
+/// An operation with its chain and the node that gets the first attempt.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Choice {
     /// The operation.
     pub ask: Ask,
     /// The chain.
     pub chain: usize,
-    /// The node to ask.
+    /// The node that gets the first attempt.
     pub node: usize,
-    /// Whether only this node may be asked.
+    /// Whether all attempts must go to this node.
     pub pinned: bool,
 }
 
-/// Marks the values of groups that fail. No read may ever show one.
+/// Marks the values written by groups that fail. No read may ever return one.
 const FAILS: u64 = 1 << 62;
 
 impl Client {
-    /// Chooses the next operation. If it is a write, it writes `value`.
+    /// Chooses the next operation. A write writes `value`.
     pub fn choose(&mut self, mix: &Mix, keys: &Keys, nodes: usize, value: Value) -> Choice {
         if let Some(scan) = &self.scan {
             let (chain, pinned) = (scan.chain, scan.snapshot.is_some());
@@ -76,7 +76,7 @@ impl Client {
         }
     }
 
-    /// Keys of one chain, `key` among them.
+    /// Random keys of the chain of `key`, including `key`. With [`Mix::whole_batches`]: all registers of that chain.
     fn choose_keys(&mut self, mix: &Mix, keys: &Keys, key: u32) -> Vec<u32> {
         let mut chosen: Vec<u32> = Vec::new();
         for other in keys.of_chain(keys.chain(key)) {
@@ -129,7 +129,7 @@ impl Client {
         let expected = self.known[key as usize];
         let kind = self.rng.below(1000) as u32;
         match kind {
-            // Conditions of many parts rarely hold together.
+            // The conditions of many parts are rarely all met.
             kind if is_part && kind < mix.swaps / 4 => Call::CompareAndSwap { expected, value },
             _ if is_part => Call::Put(value),
             kind if kind < mix.deletes => Call::Delete,

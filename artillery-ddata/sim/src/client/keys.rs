@@ -8,28 +8,27 @@ use crate::history::Value;
 /// The kind of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KeyKind {
-    /// Put, swapped, deleted.
+    /// Written by put, compare-and-swap and delete.
     Register,
-    /// Appended to.
+    /// Written by append.
     List,
-    /// Incremented.
+    /// Written by increment.
     Counter,
 }
 
-/// The keys of a world: first registers, then lists, then counters, spread over its chains.
+/// The keys of a world: registers first, then lists, then counters, distributed over its chains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Keys {
-    /// Registers.
+    /// Number of registers.
     pub registers: u32,
-    /// Lists.
+    /// Number of lists.
     pub lists: u32,
-    /// Counters.
+    /// Number of counters.
     pub counters: u32,
-    /// Chains.
+    /// Number of chains.
     pub chains: usize,
 }
 
-/// The common prefix of all keys.
 pub(super) const PREFIX: &str = "key-";
 
 /// Length of an item of a list, in bytes.
@@ -60,7 +59,7 @@ impl Keys {
         key as usize % self.chains
     }
 
-    /// The keys of a chain, in the order of their bytes.
+    /// The keys of a chain in byte order.
     pub fn of_chain(&self, chain: usize) -> impl DoubleEndedIterator<Item = u32> + use<> {
         let keys = *self;
         (0..keys.len() as u32).filter(move |&key| keys.chain(key) == chain)
@@ -72,18 +71,18 @@ pub fn key_bytes(key: u32) -> Bytes {
     Bytes::from(format!("{PREFIX}{key:02}"))
 }
 
-/// The key with these bytes.
+/// The key with these bytes; `None` if they are not a key of any world.
 pub fn key_of(bytes: &[u8]) -> Option<u32> {
     let key = std::str::from_utf8(bytes).ok()?.strip_prefix(PREFIX)?.parse().ok()?;
     (key_bytes(key) == bytes).then_some(key)
 }
 
-/// The position of a key in hash order: one of a few, so that keys share positions.
+/// The position of a key in hash order. There are only five, so that keys share positions.
 pub fn place(key: &[u8]) -> u64 {
     position(key) % 5 + 1
 }
 
-/// The bytes of a value. They name the value and its key; the padding too differs from that of any other value.
+/// Encodes a value with its key. The padding depends on the value, too, so that mixed-up bytes are detected.
 pub(super) fn encode(key: u32, value: Value, padding: usize) -> Bytes {
     let mut bytes = BytesMut::with_capacity(ITEM + padding);
     bytes.put_u64_le(value.0);
@@ -92,7 +91,7 @@ pub(super) fn encode(key: u32, value: Value, padding: usize) -> Bytes {
     bytes.freeze()
 }
 
-/// The value that `bytes` encode, if they are whole and belong to `key`.
+/// Decodes a value. `None` if the bytes are damaged or belong to another key.
 pub(super) fn decode(key: u32, bytes: &[u8]) -> Option<Value> {
     let (value, rest) = bytes.split_first_chunk::<8>()?;
     let (owner, padding) = rest.split_first_chunk::<4>()?;
@@ -105,7 +104,6 @@ pub(super) fn decode_list(key: u32, bytes: &[u8]) -> Option<Vec<Value>> {
     bytes.chunks(ITEM).map(|item| decode(key, item)).collect()
 }
 
-/// The number of items in a list of this length in bytes.
 pub(super) fn items(length: u64) -> Option<u64> {
     length.is_multiple_of(ITEM as u64).then_some(length / ITEM as u64)
 }

@@ -2,49 +2,49 @@
 
 use crate::rng::Rng;
 
-/// How often clients choose each operation, in thousandths.
+/// The chance of each operation, in thousandths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mix {
-    /// Writes among all operations.
+    /// Share of writes among all operations.
     pub writes: u32,
-    /// Deletes among writes of registers.
+    /// Share of deletes among writes of registers.
     pub deletes: u32,
-    /// Compare-and-swaps among writes of registers.
+    /// Share of compare-and-swaps among writes of registers.
     pub swaps: u32,
-    /// Deletes that return the value, among writes of registers.
+    /// Share of deletes that return the value among writes of registers.
     pub takes: u32,
-    /// Batches among writes.
+    /// Share of batches among writes.
     pub batches: u32,
-    /// Scripts among writes.
+    /// Share of scripts among writes.
     pub scripts: u32,
     /// Whether every batch writes all registers of its chain, and registers get no other writes.
     pub whole_batches: bool,
-    /// Writes that carry a request id.
+    /// Share of writes with a request id.
     pub numbered: u32,
-    /// Answered writes that are repeated once more, late.
+    /// Share of answered writes that are duplicated once more, late.
     pub duplicates: u32,
-    /// Unanswered writes that are settled rather than repeated.
+    /// Share of unanswered writes whose outcome is settled instead of repeating the write.
     pub settled: u32,
-    /// Reads that may show uncommitted versions, among reads.
+    /// Share of eventual reads among reads.
     pub eventual: u32,
-    /// Reads that may show uncommitted versions within bounds, among reads.
+    /// Share of bounded reads among reads.
     pub bounded: u32,
-    /// Reads behind a barrier, among reads.
+    /// Share of through-chain reads among reads.
     pub through_chain: u32,
-    /// Reads of many keys, among reads.
+    /// Share of reads of several keys among reads.
     pub cuts: u32,
-    /// Scans, among reads.
+    /// Share of scans among reads.
     pub scans: u32,
-    /// Walks through all keys in hash order, among reads.
+    /// Share of walks in hash order among reads.
     pub walks: u32,
-    /// Reads in the session of their application.
+    /// Share of reads that carry their application's session.
     pub sessions: u32,
-    /// Number of clients that mostly write; the others read. 0: all clients do both.
+    /// Number of clients that mostly write; the others only read. 0: all clients do both.
     pub writers: usize,
 }
 
 impl Mix {
-    /// A workload for a seed.
+    /// Draws the workload of a seed.
     pub fn draw(rng: &mut Rng) -> Self {
         Self {
             writes: rng.between(150, 700) as u32,

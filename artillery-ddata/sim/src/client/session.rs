@@ -1,10 +1,10 @@
-//! Sessions: the numbers by which repeated requests are recognized, and how far their application has seen the history.
+//! Sessions: request numbers, which identify retries, and the floor up to which an application has seen the history.
 
 use std::collections::BTreeSet;
 
 use artillery_proto::{ClusterId, Sequence, Version};
 
-/// One session of an application with one chain.
+/// A session of an application with one chain.
 #[derive(Clone, Debug)]
 pub struct Session {
     /// Its id.
@@ -13,7 +13,7 @@ pub struct Session {
     open: BTreeSet<u64>,
 }
 
-/// What an application knows of one chain, shared by its clients.
+/// The state of an application for one chain, shared by its clients.
 #[derive(Clone, Default, Debug)]
 pub struct Standing {
     session: Option<Session>,
@@ -21,22 +21,22 @@ pub struct Standing {
     pub opening: bool,
     /// The sequence up to which the application has seen or written the history.
     pub floor: Sequence,
-    /// The history that the floor belongs to; `None`: none has been seen.
+    /// The history to which the floor belongs; `None` until one has been seen.
     pub history: Option<ClusterId>,
 }
 
 impl Standing {
-    /// The floor belongs to a history that is over. What was written and seen in it may be lost.
+    /// Resets the floor because its history is over. Data written and seen in it may be lost.
     pub fn begin_history(&mut self) {
         (self.floor, self.history) = (Sequence::ZERO, None);
     }
 
-    /// The session was opened.
+    /// Records that the session was opened.
     pub fn opened(&mut self, id: Version) {
         self.session = Some(Session { id, next: 1, open: BTreeSet::new() });
     }
 
-    /// The session `id` has been evicted.
+    /// Records that the session `id` has been evicted.
     pub fn expired(&mut self, id: Version) {
         if self.session.as_ref().is_some_and(|session| session.id == id) {
             self.session = None;
@@ -48,7 +48,7 @@ impl Standing {
         self.session.is_some()
     }
 
-    /// The id of a new request.
+    /// Allocates the id of a new request; `None` without a session.
     pub fn number(&mut self) -> Option<(Version, u64)> {
         let session = self.session.as_mut()?;
         let number = session.next;
@@ -57,14 +57,14 @@ impl Standing {
         Some((session.id, number))
     }
 
-    /// The request has ended.
+    /// Records that the request has ended.
     pub fn close(&mut self, (id, number): (Version, u64)) {
         if let Some(session) = self.session.as_mut().filter(|session| session.id == id) {
             session.open.remove(&number);
         }
     }
 
-    /// The lowest unanswered number. 0, which confirms nothing, if the session has been evicted.
+    /// The lowest unanswered number. 0, which confirms nothing, if the session was evicted.
     pub fn lowest(&self, id: Version) -> u64 {
         match &self.session {
             Some(session) if session.id == id => session.open.first().copied().unwrap_or(session.next),
@@ -72,7 +72,7 @@ impl Standing {
         }
     }
 
-    /// The application has seen the history up to `seen`.
+    /// Raises the floor to `seen`.
     pub fn rise(&mut self, seen: Sequence) {
         self.floor = self.floor.max(seen);
     }

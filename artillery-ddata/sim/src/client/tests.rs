@@ -81,13 +81,13 @@ fn batch_reports_each_part() {
     let batch = Ask::Write { parts: vec![part(0, Call::Put(Value(5))), part(1, swap), count], batch: 5 };
     let (at, was) = (Version::new(1, 9), Version::new(1, 4));
     let conflict = Reply::Conflict { at, step: 0, version: was, value: None, replayed: true };
-    let Next::Done(told, _) = reply(&mut client(batch.clone(), None), conflict) else { panic!("it is over") };
+    let Next::Done(told, _) = reply(&mut client(batch.clone(), None), conflict) else { panic!("it must be done") };
     let answers: Vec<Answer> = told.operations.iter().map(|(.., answer)| *answer).collect();
     assert_eq!(answers, [Answer::Refused, Answer::Failed(was)]);
     assert_eq!(told.series[0].2, SeriesAnswer::Refused);
     let committed = WriteReply { version: at, copies: 3, replayed: false, result: Computed::Nothing };
     let Next::Done(told, _) = reply(&mut client(batch, None), Reply::Committed(committed)) else {
-        panic!("it is over")
+        panic!("it must be done")
     };
     assert!(told.operations.iter().all(|(.., answer)| *answer == Answer::Written(at)));
     assert_eq!(told.series[0].2, SeriesAnswer::Counted { version: at, count: None });
@@ -99,8 +99,8 @@ fn senseless_reply_is_a_failure() {
     let read = ReadReply { held: Some(held), clean: true, way: ReadPath::Local, as_of: Sequence(1) };
     let mut reader = client(Ask::Read(1, ReadMode::Strong), None);
     let failure = reader.reply(Reply::Read(read.clone()), &KEYS, &ids()).unwrap_err();
-    assert_eq!(failure.oracle, Oracle::Claims, "a value of another key");
+    assert_eq!(failure.oracle, Oracle::Claims, "the value belongs to another key");
     let mut writer = client(write(Call::Delete), None);
     let failure = writer.reply(Reply::Read(read), &KEYS, &ids()).unwrap_err();
-    assert_eq!(failure.oracle, Oracle::Answers, "a read answers no write");
+    assert_eq!(failure.oracle, Oracle::Answers, "a read reply does not answer a write");
 }

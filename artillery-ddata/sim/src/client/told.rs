@@ -1,4 +1,4 @@
-//! How a client interprets an answer.
+//! The interpretation of replies.
 
 use artillery_proto::{
     Sequence, Version,
@@ -17,29 +17,29 @@ use crate::{
     oracle::{Failure, Oracle},
 };
 
-/// What an answer adds to the history.
+/// The content of a reply, in terms of the history.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Told {
     /// Operations on registers.
     pub operations: Vec<(u32, Call, Answer)>,
     /// Operations on lists and counters.
     pub series: Vec<(u32, SeriesCall, SeriesAnswer)>,
-    /// Keys that were seen together, and the versions of their values.
+    /// Keys read together, with the versions of their values.
     pub seen: Vec<(u32, Option<Version>)>,
-    /// The sequence up to which the answer shows the history.
+    /// The sequence up to which the reply shows the history.
     pub as_of: Option<Sequence>,
-    /// The version of the update that answered.
+    /// The version of the update that the reply reports.
     pub version: Option<Version>,
-    /// The key behind which a page ends, unless it is the last one, and its snapshot.
+    /// The key after which the next page begins (`None`: this page was the last one), and the snapshot.
     pub page: Option<(Option<u32>, Option<u64>)>,
-    /// Keys of a page in hash order, and the position at which the next page begins.
+    /// The keys of a page in hash order, and the position at which the next page begins.
     pub hashed: Option<(Vec<u32>, u64)>,
 }
 
-/// What the answer `reply` to `asked` adds to the history.
+/// Interprets the reply to an operation.
 ///
 /// # Errors
-/// [`Oracle::Answers`] if such a reply makes no sense, [`Oracle::Claims`] if no client wrote a value in it.
+/// [`Oracle::Answers`] if such a reply makes no sense, [`Oracle::Claims`] if it contains a value that no client wrote.
 pub fn told(asked: &Asked, reply: &Reply, keys: &Keys) -> Result<Told, Failure> {
     match (&asked.ask, reply) {
         (Ask::Open, Reply::Committed(committed)) => Ok(Told { version: Some(committed.version), ..Told::default() }),
@@ -79,7 +79,7 @@ pub fn told(asked: &Asked, reply: &Reply, keys: &Keys) -> Result<Told, Failure> 
     }
 }
 
-/// What a write without an outcome adds to the history: refused, or unknown.
+/// The history entries of a write without an answer: refused, or with an unknown outcome.
 pub fn ended(asked: &Asked, refused: bool) -> Told {
     let mut told = Told::default();
     let (Ask::Write { parts, .. } | Ask::Script { parts, .. }) = &asked.ask else { return told };
@@ -101,7 +101,7 @@ pub fn ended(asked: &Asked, refused: bool) -> Told {
 }
 
 fn nonsense(asked: &Asked, reply: &Reply) -> Failure {
-    Failure::new(Oracle::Answers, format!("{:?} was answered with {reply:?}", asked.ask))
+    Failure::new(Oracle::Answers, format!("{:?} got the reply {reply:?}", asked.ask))
 }
 
 fn written(parts: &[Part], is_batch: bool, committed: &WriteReply) -> Result<Told, Failure> {
@@ -118,8 +118,8 @@ fn written(parts: &[Part], is_batch: bool, committed: &WriteReply) -> Result<Tol
                 let found = (*was, value_of(key, bytes)?);
                 told.operations.push((key, call, Answer::Took { version, found }));
             }
-            // The member that answers this retry was joining when the key was deleted, and never had the value. So the
-            // answer reports only a delete.
+            // This member was joining when the key was deleted, and never had the value. Its reply only confirms the
+            // delete.
             (PartCall::Register(Call::GetDelete), Computed::TookForgotten(_)) => {
                 told.operations.push((key, Call::Delete, Answer::Written(version)));
             }
@@ -144,12 +144,12 @@ fn written(parts: &[Part], is_batch: bool, committed: &WriteReply) -> Result<Tol
     Ok(told)
 }
 
-/// A put that no outcome of its script may apply.
+/// The entry for a put that must not take effect whatever the outcome of its script.
 fn never(part: &Part) -> Option<(u32, Call, Answer)> {
     if let PartCall::Register(call) = part.call { Some((part.key, call, Answer::Refused)) } else { None }
 }
 
-/// What the groups of a script read and wrote. Their reads together are a cut.
+/// The reads and writes of the groups of a script. Together, the reads form a cut.
 fn ran(parts: &[Part], fails: bool, committed: &WriteReply, keys: &Keys) -> Result<Told, Failure> {
     let version = committed.version;
     let mut told = Told { version: Some(version), ..Told::default() };
@@ -189,7 +189,7 @@ fn ran(parts: &[Part], fails: bool, committed: &WriteReply, keys: &Keys) -> Resu
     if outcomes.is_some_and(|mut left| left.next().is_some()) { Err(wrong()) } else { Ok(told) }
 }
 
-/// One part did not find the version that it expected, so no part was applied.
+/// The entries of a batch in which one part did not find the expected version, so that no part was applied.
 fn conflict(
     parts: &[Part],
     is_batch: bool,
@@ -218,7 +218,7 @@ fn conflict(
     Some(told)
 }
 
-/// What a page shows: each key between its ends, present or absent.
+/// The entries of a page: each key in its range, present or absent.
 fn shown(asked: &Asked, after: Option<u32>, page: &ScanReply, keys: &Keys) -> Result<Told, Failure> {
     let unknown = |key: &Bytes| Failure::new(Oracle::Claims, format!("{key:?} was never asked for"));
     let next = page.next.as_ref().map(|key| key_of(key).ok_or_else(|| unknown(key))).transpose()?;
@@ -234,20 +234,19 @@ fn shown(asked: &Asked, after: Option<u32>, page: &ScanReply, keys: &Keys) -> Re
     }
 }
 
-/// What a page in hash order shows. It must name keys of its chain, each at most once.
+/// Interprets a page in hash order. It must contain keys of its chain, each at most once.
 fn listed(asked: &Asked, page: &HashedReply, keys: &Keys) -> Result<Told, Failure> {
     let mut met = Vec::new();
     for bytes in &page.keys {
         let key = key_of(bytes).filter(|&key| (key as usize) < keys.len() && keys.chain(key) == asked.chain);
         match key.filter(|key| !met.contains(key)) {
             Some(key) => met.push(key),
-            None => return Err(Failure::new(Oracle::Claims, format!("{bytes:?} is none of the keys of the page"))),
+            None => return Err(Failure::new(Oracle::Claims, format!("{bytes:?} is not a new key of this chain"))),
         }
     }
     Ok(Told { as_of: Some(page.as_of), hashed: Some((met, page.next)), ..Told::default() })
 }
 
-/// Records what was found of a key.
 fn found(told: &mut Told, keys: &Keys, key: u32, held: Option<&Held>) -> Result<(), Failure> {
     let held = held.and_then(|held| Some((held.version, held.value.as_ref()?)));
     told.seen.push((key, held.map(|(version, _)| version)));

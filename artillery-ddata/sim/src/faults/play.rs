@@ -1,4 +1,4 @@
-//! Faults for the members that have a role when the fault begins, rather than for given nodes.
+//! Faults for the members that have a certain role when the fault begins, rather than for given nodes.
 
 use std::fmt;
 
@@ -7,25 +7,25 @@ use crate::rng::Rng;
 
 const MILLI: u64 = 1_000_000;
 
-/// A fault for members by their role in the first chain when it begins.
+/// A fault for members by their role in the first chain at its beginning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Play {
-    /// Only the head hears the tail.
+    /// Only the head receives messages of the tail.
     WhisperingTail,
-    /// The tail is cut off, and the successor of the head does not hear the head.
+    /// The tail is cut off, and the successor of the head receives nothing from the head.
     LostTail,
-    /// All members but the head are cut off together from all other nodes.
+    /// All members except the head are cut off together from all other nodes.
     LostRest,
     /// The head is cut off.
     LostHead,
-    /// The head hears no other node, and all hear it.
+    /// The head receives nothing from other nodes, but can send to all of them.
     DeafHead,
     /// No other node can dial the leader of the configuration log, which can dial others.
     UndialableLeader,
 }
 
 impl Play {
-    /// The kind that it counts as.
+    /// The kind under which reports count it.
     pub const fn kind(self) -> Kind {
         match self {
             Self::WhisperingTail | Self::LostRest | Self::DeafHead => Kind::Cut,
@@ -48,7 +48,7 @@ impl fmt::Display for Play {
     }
 }
 
-/// Adds the plays that begin at a moment to a plan. Returns when all of them are over.
+/// Adds the plays that begin at a given time to a plan. Returns when all of them are over.
 type Plot = fn(&mut Rng, u64, &mut Vec<Planned>) -> u64;
 
 /// Repeats a plot between `from` and `until`, with time to heal in between.
@@ -65,7 +65,7 @@ fn play(play: Play, start: u64, end: u64) -> Planned {
     Planned { fault: Fault::Play(play), start, end }
 }
 
-/// The tail is lost after a commit of which only the head knows. The other members learn of the loss late.
+/// Loses the tail after a commit that only the head knows. The other members learn of the loss late.
 pub fn lose_tail(rng: &mut Rng, at: u64, plan: &mut Vec<Planned>) -> u64 {
     let lost = at + rng.between(50, 300) * MILLI;
     let end = lost + rng.between(600, 1500) * MILLI;
@@ -73,14 +73,14 @@ pub fn lose_tail(rng: &mut Rng, at: u64, plan: &mut Vec<Planned>) -> u64 {
     end
 }
 
-/// Two members are cut off together, and talk to each other.
+/// Cuts off all members except the head, which still reach each other.
 pub fn lose_rest(rng: &mut Rng, at: u64, plan: &mut Vec<Planned>) -> u64 {
     let end = at + rng.between(600, 2000) * MILLI;
     plan.push(play(Play::LostRest, at, end));
     end
 }
 
-/// The head is cut off for long enough to be replaced.
+/// Cuts off the head for long enough to be replaced.
 pub fn lose_head(rng: &mut Rng, at: u64, plan: &mut Vec<Planned>) -> u64 {
     let end = at + rng.between(500, 1500) * MILLI;
     plan.push(play(Play::LostHead, at, end));

@@ -1,4 +1,4 @@
-//! Checks the answers to clients against the log.
+//! Checks the replies to clients against the log. Violations are [`Oracle::Claims`].
 
 use artillery_proto::{
     Sequence, Version,
@@ -9,16 +9,13 @@ use bytes::Bytes;
 
 use super::{ChainOracle, Failure, Oracle};
 
-/// The failure of an answer that the log contradicts, unless this holds.
+/// Fails with [`Oracle::Claims`] unless `holds`.
 fn claim(holds: bool, what: impl FnOnce() -> String) -> Result<(), Failure> {
     if holds { Ok(()) } else { Err(Failure::new(Oracle::Claims, what())) }
 }
 
 impl ChainOracle {
-    /// Checks an answer about `key`: the update exists, wrote that value, and is committed if the answer claims so.
-    ///
-    /// # Errors
-    /// [`Oracle::Claims`].
+    /// Checks an answer about `key`: the update exists, wrote this value, and is committed if the answer claims so.
     pub fn check_claim(
         &self,
         key: &[u8],
@@ -34,16 +31,13 @@ impl ChainOracle {
         }
         let upto = self.committed_up_to();
         claim(version.sequence <= upto, || {
-            format!("version {version} of {key:?} was called committed, the tail has committed up to {upto}")
+            format!("version {version} of {key:?} was reported as committed, but the tail is at {upto}")
         })?;
         let there = self.log.get(version.sequence.0.saturating_sub(1) as usize).map_or(version, |other| other.version);
-        claim(there == version, || format!("version {version} of {key:?} was called committed, where {there} is"))
+        claim(there == version, || format!("version {version} of {key:?} was reported as committed, but {there} is"))
     }
 
-    /// Checks that an answer that shows the history up to `as_of` shows no older state of `key`.
-    ///
-    /// # Errors
-    /// [`Oracle::Claims`].
+    /// Checks that an answer with the state as of `as_of` shows no older state of `key`.
     pub fn check_not_behind(&self, key: &[u8], held: Option<&Held>, as_of: Sequence) -> Result<(), Failure> {
         let newest = self.newest(key, as_of).map_or(Version::NONE, |(version, _)| version);
         let fine = match held {
@@ -58,29 +52,23 @@ impl ChainOracle {
                     || self.ever_from(newest).any(deleted)
             }
         };
-        claim(fine, || format!("{key:?} was shown as {held:?} as of {as_of}, when {newest} was there"))
+        claim(fine, || format!("{key:?} was shown as {held:?} as of {as_of}, but {newest} is newer"))
     }
 
-    /// Checks that an answer shows `key` as it was right after the update `as_of`.
-    ///
-    /// # Errors
-    /// [`Oracle::Claims`].
+    /// Checks that an answer shows exactly the state of `key` after the update `as_of`.
     pub fn check_exact(&self, key: &[u8], held: Option<&Held>, as_of: Sequence) -> Result<(), Failure> {
         let expected = self.newest(key, as_of).and_then(|(version, value)| Some((version, value?)));
         let found = held.and_then(|held| Some((held.version, held.value.as_ref()?)));
-        claim(expected == found, || format!("{key:?} was shown as {found:?} at {as_of}, when it was {expected:?}"))
+        claim(expected == found, || format!("{key:?} was shown as {found:?} at {as_of}, but was {expected:?}"))
     }
 
-    /// Checks that `key` was listed if and only if it was there right after the update `as_of`.
-    ///
-    /// # Errors
-    /// [`Oracle::Claims`].
+    /// Checks that `key` was listed if and only if it was present right after the update `as_of`.
     pub fn check_listed(&self, key: &[u8], listed: bool, as_of: Sequence) -> Result<(), Failure> {
         let there = self.newest(key, as_of).is_some_and(|(_, value)| value.is_some());
-        claim(listed == there, || format!("{key:?} was listed at {as_of}: {listed}; it was there: {there}"))
+        claim(listed == there, || format!("{key:?} at {as_of}: listed {listed}, present {there}"))
     }
 
-    /// Whether `key` has been present all the time since `since`.
+    /// Whether `key` has been present continuously since `since`.
     pub fn was_there_throughout(&self, key: &[u8], since: Sequence) -> bool {
         let later = self.places(key).iter().filter(|&&at| at as u64 >= since.0).filter_map(|&at| self.log.get(at));
         let deletes = |update: &artillery_proto::types::update::Update| {
@@ -89,10 +77,8 @@ impl ChainOracle {
         self.newest(key, since).is_some_and(|(_, value)| value.is_some()) && !later.into_iter().any(deletes)
     }
 
-    /// Checks that a watcher of a prefix was shown each change behind `from`, once and in order, as far as its answer goes.
-    ///
-    /// # Errors
-    /// [`Oracle::Claims`].
+    /// Checks that a watcher of a prefix was shown each change after `from`, once and in order, as far as `shown`
+    /// reaches.
     pub fn check_changes(&self, prefix: &[u8], from: Sequence, seen: u32, shown: &WatchReply) -> Result<(), Failure> {
         let behind = self.log.iter().skip(from.0 as usize);
         let upto = behind.take_while(|update| update.version.sequence <= shown.upto.next());
@@ -111,20 +97,20 @@ impl ChainOracle {
         let is_whole = shown.records.iter().all(same) && expected.next().is_none();
         claim(is_whole && (shown.upto, shown.shown) >= (from, seen), || {
             format!(
-                "a watcher of {prefix:?} from {from} on, but for {seen} changes, was shown {shown:?}, \
-                 not what was changed"
+                "a watcher of {prefix:?} after {from} and {seen} more changes was shown {shown:?}, \
+                 which differs from the log"
             )
         })
     }
 
-    /// Whether there are committed changes of a prefix behind `from`.
+    /// Whether there are committed changes of a prefix after `from`.
     pub fn has_changes(&self, prefix: &[u8], from: Sequence) -> bool {
         let behind = self.log.iter().skip(from.0 as usize);
         let mut committed = behind.take_while(|update| update.version.sequence <= self.committed_up_to());
         committed.any(|update| update.changes.iter().any(|change| change.key.starts_with(prefix)))
     }
 
-    /// The newest change of `key` at or below `at_most`.
+    /// The newest change of `key` up to `at_most`.
     fn newest(&self, key: &[u8], at_most: Sequence) -> Option<(Version, Option<&Bytes>)> {
         let places = self.places(key);
         let upto = places.partition_point(|&at| (at as u64) < at_most.0);

@@ -1,5 +1,5 @@
-//! A chain whose members come and go. The first member that commits a sequence settles its update, and no member may
-//! commit another one there. Uncommitted updates may vanish.
+//! A chain whose members change. The first member that commits a sequence fixes its update, and no member may commit
+//! another one there. Uncommitted updates may vanish.
 
 use std::collections::BTreeMap;
 
@@ -7,40 +7,37 @@ use artillery_proto::{Epoch, MemberId, Sequence, Version, replica::Status, types
 
 use super::{ChainOracle, Failure, HaltText, Oracle};
 
-/// Observations of a chain whose members come and go.
 #[derive(Debug, Default)]
 pub(super) struct Moving {
-    /// Every update that any member ever had.
+    /// Every update that any member ever held.
     versions: BTreeMap<Version, Update>,
-    /// The present incarnation of each node.
     lives: BTreeMap<usize, Life>,
 }
 
-/// One incarnation of a node, as last observed.
 #[derive(Debug)]
 struct Life {
     id: MemberId,
-    /// The versions above its watermark, and the newest one.
+    /// The versions above its watermark.
     held: BTreeMap<Sequence, Version>,
     last: Version,
     watermark: Sequence,
 }
 
 impl ChainOracle {
-    /// A chain whose members come and go.
+    /// An oracle for a chain whose members change.
     pub fn moving() -> Self {
         Self { moving: Some(Moving::default()), ..Self::new(0) }
     }
 
-    /// A node starts from a backup, perhaps as a life that was there before.
+    /// Forgets a node that starts from a backup, possibly as an incarnation that was observed before.
     pub fn forget_life(&mut self, node: usize) {
         if let Some(moving) = &mut self.moving {
             moving.lives.remove(&node);
         }
     }
 
-    /// The first member enters `epoch`, in which an operator accepted a loss. The log ends where its copy, which ends at `last`,
-    /// leaves it. Returns how many committed updates are lost by that.
+    /// Handles an accepted loss when the first member enters its `epoch`: truncates the log to what that member holds
+    /// up to `last`. Returns how many committed updates are lost.
     pub fn lose<'a>(
         &mut self,
         epoch: Epoch,
@@ -60,22 +57,19 @@ impl ChainOracle {
         self.by_key.clear();
         self.requests = super::Requests::default();
         for update in before.iter().take(kept) {
-            // The same log was taken in before.
+            // The same updates were accepted before.
             let _ = self.extend(update);
         }
         lost
     }
 
-    /// Whether this very update is committed.
+    /// Whether exactly this update is committed.
     pub fn has_committed(&self, version: Version) -> bool {
         let at = version.sequence.0.checked_sub(1);
         at.and_then(|at| self.log.get(at as usize)).is_some_and(|update| update.version == version)
     }
 
-    /// Checks the replica of a node after its step.
-    ///
-    /// # Errors
-    /// The rule that the present state of the replica breaks.
+    /// Checks the replica of a node after a step. Returns the rule that its current state breaks.
     pub fn observe_life<'a>(
         &mut self,
         node: usize,
@@ -97,9 +91,9 @@ impl ChainOracle {
             return Err(Failure::new(Oracle::Watermark, what));
         }
         if status.watermark < life.watermark {
-            // Only a full resync begins anew, and does so from nothing.
+            // Only a full resync lowers the watermark, and it starts from zero.
             if status.watermark != Sequence::ZERO {
-                let what = format!("n{node}: watermark {} went back from {}", status.watermark, life.watermark);
+                let what = format!("n{node}: watermark {} decreased from {}", status.watermark, life.watermark);
                 return Err(Failure::new(Oracle::Watermark, what));
             }
             *life = new();
@@ -123,7 +117,7 @@ impl ChainOracle {
         self.commit_life(node, status)
     }
 
-    /// Checks what a member has newly committed: other members have committed the same, or this one is the first.
+    /// Checks newly committed updates: either other members have committed the same ones, or this member is the first.
     fn commit_life(&mut self, node: usize, status: &Status) -> Result<(), Failure> {
         let Some(moving) = &mut self.moving else { return Ok(()) };
         let Some(life) = moving.lives.get_mut(&node) else { return Ok(()) };
@@ -135,17 +129,18 @@ impl ChainOracle {
             let held = life.held.remove(&sequence);
             match (self.log.get(sequence.0 as usize - 1), held) {
                 (Some(known), Some(version)) if known.version != version => {
-                    let what = format!("n{node} has committed {version} where {} is committed", known.version);
+                    let what = format!("n{node} committed {version}, but {} is committed there", known.version);
                     return Err(Failure::new(Oracle::Prefix, what));
                 }
                 (Some(_), _) => {}
                 (None, Some(version)) => new.extend(moving.versions.get(&version).cloned()),
-                // The update came, was committed and left the backlog in one step. Once it could be committed, no head
-                // orders another one under its sequence. So it is the newest one there that any member ever had.
+                // The update was received, committed and trimmed from the backlog in one step. Once it could be
+                // committed, no head orders another update with its sequence. So it is the newest update with this
+                // sequence that any member ever held.
                 (None, None) => match newest_at(&moving.versions, sequence) {
                     Some(update) => new.push(update.clone()),
                     None => {
-                        let what = format!("n{node} has committed {sequence}, which no head ever ordered");
+                        let what = format!("n{node} committed {sequence}, which no head ever ordered");
                         return Err(Failure::new(Oracle::Prefix, what));
                     }
                 },
@@ -155,12 +150,11 @@ impl ChainOracle {
         new.iter().try_for_each(|update| self.extend(update))
     }
 
-    /// The update that made a version, committed or not.
     pub(super) fn ever(&self, version: Version) -> Option<&Update> {
         self.moving.as_ref().and_then(|moving| moving.versions.get(&version))
     }
 
-    /// All updates of `key` from `version` on that any member ever had.
+    /// All updates of any key from `version` on that any member ever held.
     pub(super) fn ever_from(&self, version: Version) -> impl Iterator<Item = &Update> + '_ {
         self.moving.iter().flat_map(move |moving| moving.versions.range(version..).map(|(_, update)| update))
     }

@@ -1,4 +1,4 @@
-//! Every request is in the log once, in an open session, and the table of sessions stays within its bytes.
+//! Checks that each request is in the log once, in an open session, and that the session table stays within its bound.
 
 use std::collections::BTreeSet;
 
@@ -15,15 +15,12 @@ use super::{ChainOracle, Failure, Oracle};
 pub struct Requests {
     known: BTreeSet<(Version, u64)>,
     open: BTreeSet<Version>,
-    /// For each update, the most bytes that all updates up to it have added to the table.
+    /// For each update, an upper bound on the bytes that the log up to it has added to the table.
     added: Vec<usize>,
 }
 
 impl Requests {
     /// Adds the next update of the log.
-    ///
-    /// # Errors
-    /// [`Oracle::Once`].
     pub fn take_in(&mut self, update: &Update) -> Result<(), Failure> {
         let fail = |what: String| Err(Failure::new(Oracle::Once, what));
         self.added.push(self.added_upto(update.version.sequence) + adds(update));
@@ -37,40 +34,35 @@ impl Requests {
         if update.kind == UpdateKind::SESSION_EVICT {
             self.open.remove(&request.session);
         } else if !self.known.insert((request.session, request.number)) {
-            return fail(format!("the head ordered {update:?}, whose request stands in the log already"));
+            return fail(format!("the head ordered {update:?}, whose request is already in the log"));
         }
         Ok(())
     }
 
-    /// The bytes that the updates up to this one have added.
     fn added_upto(&self, sequence: Sequence) -> usize {
         let upto = self.added.len().min(sequence.0 as usize);
         upto.checked_sub(1).map_or(0, |at| self.added[at])
     }
 
-    /// Sessions that are open.
+    /// Number of open sessions.
     pub fn open(&self) -> usize {
         self.open.len()
     }
 }
 
 impl ChainOracle {
-    /// Checks that the table of a member stays within `limit` bytes.
+    /// Checks that a member's session table stays within `limit` bytes ([`Oracle::Bounds`]).
     ///
-    /// The head orders an eviction right behind the update that makes it necessary, before any other update. Without the
-    /// evictions under way the table is within its bytes then. So the committed part exceeds them at most by what the last
-    /// update added, and only until the evictions behind it are committed too. Pending records come on top. The window bounds
-    /// them, as it bounds the updates that they belong to.
-    ///
-    /// # Errors
-    /// [`Oracle::Bounds`].
+    /// The head orders an eviction right after the update that requires it. So the committed part exceeds the bound by
+    /// at most the size of the last update, and only until the evictions that follow it are committed. Pending records
+    /// are not included. Like the updates to which they belong, they are bounded by the window.
     pub fn check_table(&self, status: &Status, limit: usize) -> Result<(), Failure> {
         let pending = status.pending_sessions_bytes;
         let committed = status.sessions_bytes - pending;
         let mut below = self.log.iter().take(status.watermark.0 as usize);
         let last = below.rfind(|update| update.kind != UpdateKind::SESSION_EVICT);
         let added = |upto| self.requests.added_upto(upto);
-        // Where members come and go, uncommitted updates may vanish, so the log does not contain them.
+        // If members change, uncommitted updates may vanish, so the log does not contain them.
         let adds_pending = match self.moving {
             Some(_) => pending,
             None => added(status.last.sequence) - added(status.watermark),
@@ -79,13 +71,13 @@ impl ChainOracle {
             return Ok(());
         }
         let what = format!(
-            "sessions take up {committed} bytes of {limit} behind {last:?}, and {pending} in updates worth {adds_pending}"
+            "sessions use {committed} bytes of {limit} after {last:?}, and {pending} in pending updates that add at most {adds_pending}"
         );
         Err(Failure::new(Oracle::Bounds, what))
     }
 }
 
-/// The most bytes that an update adds to the table.
+/// An upper bound on the bytes that an update adds to the table.
 fn adds(update: &Update) -> usize {
     match (update.kind, update.request, update.outcome) {
         (UpdateKind::SESSION_OPEN, ..) => 160,

@@ -1,4 +1,4 @@
-//! The least that every seed has to do.
+//! The minimum activity of every seed.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::{
     world::Outcome,
 };
 
-/// A figure of a run that is too low: the run shows little, although it found nothing wrong.
+/// A figure that is too low: the run found no violation, but proves little.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Shortfall {
     seed: u64,
@@ -20,8 +20,8 @@ pub struct Shortfall {
 }
 
 impl Shortfall {
-    /// The first figure of the run that is too low. A run that failed, that met a loss that `--sync never` allows, or
-    /// whose cluster gave way to another one, ended early for that reason, so its figures are not judged.
+    /// The first figure of the run that is too low. `None` for a run that ended early because it failed, met a loss
+    /// permitted by `--sync never`, or saw its cluster give way to another one.
     pub fn of(seed: u64, outcome: &Outcome) -> Option<Self> {
         let counts = &outcome.counts;
         if outcome.failure.is_some() || counts.disks.losses > 0 || counts.gave_way > 0 {

@@ -1,4 +1,4 @@
-//! Worlds in which one event that is rare elsewhere happens all the time.
+//! Worlds in which an otherwise rare event happens all the time.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::{client::Mix, rng::Rng};
 
 const MILLI: u64 = 1_000_000;
 
-/// One key, short leases, and nothing else to wait for.
+/// One key, short leases, and no other causes of delay.
 fn brisk(rng: &mut Rng, setup: &mut Setup, members: usize, founders: usize, replicas: u64) {
     setup.members = members;
     controlled(rng, setup, founders, replicas);
@@ -40,7 +40,7 @@ pub(super) fn stalls(rng: &mut Rng, setup: &mut Setup) {
     setup.stalls = 300;
     setup.clients = 20;
     setup.pace = 3;
-    // No client repeats a read that takes long.
+    // No client retries a slow read.
     setup.attempt = (3000 * MILLI, 4000 * MILLI);
     setup.patience = (3500 * MILLI, 5000 * MILLI);
 }
@@ -90,13 +90,13 @@ pub(super) fn overlaps(rng: &mut Rng, setup: &mut Setup) {
     setup.mix = Mix { eventual: 700, cuts: 300, sessions: 500, ..mix };
 }
 
-/// Records so costly that the parts of a snapshot that are under way at once take longer than a node may be silent.
+/// Records so expensive that processing the snapshot parts in flight takes longer than a node may be silent.
 pub(super) fn busy(rng: &mut Rng, setup: &mut Setup) {
     broad(rng, setup, 500);
-    // Some 60 parts are under way, of about two records each. A snapshot has several times as many.
+    // About 60 parts of two records each are in flight. A snapshot has several times as many.
     setup.profile.room = 4 << 10;
     setup.chunk = 1 << 10;
-    // What is written meanwhile must not pass a busy joiner.
+    // Updates written during the resync must not overtake a busy joiner.
     setup.backlog = 64 << 10;
     setup.batch = 128;
     setup.record_cost = rng.between(2 * MILLI, 5 * MILLI / 2);
@@ -113,7 +113,7 @@ pub(super) fn crowd(rng: &mut Rng, setup: &mut Setup) {
 }
 
 pub(super) fn unequal(rng: &mut Rng, setup: &mut Setup) {
-    // Clients ask at random, and most nodes may be spares.
+    // Clients choose nodes at random, and most nodes may be spares.
     let nodes = rng.pick(&[1, 2, 3, 4, 4, 4]);
     setup.members = nodes as usize;
     let any = rng.between(1, nodes);
@@ -127,7 +127,7 @@ pub(super) fn unequal(rng: &mut Rng, setup: &mut Setup) {
 pub(super) fn forks(rng: &mut Rng, setup: &mut Setup) {
     let members = rng.between(3, 4) as usize;
     brisk(rng, setup, members, 3, 3);
-    // So many that the other members change few of the keys that the lost head changes.
+    // Enough keys that the other members rarely change a key that the lost head changes.
     setup.keys.registers = 150;
     setup.backlog = 64 << 20;
 }

@@ -1,4 +1,4 @@
-//! The setup that is drawn from the seed for each kind of world.
+//! The setups that are drawn from the seed.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const MICRO: u64 = 1_000;
 const MILLI: u64 = 1_000_000;
 
 pub(super) fn common(rng: &mut Rng) -> Setup {
-    // A rack, a town, a continent.
+    // Within a rack, a city, or a continent.
     let delay = match rng.below(3) {
         0 => rng.between(50, 300) * MICRO,
         1 => rng.between(300, 2000) * MICRO,
@@ -29,7 +29,7 @@ pub(super) fn common(rng: &mut Rng) -> Setup {
     let mut setup = Setup {
         members: 3,
         chains: 1,
-        // With long delays it takes more clients to make as many operations.
+        // With long delays more clients are needed for the same number of operations.
         clients: (rng.between(4, 9) + delay / (2 * MILLI)) as usize,
         lanes: rng.pick(&[1, 1, 1, 3]),
         keys: Keys {
@@ -95,15 +95,15 @@ pub(super) fn common(rng: &mut Rng) -> Setup {
         audited: false,
         guards: Guards::ALL,
     };
-    // On a far link with room for one piece at a time a run would see nothing else.
+    // A run over a slow link with capacity for one piece at a time would see nothing else.
     if setup.profile.room < 16 << 10 {
         setup.chunk = 64 << 10;
     }
     setup
 }
 
-/// An append counts for its whole list, which soon fills a small window until it commits. With long delays most writes would
-/// get `Busy` until their clients gave up, since these heads have no queue in front of the window.
+/// An append occupies the window with its whole list until it commits. With long delays and a small window, most writes
+/// would get `Busy` until their clients gave up, since these heads have no queue in front of the window.
 pub(super) fn hold_lists(setup: &mut Setup) {
     if setup.keys.lists > 0 && setup.profile.delay >= 2 * MILLI {
         setup.window = setup.window.max(16 << 10);
@@ -128,9 +128,9 @@ pub(super) fn retries(rng: &mut Rng, setup: &mut Setup) {
         settled: rng.between(0, 200) as u32,
         ..setup.mix
     };
-    // The records of all requests under way fit into half of the table.
+    // The records of all requests in flight fit into half of the table.
     setup.session_bytes = setup.session_bytes.max(16 << 10);
-    // An append counts for its whole list.
+    // An append occupies the window with its whole list.
     setup.window = rng.pick(&[16 << 10, 64 << 10, 1 << 20]);
 }
 
@@ -138,10 +138,10 @@ pub(super) fn evictions(rng: &mut Rng, setup: &mut Setup) {
     setup.keys = Keys { registers: 2, lists: 1, counters: 1, chains: 1 };
     setup.clients += rng.between(4, 8) as usize;
     setup.lanes = 1;
-    // Room for the sessions of two fifths of the clients at least, with a record each. With less room each session is evicted
-    // before its client can use it, and clients only open further ones.
+    // Space for the sessions of at least two fifths of the clients, with one record each. With less, each session is
+    // evicted before its client can use it, and clients do nothing but open sessions.
     setup.session_bytes = (rng.between(900, 3000) as usize).max(setup.clients * 256 * 2 / 5);
-    // For the same reason no client repeats a request before an answer can have come: each attempt opens one more session.
+    // For the same reason no client retries before an answer can have arrived: each attempt opens another session.
     let far = 12 * setup.profile.delay;
     setup.attempt = (setup.attempt.0.max(far), setup.attempt.1.max(2 * far));
     setup.patience = (setup.patience.0.max(4 * far), setup.patience.1.max(8 * far));
@@ -205,9 +205,9 @@ pub(super) fn large(rng: &mut Rng, setup: &mut Setup) {
     setup.chains = rng.between(1, 2) as usize;
     setup.chunk = rng.between(10, 60) as usize;
     setup.padding = rng.between(200, 600);
-    // A list travels whole with each append, and would never get through.
+    // Each append transfers the whole list, which would never complete.
     setup.keys.lists = 0;
-    // Room for a few pieces, and for more of them with longer delays.
+    // Capacity for a few pieces, or more with longer delays.
     let far = 1 + setup.profile.delay / MILLI;
     setup.profile.room = rng.between(4, 16) as usize * far as usize * (64 + setup.chunk);
 }
@@ -217,9 +217,9 @@ pub(super) fn watches(rng: &mut Rng, setup: &mut Setup) {
     setup.chains = rng.between(1, 2) as usize;
     setup.keys.registers = rng.between(3, 6) as u32;
     setup.mix = Mix { writes: rng.between(400, 700) as u32, batches: 300, ..setup.mix };
-    // With a small backlog a watcher that was cut off for a while has fallen behind.
+    // With a small backlog, a watcher that was cut off temporarily falls behind.
     setup.backlog = rng.pick(&[4 << 10, 64 << 10, 1 << 20]);
-    // Some answers hold so little that updates are shown in parts.
+    // Some answers are so small that updates are shown in parts.
     setup.answer = rng.pick(&[700, 1 << 10, 4 << 10, 256 << 10]);
     setup.watch_steps = rng.pick(&[20, 300, 16 << 10]);
 }
@@ -244,7 +244,7 @@ pub(super) fn mixed(rng: &mut Rng, setup: &mut Setup) {
     }
     setup.watchers = rng.below(3) as usize;
     setup.answer = rng.pick(&[1 << 10, 4 << 10, 256 << 10]);
-    // Some heads join the values of appends in many steps.
+    // Some heads concatenate appended values in many steps.
     setup.join = rng.pick(&[40, 300, 4 << 20]);
 }
 
@@ -257,7 +257,7 @@ pub(super) fn moving(rng: &mut Rng, setup: &mut Setup) {
 }
 
 pub(super) fn controlled(rng: &mut Rng, setup: &mut Setup, founders: usize, replicas: u64) {
-    // Answers to renewals must come before leases expire, or nothing is ever served.
+    // Answers to renewals must arrive before leases expire, or nothing is ever served.
     if setup.profile.delay > 2 * MILLI {
         setup.profile.delay = 2 * MILLI;
         setup.profile.jitter = 2 * MILLI;
@@ -269,7 +269,7 @@ pub(super) fn controlled(rng: &mut Rng, setup: &mut Setup, founders: usize, repl
         lease: Duration::from_millis(lease),
         suspect: Duration::from_millis(suspect),
         slow: Duration::from_secs(2),
-        // Two clocks differ by 1 % at most.
+        // Two clocks differ by at most 1 %.
         drift: 4_900,
         whims: 2,
         cut_off: 100,
@@ -336,18 +336,18 @@ pub(super) fn resync(rng: &mut Rng, setup: &mut Setup) {
     moving(rng, setup);
     setup.keys.registers = rng.between(3, 12) as u32;
     setup.mix.deletes = 300;
-    // Room for a batch of all registers.
+    // Enough for a batch of all registers.
     setup.backlog = rng.pick(&[16 << 10, 48 << 10]);
     setup.padding = rng.pick(&[0, 300, 600]);
 }
 
-/// The disks of the nodes. A node with a disk belongs to a cluster with failover.
+/// Adds disks to the nodes, and a control half if the cluster has none.
 pub(super) fn disks(rng: &mut Rng, setup: &mut Setup) {
     if let (Some(FoundingSetup { expect, replicas, .. }), None) = (setup.founding, setup.control) {
         controlled(rng, setup, usize::from(expect), u64::from(replicas));
     }
     let never = rng.pick(&[0, 0, 0, 500, 1000]);
-    // Without syncs, an outage that only kills has to lose nothing.
+    // Without syncs, an outage that only kills processes must lose nothing.
     let cuts = if never > 0 { [0, 300, 1000] } else { [300, 700, 1000] };
     setup.durable = Some(DiskSetup {
         sync: rng.pick(&[100 * MICRO, MILLI, 5 * MILLI]),
@@ -361,7 +361,6 @@ pub(super) fn disks(rng: &mut Rng, setup: &mut Setup) {
     });
 }
 
-/// Nodes with disks, which end one by one and all at once.
 pub(super) fn power(rng: &mut Rng, setup: &mut Setup) {
     moving(rng, setup);
     setup.chains = rng.between(1, 3) as usize;
@@ -370,7 +369,7 @@ pub(super) fn power(rng: &mut Rng, setup: &mut Setup) {
     disks(rng, setup);
 }
 
-/// Nodes with disks, most of which don't serve, so that the log outlives all that serve.
+/// Nodes with disks, most of which don't serve, so that the log outlives all serving members.
 pub(super) fn losses(rng: &mut Rng, setup: &mut Setup) {
     setup.members = rng.between(5, 6) as usize;
     controlled(rng, setup, 5, 2);
@@ -379,13 +378,12 @@ pub(super) fn losses(rng: &mut Rng, setup: &mut Setup) {
     setup.mix.sessions = 300;
     disks(rng, setup);
     if let Some(durable) = &mut setup.durable {
-        // What such a loss leaves of writes that were never synced is not modelled beside it.
+        // The effects of such a loss on unsynced writes are not modelled.
         (durable.wipes, durable.fails, durable.never) = (0, 0, 0);
     }
     setup.control_mut().accepts = true;
 }
 
-/// Nodes that can't be dialled for a moment or for long.
 pub(super) fn addresses(rng: &mut Rng, setup: &mut Setup) {
     moving(rng, setup);
     setup.chains = rng.between(1, 2) as usize;
@@ -395,14 +393,14 @@ pub(super) fn addresses(rng: &mut Rng, setup: &mut Setup) {
     control.suspect = Duration::from_millis(150);
 }
 
-/// Beside three or four founders, up to three nodes without names die young again and again.
+/// Three or four founders, and one to three nodes without names in a crash loop.
 pub(super) fn young(rng: &mut Rng, setup: &mut Setup) {
     let (founders, unnamed) = (rng.between(3, 4) as usize, rng.between(1, 3) as usize);
     setup.members = founders + unnamed;
     controlled(rng, setup, founders, 3);
     let control = setup.control_mut();
     control.unnamed = unnamed;
-    // The defaults: with shorter times the leader has noticed the end of one life before the next one begins.
+    // The defaults. With shorter times, the leader would notice the end of each incarnation before the next one starts.
     (control.lease, control.suspect) = (Duration::from_millis(1000), Duration::from_millis(500));
 }
 

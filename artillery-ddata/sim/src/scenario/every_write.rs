@@ -1,4 +1,4 @@
-//! Three nodes with disks in a run that is repeated with a power cut at each write of it.
+//! The run of three nodes with disks that is repeated with a power cut at each of its writes and syncs.
 
 use std::time::Duration;
 
@@ -20,8 +20,7 @@ use crate::{
 const MILLI: u64 = 1_000_000;
 const KIBI: u64 = 1 << 10;
 
-/// The world: three members write their journals while one of them gets an empty disk and joins again, and while they change
-/// their places.
+/// Three members write their journals while one restarts with an empty disk, and while an operator reorders them.
 pub fn every_write(seed: u64, power_cut: Option<PowerCut>, guards: Guards) -> Setup {
     let mut rng = Rng::new(seed, Concern::Setup);
     let mut setup = common(&mut rng);

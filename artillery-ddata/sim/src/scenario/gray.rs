@@ -1,4 +1,4 @@
-//! Live members that hold up their chain (gray failures), and changes that an operator orders.
+//! Live members that hold up their chain (gray failures), and changes ordered by an operator.
 
 use std::time::Duration;
 
@@ -15,24 +15,23 @@ use crate::{
 
 const MILLI: u64 = 1_000_000;
 
-/// A slow disk takes so many times as long.
 const SLOWER: u64 = 100;
 
-/// The time for which one member holds up its chain.
+/// The interval in which one member holds up its chain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Gray {
-    /// From here until `start` the normal rate of writes is measured.
+    /// Start of the interval, up to `start`, in which the normal write rate is measured.
     pub quiet: u64,
-    /// When the member begins to hold up the chain.
+    /// When the member starts to hold up the chain.
     pub start: u64,
-    /// When the member stops doing so.
+    /// When it stops holding it up.
     pub end: u64,
 }
 
-/// Writes must be back within this time, in virtual nanoseconds.
+/// Time within which the write rate must recover, in virtual nanoseconds.
 pub const BACK: u64 = 5 * SECOND;
 
-/// Three members with much to do, and perhaps a spare.
+/// Three members under a high load, and perhaps a spare.
 fn busy(rng: &mut Rng, setup: &mut Setup) {
     moving(rng, setup);
     setup.members = rng.between(3, 4) as usize;
@@ -51,21 +50,21 @@ fn busy(rng: &mut Rng, setup: &mut Setup) {
     setup.attempt = (300 * MILLI, 600 * MILLI);
     let control = setup.control_mut();
     control.founders = 3;
-    // No elections: another leader would have to observe everything anew.
+    // No elections: a new leader would have to start its observations from scratch.
     (control.whims, control.cut_off) = (0, 0);
 }
 
 pub(super) fn gray(rng: &mut Rng, setup: &mut Setup) {
     busy(rng, setup);
-    // A client that asks the slow node itself waits for it in any place. With as many reads as writes these alone would
-    // keep the node busy, and clients that wait for a read write nothing.
+    // Requests to the slow node wait in any case. If half of them were reads, clients would mostly wait and not write.
     setup.mix.writes = 800;
     setup.favourite = 0;
     setup.gray = Some(Gray { quiet: 2 * SECOND, start: 6 * SECOND, end: 16 * SECOND });
 }
 
-/// Three members, one of which repeatedly holds up its chain. The third and fourth time it is kept away for 20 times `slow`,
-/// 12 s here; with unbounded backoff it would be twice that. Or a head that no longer hears other nodes, and a spare.
+/// Three members, one of which repeatedly holds up its chain. The third and fourth time it is kept out for 20 times
+/// `slow`, here 12 s. With unbounded backoff the fourth time would be twice as long. Or a head that receives nothing
+/// from other nodes, and a spare.
 pub(super) fn relapses(rng: &mut Rng, setup: &mut Setup) {
     busy(rng, setup);
     setup.mix.writes = 800;
@@ -88,7 +87,7 @@ pub(super) fn orders(rng: &mut Rng, setup: &mut Setup) {
     busy(rng, setup);
     setup.pace = 2;
     setup.peaceful = true;
-    // Long delays, so that updates are under way when members change places.
+    // Long delays, so that updates are in flight when members change places.
     setup.profile.delay *= 4;
     setup.mix.numbered = 500;
 }
@@ -104,8 +103,7 @@ pub(super) fn drains(rng: &mut Rng, setup: &mut Setup) {
     control.suspect = control.lease / 2;
 }
 
-/// One member holds up its chain: it does not hear another member, or is not heard by it, or is far from all, or slow, or has a slow
-/// disk.
+/// One member holds up its chain: by a broken or one-way connection, by distance, or because it or its disk is slow.
 pub(super) fn slow_member(seed: u64, rng: &mut Rng, setup: &Setup) -> Option<Vec<Planned>> {
     let gray = setup.gray?;
     let node = rng.index(3);
@@ -122,8 +120,8 @@ pub(super) fn slow_member(seed: u64, rng: &mut Rng, setup: &Setup) -> Option<Vec
     Some(plan)
 }
 
-/// Without a spare one member is far or slow four times, or has a slow disk, each time after it is back. With a spare the head is deaf from some
-/// moment until long after the chain should have recovered.
+/// Without a spare, one member is far or slow, or has a slow disk, four times, each time after it has returned. With a
+/// spare, the head becomes deaf until long after the chain should have recovered.
 pub(super) fn member_relapses(rng: &mut Rng, setup: &Setup) -> Vec<Planned> {
     if setup.members > 3 {
         let start = rng.between(4000, 8000) * MILLI;
@@ -153,7 +151,6 @@ pub(super) fn new_orders(rng: &mut Rng) -> Vec<Planned> {
     plan
 }
 
-/// Reorders at random times.
 pub(super) fn orders_at(rng: &mut Rng) -> Vec<Planned> {
     let mut plan = Vec::new();
     let mut at = 2 * SECOND;
@@ -185,7 +182,7 @@ fn short_delays(rng: &mut Rng, from: u64) -> impl Iterator<Item = Planned> + use
     delays.into_iter()
 }
 
-/// A calm world for a test with a fault of its own.
+/// The world of [`Scenario::Gray`](super::Scenario::Gray), for a test with faults of its own.
 pub fn gray_setup(seed: u64, faults: Vec<Planned>) -> Setup {
     let mut rng = Rng::new(seed, Concern::Setup);
     let mut setup = common(&mut rng);

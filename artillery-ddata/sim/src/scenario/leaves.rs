@@ -1,4 +1,4 @@
-//! Members leave until one or two are left, often right after one was killed. One comes back much later.
+//! Nodes that leave, restart in turn, form or meet other clusters, or lose the log's majority.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ const MILLI: u64 = 1_000_000;
 
 pub(super) fn leaves(rng: &mut Rng, setup: &mut Setup) {
     setup.members = rng.between(2, 5) as usize;
-    // No spare: it would have to take over from members of which none is left.
+    // No spare: it could not replace members that have all left.
     controlled(rng, setup, setup.members, 5);
     let control = setup.control_mut();
     (control.whims, control.cut_off) = (0, 0);
     setup.closes = true;
 }
 
-/// All nodes but one or two are told to stop, some of them together, often right after another one was killed.
+/// All nodes but one or two are asked to stop, often right after one was killed. One returns much later.
 pub(super) fn members_leave(rng: &mut Rng, setup: &Setup) -> Vec<Planned> {
     let farewell = setup.control.map_or(0, |control| control.lease.as_nanos() as u64 * 3);
     let mut nodes: Vec<usize> = (0..setup.members).collect();
@@ -49,28 +49,27 @@ pub(super) fn members_leave(rng: &mut Rng, setup: &Setup) -> Vec<Planned> {
     plan
 }
 
-/// Two to five nodes, and how many of them serve. With many spares clients would get `NoChain` too often.
+/// Draws two to five nodes, and returns how many of them serve. With many spares clients would get `NoChain` too often.
 fn of_the_members(rng: &mut Rng, setup: &mut Setup) -> u64 {
     setup.members = rng.between(2, 5) as usize;
     let least = if setup.members > 3 { 2 } else { 1 };
     rng.between(least, 3.min(setup.members as u64))
 }
 
-/// Two to five nodes, which an operator restarts one after the other. A joiner often needs a while for its resync.
+/// Two to five nodes that an operator restarts in turn. A joiner often needs long for its resync.
 pub(super) fn rolling(rng: &mut Rng, setup: &mut Setup) {
     let replicas = of_the_members(rng, setup);
     controlled(rng, setup, setup.members, replicas);
     setup.chains = rng.between(1, 2) as usize;
     setup.keys.registers = rng.pick(&[2, 12, 60]);
     setup.padding = rng.pick(&[0, 300, 600]);
-    // More than the largest batch: the oracle sees an update that a sole member orders and commits in one step only
-    // in its backlog.
+    // More than the largest batch: the oracle sees an update that a sole member orders and commits in one step only in
+    // its backlog.
     setup.backlog = rng.pick(&[128 << 10, 1 << 20]);
     setup.control_mut().rolls = true;
 }
 
-/// Five or six nodes, of which some never serve. When one of these hears no member, an operator has it found another
-/// cluster.
+/// Five or six nodes, some of which never serve. Those create another cluster, on order, if they reach no member.
 pub(super) fn succession(rng: &mut Rng, setup: &mut Setup) {
     setup.members = rng.between(5, 6) as usize;
     let replicas = rng.between(2, 3);
@@ -80,7 +79,7 @@ pub(super) fn succession(rng: &mut Rng, setup: &mut Setup) {
     (control.lease, control.suspect) = (Duration::from_millis(300), Duration::from_millis(150));
 }
 
-/// Two to five nodes, some of them spares. An operator restarts nodes in some seeds, and gives other orders.
+/// Two to five nodes, some of them spares. In some seeds an operator restarts nodes.
 pub(super) fn strangers(rng: &mut Rng, setup: &mut Setup) {
     let replicas = of_the_members(rng, setup);
     controlled(rng, setup, setup.members, replicas);
@@ -89,19 +88,18 @@ pub(super) fn strangers(rng: &mut Rng, setup: &mut Setup) {
     (control.meets, control.rolls) = (true, rng.chance(300));
 }
 
-/// Three to six nodes. Most of those that keep the log are lost at once, beside other faults, and start other incarnations
-/// later.
+/// Three to six nodes. Most voters of the log are lost at once, among other faults, and start other incarnations later.
 pub(super) fn recovery(rng: &mut Rng, setup: &mut Setup) {
     setup.members = rng.between(3, 6) as usize;
     let replicas = rng.between(2, 3);
     controlled(rng, setup, setup.members.min(5), replicas);
     setup.chains = rng.between(1, 2) as usize;
     setup.control_mut().loses = true;
-    // The number of pieces does not slow down a node that receives everything anew.
+    // With many small pieces, a node that receives everything again would be slow.
     setup.chunk = 64 << 10;
 }
 
-/// Nodes form a cluster among all faults, and go on among others, with failover.
+/// Nodes form a cluster under all faults, and then run with failover under further faults.
 pub(super) fn dawn(rng: &mut Rng, setup: &mut Setup) {
     let expect = rng.between(3, 5);
     setup.members = (expect + rng.below(2)) as usize;
@@ -111,7 +109,7 @@ pub(super) fn dawn(rng: &mut Rng, setup: &mut Setup) {
     setup.founding = Some(FoundingSetup { expect: expect as u16, most: expect as u16, replicas: replicas as u32 });
 }
 
-/// Nodes are cut off for so long that those of them that never served take the members for lost.
+/// Isolates nodes for long enough that nodes that never served consider all members lost.
 pub(super) fn cut_off(rng: &mut Rng, nodes: usize) -> Vec<Planned> {
     let one = |rng: &mut Rng| {
         let start = rng.between(2 * SECOND, HEALED - 6 * SECOND);

@@ -67,7 +67,7 @@ impl Scenario {
         Self::Busy,
     ];
 
-    /// Its name on the command line.
+    /// The name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Calm => "calm",
@@ -133,79 +133,73 @@ impl Scenario {
         }
     }
 
-    /// A short description.
+    /// A short description for `--scenario list`.
     pub const fn about(self) -> &'static str {
         match self {
-            Self::Calm => "three members, nothing worse than delays",
-            Self::Lossy => "frames, requests and replies get lost, doubled, swapped",
-            Self::Links => "connections break and come back, one-way cuts",
+            Self::Calm => "three members, and nothing worse than delays",
+            Self::Lossy => "frames, requests and replies are lost, duplicated, reordered",
+            Self::Links => "connections that break and recover, one-way cuts",
             Self::Slow => "slow members, a small window",
-            Self::Crash => "all faults, then a member stops for ever",
+            Self::Crash => "all faults, then a member stops permanently",
             Self::Classic => "classic chain replication: strong reads at the tail",
             Self::Single => "a chain of one",
             Self::Pair => "a chain of two",
             Self::Long => "a chain of five",
             Self::Hot => "one key, few writers, many readers",
-            Self::Storm => "one key, many writers and readers, frames always overtake each other",
-            Self::Many => "three chains on three nodes, each with another head",
-            Self::Leases => "leases run out and are renewed",
+            Self::Storm => "one key, many writers and readers, frames constantly overtake each other",
+            Self::Many => "three chains on three nodes, each with its own head",
+            Self::Leases => "leases that expire and are renewed",
             Self::Formation => "nodes start in any order, some repeatedly, and form a cluster first",
-            Self::Retries => "lists and counters, many requests in flight, repeated through any node",
-            Self::Evictions => "so little room for sessions that they are evicted all the time",
+            Self::Retries => "lists and counters, many requests in flight, retried through any node",
+            Self::Evictions => "a session table so small that sessions are constantly evicted",
             Self::Batches => "batches that write all keys, reads and scans of all of them",
             Self::Sessions => "reads in sessions that hop from node to node",
             Self::Readers => "one key, one writer, 64 readers",
-            Self::Watches => "changes are watched from any member, some by who falls behind",
+            Self::Watches => "changes are watched at any member, and some watchers fall behind",
             Self::Large => "values many times as large as a frame may be",
             Self::Mixed => "everything at once",
-            Self::Failover => "members restart with nothing in memory; they and spares take the places",
-            Self::Partitions => "members are cut off, from one or all others, both ways or one way",
-            Self::Pauses => "members stand still for a while, and go on as if no time had passed",
-            Self::Leaders => "leaders of the configuration log come and go",
+            Self::Failover => "members restart with empty memory; they or spares rejoin",
+            Self::Partitions => "members are cut off, from one or all others, in one or both directions",
+            Self::Pauses => "members pause, and then continue as if no time had passed",
+            Self::Leaders => "leaders of the configuration log change",
             Self::Sole => "chains of one or two members, which others join",
-            Self::Resync => "backlogs so small that who was away needs everything",
-            Self::Clocks => "clocks that differ in rate by a tenth",
-            Self::Unrest => "one busy key, while members are cut off one after the other",
-            Self::Turmoil => "everything that changes a configuration, at once",
-            Self::Whispers => "tails are lost that told only their head what they have committed",
+            Self::Resync => "backlogs so small that a returning member needs a full resync",
+            Self::Clocks => "clocks whose rates differ by up to 10 %",
+            Self::Unrest => "one busy key, while members are cut off or paused in turn",
+            Self::Turmoil => "everything that changes a configuration, all at once",
+            Self::Whispers => "tails are lost after announcing commits only to their head",
             Self::Halves => "two of three members are cut off together",
-            Self::Stalls => "local reads that take seconds, while their members are cut off and come back",
-            Self::LastWords => "members that are alone are lost right after they have asked for another one",
-            Self::Disturbed => "snapshots of many keys, whose source or link is lost on the way",
+            Self::Stalls => "local reads that take seconds, while their members are cut off and return",
+            Self::LastWords => "sole members are lost right after requesting a joiner's promotion",
+            Self::Disturbed => "snapshots of many keys whose source or link is lost in transit",
             Self::Crowd => "almost twice as many nodes as form a cluster",
             Self::Unequal => "nodes that expect different numbers of founders, from one up, form one cluster",
-            Self::Forks => "heads are cut off, go on ordering, and come back with what nobody else has",
-            Self::Race => "snapshots over narrow links, while as much is written as gets through",
-            Self::Overlaps => "snapshots that come before the updates that they show",
-            Self::Gray => "a living member holds its chain up: a dead link, or a hundred times slower",
-            Self::Relapses => "one member holds its chain up again and again, or hears nothing any more",
-            Self::Orders => "members change places under load, and nobody is to notice",
-            Self::Shuffles => "members change places beside everything else that changes a configuration",
-            Self::Drains => "members leave under load, one after the other, and start anew",
-            Self::Walks => "walks through all keys in hash order, from member to member, while keys come and go",
-            Self::Lags => "several chains, which hear late and each in its own time what their node is told",
+            Self::Forks => "cut-off heads continue to order, and return with updates of their own",
+            Self::Race => "snapshots over narrow links that clients saturate with writes",
+            Self::Overlaps => "snapshots that arrive before the updates they include",
+            Self::Gray => "a live member holds up its chain: a dead link, or a hundred times slower",
+            Self::Relapses => "one member repeatedly holds up its chain, or a head becomes deaf",
+            Self::Orders => "members are reordered under load, and no client may notice",
+            Self::Shuffles => "members are reordered amid everything else that changes a configuration",
+            Self::Drains => "members are drained under load, one after the other, and restart",
+            Self::Walks => "walks through all keys in hash order, from member to member, while keys change",
+            Self::Lags => "several chains that learn late, at different times, of control changes",
             Self::Rolling => {
-                "nodes restart one after the other, each when the one before is ready, beside all other faults"
+                "nodes restart one after the other, each once the previous one is ready, under all other faults"
             }
             Self::Strangers => {
-                "another cluster of the same name is met around the first writes, and an empty one gives way"
+                "another cluster of the same name is met around the first writes, and the empty one gives way"
             }
-            Self::Succession => {
-                "another cluster is founded wherever no member is heard, and this one goes on as it was"
-            }
-            Self::Dawn => "a cluster forms beside all faults, and goes on through others with failover",
-            Self::Power => {
-                "nodes with disks end, one by one and all at once, and start again with what their disks hold"
-            }
-            Self::Losses => "all disks of those that serve a chain are lost for good, and an operator accepts it",
-            Self::Addresses => "nodes that dial others and can't be dialled, for a moment or for long",
-            Self::Young => "nodes without names that start and soon die, again and again",
-            Self::Busy => "members restart with empty memory, and the work for a snapshot keeps a node from all else",
-            Self::Recovery => {
-                "most of those that keep the log are lost for good, and what is left goes on when an operator says so"
-            }
-            Self::Leaves => "members leave until one or two are left, who go on and take one in again",
-            Self::Scripts => "scripts that read and write many keys, some of whose groups fail, retried and repeated",
+            Self::Succession => "another cluster is created wherever no member can be reached, and this one continues",
+            Self::Dawn => "a cluster forms under all faults, then runs with failover under others",
+            Self::Power => "nodes with disks end, singly and all at once, and restart from their disks",
+            Self::Losses => "all disks of a chain's members are lost, and an operator accepts it",
+            Self::Addresses => "nodes that dial others but can't be dialled, briefly or for long",
+            Self::Young => "nodes without names in a crash loop",
+            Self::Busy => "members restart with empty memory, and processing a snapshot blocks a node's other work",
+            Self::Recovery => "most voters of the log are lost permanently, and an operator recovers the rest",
+            Self::Leaves => "members leave until one or two remain, which continue and admit one again",
+            Self::Scripts => "scripts that read and write many keys, with some failing groups, retried and duplicated",
         }
     }
 

@@ -13,148 +13,146 @@ use crate::{
     world::{Boundary, PowerCut},
 };
 
-/// Everything on which a run depends, besides the random streams of its seed.
+/// Everything that determines a run, besides its seed.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// Nodes. Each is a member of every chain, unless the cluster is formed first.
+    /// Number of nodes. Each is a member of every chain, unless the cluster must form first.
     pub members: usize,
-    /// Chains. Each has another node as its head.
+    /// Number of chains. Without a control half each has a different head.
     pub chains: usize,
-    /// Clients.
+    /// Number of clients.
     pub clients: usize,
-    /// Clients of one application, which share its sessions.
+    /// Number of clients per application, which share its sessions.
     pub lanes: usize,
-    /// Keys, shared by all chains.
+    /// The keys of all chains.
     pub keys: Keys,
-    /// The mode of the chains: which members serve strong reads.
+    /// The chains' mode, which determines the members that serve strong reads.
     pub mode: Mode,
     /// The mix of operations.
     pub mix: Mix,
     /// Window of a head, in bytes.
     pub window: usize,
-    /// Backlog, in bytes.
+    /// Backlog of updates kept for resends, in bytes.
     pub backlog: usize,
-    /// Bytes of updates that a joiner keeps beside a snapshot.
+    /// Bytes of updates that a joiner buffers during a snapshot.
     pub joiner_buffer: usize,
-    /// Bound on client sessions and their records, in bytes.
+    /// Bound on the session table, in bytes.
     pub session_bytes: usize,
     /// Bound on an answer of many entries, in bytes.
     pub answer: usize,
-    /// Number of changes that one request of a watch examines.
+    /// Number of changes that one watch request may examine.
     pub watch_steps: usize,
-    /// Bytes of values that a head joins in one step.
+    /// Bytes of a value that a head concatenates per step.
     pub join: usize,
     /// How long an unused snapshot is kept.
     pub snapshot_age: Duration,
-    /// Bytes that may be written while a snapshot is kept.
+    /// Bytes that may be written before an open snapshot fails.
     pub snapshot_bytes: usize,
     /// The replica's heartbeat.
     pub heartbeat: Duration,
-    /// How long a replica waits for an acknowledgement before it sends again.
+    /// How long a replica waits for an acknowledgement before it resends. `None`: it never resends.
     pub resend: Option<Duration>,
     /// Links between nodes.
     pub profile: Profile,
-    /// The longest piece of an update in one frame, in bytes.
+    /// Maximum size of a piece of an update in one frame, in bytes.
     pub chunk: usize,
-    /// Longest padding of a value, in bytes.
+    /// Maximum padding of a value, in bytes.
     pub padding: u64,
-    /// Shortest and longest patience of a client, in nanoseconds.
+    /// Bounds on the time that a client waits for an operation, in nanoseconds.
     pub patience: (u64, u64),
-    /// Shortest and longest patience for one attempt, in nanoseconds.
+    /// Bounds on the time that a client waits for one attempt, in nanoseconds.
     pub attempt: (u64, u64),
-    /// How often an unanswered operation is retried. Then its client waits for the last attempt.
+    /// Maximum number of retries of an unanswered operation. Then its client waits for the last attempt.
     pub retries: u32,
-    /// For how many nanoseconds of each second clients work, as fast as they can. `None`: evenly, at a pace.
+    /// Nanoseconds at the start of each second in which clients send without pausing. `None`: at a steady pace.
     pub bursts: Option<u64>,
-    /// Factor of the number of operations that clients aim at.
+    /// Factor on the number of operations that clients aim at.
     pub pace: u64,
-    /// How many of a thousand reads go to one node, the same for all clients, which changes every second.
+    /// Reads per thousand that go to one node, which is the same for all clients and changes every second.
     pub favourite: u32,
-    /// Whether reads in sessions carry their floor.
+    /// Whether reads in sessions carry the session's floor.
     pub floors: bool,
-    /// How many of a thousand polls of a replica's messages are late.
+    /// Polls per thousand of a replica's messages that are late.
     pub late_polls: u32,
-    /// How many of a thousand turns are processed a while after they were received.
+    /// Turns per thousand that are processed with a delay after receipt.
     pub late_turns: u32,
-    /// Time that a node takes for an input, in nanoseconds.
+    /// Time that a node needs per input, in nanoseconds.
     pub cost: u64,
-    /// Time that a node takes for each record that it puts into its store, in nanoseconds. Its other tasks wait meanwhile.
+    /// Time that a node needs per record put into its store, in nanoseconds. Its other tasks wait.
     pub record_cost: u64,
-    /// How long a turn of a chain may take.
+    /// Maximum duration of a chain's turn.
     pub turn: Duration,
-    /// Set if one member holds up its chain for long. Writes must be back soon.
+    /// The interval in which one member holds up its chain, if it does. Writes must recover soon.
     pub gray: Option<Gray>,
-    /// Whether a node that is still kept away for an earlier gray failure may be missing from its chain after healing.
+    /// Whether a node that is kept out for a gray failure may be missing from its chain after healing.
     pub excused: bool,
-    /// Whether nothing fails. Then no client may get an unknown outcome.
+    /// Whether nothing fails, so that no client may get an unknown outcome.
     pub peaceful: bool,
-    /// Most inputs that a node processes before it polls.
+    /// Maximum number of inputs that a node processes before it polls.
     pub batch: usize,
-    /// Whether nodes hold leases that expire now and then.
+    /// Whether leases expire now and then.
     pub leases: bool,
-    /// How many of a thousand local reads take long because their thread isn't run for a while. Also, how many of ten thousand
-    /// times a member stalls after it has sent updates on and before it puts them into its store.
+    /// Local reads per thousand that stall. Members stall a tenth as often between forwarding and storing updates.
     pub stalls: u32,
-    /// From when on everything must work, but for crashes. Later faults may only hit nodes that need not serve.
+    /// From then on everything must work, except for crashes. Later faults only affect nodes that need not serve.
     pub healed: u64,
-    /// When clients stop, if they did enough.
+    /// When clients stop if they have done enough.
     pub stop: u64,
-    /// Fewest operations.
+    /// Minimum number of operations.
     pub fewest: u64,
-    /// Most operations.
+    /// Maximum number of operations.
     pub most: u64,
     /// Number of watchers of each chain.
     pub watchers: usize,
-    /// Whether messages between nodes are encoded and decoded.
+    /// Whether frames between nodes are encoded and decoded.
     pub wired: bool,
-    /// How the cluster is formed. `None`: it exists from the start.
+    /// How the cluster forms. `None`: it exists from the start.
     pub founding: Option<FoundingSetup>,
-    /// How its configuration changes. `None`: never.
+    /// How configurations change. `None`: they never do.
     pub control: Option<ControlSetup>,
-    /// The disks of the nodes. `None`: they have none.
+    /// The disks of the nodes. `None`: nodes have no disks.
     pub durable: Option<DiskSetup>,
-    /// Where the power is lost, in a run that counts what disks do.
+    /// The power cut of a run in which disk operations are counted.
     pub power_cut: Option<PowerCut>,
     /// The planned faults.
     pub faults: Vec<Planned>,
-    /// Whether all nodes are told to stop at the end.
+    /// Whether all nodes are asked to stop at the end.
     pub closes: bool,
-    /// Whether a member crashes at the end.
+    /// The crash of a member at the end, if there is one.
     pub crash: Option<Planned>,
-    /// How a resync is ended, in a run that watches one.
+    /// The interruption of a resync, in a run that watches one.
     pub boundary: Option<Boundary>,
-    /// Whether to report the outcome of each operation.
+    /// Whether the run returns the outcome of each operation.
     pub audited: bool,
-    /// The guard taken out.
+    /// The guards in force.
     pub guards: Guards,
 }
 
 impl Setup {
-    /// How its configuration changes, in a scenario in which it does.
     pub(super) fn control_mut(&mut self) -> &mut ControlSetup {
         self.control.as_mut().expect("a scenario whose configuration changes")
     }
 }
 
-/// How a cluster is formed.
+/// The formation of a cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FoundingSetup {
-    /// The fewest founders that any node expects. Nodes that appear later become spares.
+    /// The smallest number of founders that any node expects. Nodes that appear later become spares.
     pub expect: u16,
-    /// The most founders that any node expects.
+    /// The largest number of founders that any node expects.
     pub most: u16,
     /// Members of each chain.
     pub replicas: u32,
 }
 
-/// How a cluster's configuration changes.
+/// The changes of a cluster's configurations.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ControlSetup {
-    /// Number of founders. Further nodes are spares.
+    /// Number of founders. Other nodes are spares.
     pub founders: usize,
     /// Members of each chain.
     pub replicas: u32,
-    /// The length of a lease.
+    /// Duration of a lease.
     pub lease: Duration,
     /// How long a node may be silent before it is suspected.
     pub suspect: Duration,
@@ -162,26 +160,26 @@ pub struct ControlSetup {
     pub slow: Duration,
     /// Bound on the rate error of a clock, in millionths.
     pub drift: u32,
-    /// Chance of an election without cause, in thousandths.
+    /// Chance of an election without cause, in thousandths, at each check of the leader.
     pub whims: u32,
-    /// How many of a thousand requests for a promotion are followed by a broken link to the joiner.
+    /// Requests for a promotion, per thousand, after which the link to the joiner breaks.
     pub cut_off: u32,
-    /// How many of a thousand requests for a promotion are followed by an isolation of the member that made it.
+    /// Requests for a promotion, per thousand, after which the requesting member is isolated.
     pub last_words: u32,
-    /// How many of a thousand snapshots are disturbed, at the source or on the way.
+    /// Snapshots per thousand that are disturbed, at the source or on the link.
     pub disturbed: u32,
-    /// How many of a thousand times a chain learns very late what its node was told.
+    /// Orders and leases per thousand that reach a chain very late.
     pub lags: u32,
-    /// Whether an operator restarts one node after the other.
+    /// Whether an operator restarts nodes one after the other.
     pub rolls: bool,
-    /// Whether an operator founds another cluster wherever no member is heard.
+    /// Whether an operator creates another cluster wherever no member can be reached.
     pub founds: bool,
     /// Whether another cluster of the same name and secret is met.
     pub meets: bool,
-    /// Whether most nodes that keep the log are lost, and an operator recovers the cluster from the rest.
+    /// Whether most voters of the log are lost, and an operator recovers the cluster from the rest.
     pub loses: bool,
-    /// Whether all stores of a chain are lost, and an operator accepts it.
+    /// Whether all stores of a chain are lost, and an operator accepts the loss.
     pub accepts: bool,
-    /// How many of the last nodes have no names: each of their lives is another node.
+    /// How many of the last nodes have no names: each of their incarnations is another node.
     pub unnamed: usize,
 }

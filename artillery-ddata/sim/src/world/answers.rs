@@ -1,4 +1,4 @@
-//! Answers of nodes, and the checks on them.
+//! Replies of nodes, and the checks on them.
 
 use std::fmt::Write as _;
 
@@ -17,7 +17,6 @@ use crate::{
 };
 
 impl World {
-    /// A chain answers a request.
     pub(super) fn answer(&mut self, index: usize, slot: usize, caller: Caller, reply: Reply) -> Result<(), Failure> {
         let origin = match caller {
             Caller::Watcher(watcher, attempt) => return self.answer_changes(watcher, attempt, reply),
@@ -35,15 +34,15 @@ impl World {
         Ok(())
     }
 
-    /// Checks an answer against what the tail has committed, and against an earlier answer to the same request.
+    /// Checks a reply against the commits of the tail, and against an earlier reply to the same request.
     pub(super) fn check_reply(&mut self, origin: &Origin, reply: &Reply) {
         let oracle = &self.oracles[origin.asked.chain];
-        // What is known of a request that was answered before an accepted loss may be lost.
+        // After an accepted loss, an earlier reply to this request may describe lost updates.
         let is_forgotten = origin.expected.as_ref().is_some_and(|expected| match &**expected {
             Reply::Committed(committed) => self.is_lost(origin.asked.chain, committed.version),
             _ => self.has_lost(origin.asked.chain),
         });
-        // A store that isn't the chain's any more serves eventual reads until its node joins again.
+        // A store that no longer belongs to the chain serves eventual reads until its node rejoins.
         let shows_lost = matches!(&reply, Reply::Read(ReadReply { held: Some(held), .. })
             if self.is_lost(origin.asked.chain, held.version));
         let is_eventual = matches!(origin.asked.ask, Ask::Read(_, ReadMode::Eventual));
@@ -56,18 +55,18 @@ impl World {
         }
     }
 
-    /// Where nothing fails, no client gets an unknown outcome before its deadline.
+    /// Checks that no client gets an unknown outcome before its deadline where nothing fails.
     fn check_peace(&mut self, origin: &Origin, reply: &Reply) {
         let pending = self.clients[origin.client].pending.as_ref();
-        // Allows for the drift of clocks.
+        // The margin allows for clock drift.
         let in_time = |pending: &Pending| pending.number == origin.number && self.now + SECOND / 10 < pending.until;
         if self.setup.peaceful && *reply == Reply::Expired && pending.is_some_and(in_time) {
-            let what = format!("{:?} was told of an unknown outcome, though nothing failed", origin.asked.ask);
+            let what = format!("{:?} got an unknown outcome although nothing failed", origin.asked.ask);
             self.claim(Failure::new(Oracle::Unknown, what));
         }
     }
 
-    /// Keeps a failure for the end of the run, so that the history can show it too.
+    /// Keeps a failure until the end of the run: a violation in the client history takes precedence.
     pub(super) fn claim(&mut self, failure: Failure) {
         if self.claim.is_none() {
             self.trace.line(self.now, |out| write!(out, "claim: {failure}"));
@@ -76,7 +75,7 @@ impl World {
     }
 
     pub(super) fn respond(&mut self, origin: Origin, reply: Reply) {
-        // No client waits for the answer to a duplicate.
+        // No client waits for the reply to a duplicate.
         if origin.expected.is_none()
             && let Some(delay) = self.network.client_delay(origin.client)
         {
@@ -84,7 +83,6 @@ impl World {
         }
     }
 
-    /// A reply reaches its client, which may no longer wait for it.
     pub(super) fn reply(&mut self, origin: Origin, reply: Reply) -> Result<(), Failure> {
         let Origin { client: index, number, attempt, .. } = origin;
         let waits = |pending: &Pending| pending.number == number && pending.attempts == attempt && pending.waits;
@@ -105,12 +103,12 @@ fn checked(oracle: &ChainOracle, keys: &crate::client::Keys, origin: &Origin, re
     let asked = &origin.asked;
     let committed = oracle.committed_up_to();
     let ahead = |what: &str, sequence: Sequence| {
-        let claim = format!("{what} {sequence} was answered, the tail has committed up to {committed}");
+        let claim = format!("{what} {sequence} was returned, but the tail has committed only up to {committed}");
         if sequence > committed { Err(Failure::new(Oracle::Claims, claim)) } else { Ok(()) }
     };
     let seen = |as_of: Sequence| {
         ahead("a read as of", as_of)?;
-        // A strong read shows all that is committed, even if its `as_of` is lower.
+        // A strong read shows every committed update, even if its `as_of` is lower.
         let is_loose = asked.ask.mode() == Some(ReadMode::Eventual);
         match asked.floor.filter(|&floor| asked.tells_floor && is_loose && as_of < floor) {
             Some(floor) => {
@@ -159,18 +157,17 @@ fn checked(oracle: &ChainOracle, keys: &crate::client::Keys, origin: &Origin, re
     }
 }
 
-/// Whether a repeated answer agrees with the first. A deleted value may be forgotten, but must not change.
+/// Whether a repeated answer agrees with the first. The deleted value may be missing from it, but must not differ.
 fn is_the_same_result(first: &Computed, again: &Computed) -> bool {
     match (first, again) {
         (Computed::Took(Some((taken, _))), Computed::TookForgotten(version))
         | (Computed::TookForgotten(version), Computed::Took(Some((taken, _)))) => taken == version,
-        // The results of a script are returned only once.
+        // A script's results are returned only once.
         (Computed::Ran(_), Computed::RanForgotten) => true,
         _ => first == again,
     }
 }
 
-/// Checks that a repeated request gets the same outcome.
 fn is_the_same(expected: &Reply, reply: &Reply) -> Result<(), Failure> {
     let fine = match (expected, reply) {
         (Reply::Committed(first), Reply::Committed(again)) => {
@@ -196,5 +193,5 @@ fn is_the_same(expected: &Reply, reply: &Reply) -> Result<(), Failure> {
     if fine {
         return Ok(());
     }
-    Err(Failure::new(Oracle::Once, format!("a request was answered with {expected:?}, its duplicate with {reply:?}")))
+    Err(Failure::new(Oracle::Once, format!("a request got {expected:?}, but its duplicate {reply:?}")))
 }

@@ -1,4 +1,4 @@
-//! One resync, message by message. Between two messages the source or the joiner dies, or the link between them breaks.
+//! Interrupts one resync between two of its messages: the source or the joiner dies, or the link between them breaks.
 
 use std::fmt::Write as _;
 
@@ -7,68 +7,66 @@ use artillery_proto::{ChainId, MemberId, message::ChainMessage};
 use super::{Event, World};
 use crate::faults::Fault;
 
-/// How a resync is ended, and behind which of its messages.
+/// Where and how a resync is interrupted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Boundary {
-    /// The number of the message between source and joiner behind which the resync is ended, from 0.
+    /// The number, from 0, of the message between source and joiner after which the resync is interrupted.
     pub behind: u64,
-    /// How it is ended.
+    /// The interruption.
     pub end: ResyncEnd,
 }
 
-/// A way to end a resync.
+/// A way to interrupt a resync.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum ResyncEnd {
-    /// The source stops, and starts another incarnation later.
+    /// The source stops, and later starts another incarnation.
     SourceDies,
-    /// The joiner stops, and starts another incarnation later.
+    /// The joiner stops, and later starts another incarnation.
     JoinerDies,
-    /// Their connection breaks, and comes back later.
+    /// The connection between them breaks, and recovers later.
     LinkBreaks,
 }
 
-/// Counts of the messages between source and joiner in the resyncs of the first chain, and related events.
+/// Counts of the messages between source and joiner in resyncs of the first chain, and of related events.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ResyncCounts {
-    /// Parts of snapshots.
+    /// Snapshot parts.
     pub parts: u64,
-    /// Frames with updates.
+    /// Frames with updates, or with a piece of one.
     pub updates: u64,
-    /// Control frames of the joiner, which acknowledge what it has received.
+    /// Control frames of the joiner, which acknowledge the data received.
     pub acknowledgements: u64,
     /// Control frames of the source.
     pub controls: u64,
-    /// Requests for a promotion.
+    /// Requests to promote the joiner.
     pub promotions: u64,
-    /// Snapshots that a joiner has begun to receive.
+    /// Snapshots begun by joiners.
     pub begun: u64,
-    /// Joiners that finished one.
+    /// Snapshots completed by joiners.
     pub through: u64,
-    /// When the resync was ended, in virtual nanoseconds.
+    /// When the resync was interrupted, in virtual nanoseconds.
     pub ended: Option<u64>,
-    /// When the chain had all its members again, in virtual nanoseconds.
+    /// When the chain was complete again after that, in virtual nanoseconds.
     pub whole: Option<u64>,
 }
 
 impl ResyncCounts {
-    /// The number of all messages.
+    /// Number of messages of all kinds.
     pub const fn messages(&self) -> u64 {
         self.parts + self.updates + self.acknowledgements + self.controls + self.promotions
     }
 }
 
-/// How long the stopped node stays away, or the link down, in nanoseconds.
+/// How long the stopped node stays down, or the link broken, in nanoseconds.
 const AWAY: u64 = 400_000_000;
 
 impl World {
-    /// Source and joiner of the present resync of the first chain.
     fn resync(&self) -> Option<(usize, usize)> {
         let config = self.control.as_ref()?.configs().get(ChainId(0))?;
         let at = |id: MemberId| self.ids.iter().position(|&other| other == id);
         Some((at(config.tail()?)?, at(config.syncing()?)?))
     }
 
-    /// A frame was sent.
     pub(super) fn note_frame(&mut self, from: usize, to: usize, message: &ChainMessage) {
         let Some((source, joiner)) = self.resync().filter(|_| self.setup.boundary.is_some()) else { return };
         let counts = &mut self.counts.resync;
@@ -82,7 +80,6 @@ impl World {
         self.end_resync(source, joiner);
     }
 
-    /// A promotion was asked for.
     pub(super) fn note_promotion(&mut self, node: usize) {
         let Some((source, joiner)) = self.resync().filter(|_| self.setup.boundary.is_some()) else { return };
         if node == source {
@@ -91,7 +88,7 @@ impl World {
         }
     }
 
-    /// Ends the resync, if it has come to the boundary, before any other event.
+    /// Interrupts the resync, before any other event, once it reaches the boundary.
     fn end_resync(&mut self, source: usize, joiner: usize) {
         let Some(Boundary { behind, end }) = self.setup.boundary else { return };
         let counts = &mut self.counts.resync;
@@ -114,7 +111,6 @@ impl World {
         }
     }
 
-    /// Notes when the chain has all its members again after a resync was ended.
     pub(super) fn watch_boundary(&mut self) {
         let ResyncCounts { ended, whole, .. } = self.counts.resync;
         if ended.is_some_and(|ended| self.now > ended) && whole.is_none() && self.is_settled() {

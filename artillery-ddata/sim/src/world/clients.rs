@@ -18,7 +18,7 @@ use crate::{
     scenario::{CRASHES, OPERATIONS, SECOND, STOP},
 };
 
-/// A local read between its two halves.
+/// A local read that has passed the first half of the gate's checks.
 #[derive(Debug)]
 pub(crate) struct Stalled {
     begun: Begun,
@@ -26,11 +26,10 @@ pub(crate) struct Stalled {
     arrival: Arrival,
 }
 
-/// Number of operations that clients aim at, so that enough are done in time.
+/// The number of operations that clients schedule, above the minimum so that enough complete in time.
 const AIM: u64 = OPERATIONS + OPERATIONS / 5;
 
 impl World {
-    /// A client begins its next operation.
     pub(super) fn think(&mut self, index: usize) {
         if self.clients[index].pending.is_some() {
             return;
@@ -49,11 +48,11 @@ impl World {
         if let Some(burst) = self.setup.bursts
             && self.now % SECOND > burst
         {
-            // All clients begin again together in the next second.
+            // All clients resume together in the next second.
             let after = SECOND - self.now % SECOND + self.clients[index].rng.below(self.setup.profile.delay);
             return self.queue.push(self.now + after, Event::Think(index));
         }
-        // All clients pause while they are ahead of their schedule, and hurry together while they are behind.
+        // All clients pause while they are ahead of schedule, and hurry together while they are behind.
         if self.setup.bursts.is_none() && self.counts.operations > AIM * self.setup.pace * self.now / STOP {
             let after = self.clients[index].rng.below(600_000_000 / self.setup.pace);
             self.queue.push(self.now + after, Event::Think(index));
@@ -63,13 +62,12 @@ impl World {
         let mut choice = self.clients[index].choose(&self.setup.mix, &self.setup.keys, self.nodes.len(), value);
         let is_write = choice.ask.is_write();
         if !is_write && !choice.pinned && self.clients[index].rng.chance(self.setup.favourite) {
-            // The same node for all clients for a second, so that reads meet there.
+            // All clients use the same node for a second, so that reads coincide there.
             choice.node = (self.now / SECOND) as usize % self.nodes.len();
         }
         self.start(index, choice);
     }
 
-    /// A refused or unanswered operation is retried, if its client still waits.
     pub(super) fn retry(&mut self, index: usize, number: u64) {
         if self.clients[index].pending.as_ref().is_some_and(|pending| pending.number == number) {
             self.attempt(index);
@@ -78,7 +76,7 @@ impl World {
 
     fn start(&mut self, index: usize, choice: Choice) {
         let Some(Choice { ask, chain, node, pinned }) = self.opening(index, choice) else {
-            // Another client opens the session that is needed.
+            // Another client is opening the required session.
             let after = 1 + self.clients[index].rng.below(10 * self.setup.profile.delay);
             self.queue.push(self.now + after, Event::Think(index));
             return;
@@ -118,7 +116,7 @@ impl World {
         self.attempt(index);
     }
 
-    /// The opening of a session, which must precede a numbered write. `None`: another client is opening it.
+    /// The operation to begin: a numbered write must first open a session. `None` while another client is opening it.
     fn opening(&mut self, index: usize, choice: Choice) -> Option<Choice> {
         let is_write = choice.ask.is_write();
         self.clients[index].numbers = is_write && self.clients[index].rng.chance(self.setup.mix.numbered);
@@ -140,7 +138,7 @@ impl World {
         let history = standing.history;
         let padding = client.rng.between(0, self.setup.padding) as usize;
         let id = if client.numbers && ask != Ask::Open { standing.number() } else { None };
-        // A snapshot doesn't change, so it may be below the floor.
+        // A snapshot is fixed, so it may be below the floor.
         let is_old = matches!(ask, Ask::Page { snapshot: Snapshot::Of(_), .. });
         let floor =
             (ask.mode().is_some() && !is_old && client.rng.chance(self.setup.mix.sessions)).then_some(standing.floor);
@@ -148,7 +146,7 @@ impl World {
         Asked { ask, chain, request, id, floor, tells_floor: self.setup.floors, history }
     }
 
-    /// Whether an operation begun then must be served: all faults are over, and no member crashes before its client gives up.
+    /// Whether an operation begun at `since` must be served: faults are over, and no crash precedes its deadline.
     pub(super) fn is_measured(&self, since: u64) -> bool {
         since >= self.setup.healed && (self.setup.crash.is_none() || since + self.setup.patience.1 < CRASHES)
     }
@@ -159,7 +157,7 @@ impl World {
         let gone_over = self.clients[index].pending.as_ref().is_some_and(|pending| self.has_gone_over(pending.node));
         let client = &mut self.clients[index];
         let Some(pending) = &mut client.pending else { return };
-        // Clients no longer ask a node that has left or belongs to another cluster.
+        // Clients avoid a node that has left or that belongs to another cluster.
         if (self.leaves > 0 || gone_over) && !self.nodes[pending.node].is_alive() {
             let next = (1..count).map(|step| (pending.node + step) % count).find(|&at| self.nodes[at].is_alive());
             pending.node = next.unwrap_or(pending.node);
@@ -190,14 +188,14 @@ impl World {
         }
     }
 
-    /// A request reaches a node: a clean read is served at once, everything else goes to the replica.
+    /// A request reaches a node. A clean strong read is served at once. All other requests go to the replica.
     pub(super) fn request(&mut self, arrival: Arrival) -> Result<(), Failure> {
         let (index, slot) = (arrival.node, arrival.origin.asked.chain);
         if !self.nodes[index].is_alive() {
             return Ok(());
         }
         self.note_asked(index, &arrival.origin);
-        // The chain's task checks to which history a session belongs.
+        // A session may belong to an earlier history. Only the chain's task checks that.
         let is_bound = arrival.origin.asked.history.is_some() && arrival.origin.asked.floor.is_some();
         let Request::Read(Query::Key(key), ReadMode::Strong) = &arrival.request else {
             self.hand_over(arrival);
@@ -213,7 +211,7 @@ impl World {
         let gate = &node.slots[slot].gate;
         match gate.begin(&*node.store, key) {
             Ok(begun) => {
-                // The read shows the state at this moment.
+                // The read returns the state at this moment.
                 let read = Stalled { begun, as_of: gate.watermark(), arrival };
                 if stalls {
                     let event = Event::Leave { node: index, id: self.ids[index], read: Box::new(read) };
@@ -226,7 +224,6 @@ impl World {
         }
     }
 
-    /// A local read goes on, in the same incarnation of its node.
     pub(super) fn leave(&mut self, index: usize, id: MemberId, read: Stalled) -> Result<(), Failure> {
         let Stalled { begun, as_of, arrival } = read;
         let node = &self.nodes[index];
@@ -254,13 +251,12 @@ impl World {
 
     fn not_local(&mut self, arrival: Arrival, error: NotLocal) -> Result<(), Failure> {
         if let NotLocal::Store(error) = error {
-            return Err(Failure::new(Oracle::Halted, format!("the store of n{} failed: {error}", arrival.node)));
+            return Err(Failure::new(Oracle::Halted, format!("the store of n{} failed a read: {error}", arrival.node)));
         }
         self.hand_over(arrival);
         Ok(())
     }
 
-    /// Hands a request to the replica.
     fn hand_over(&mut self, arrival: Arrival) {
         let Arrival { origin, node: index, request, key, until } = arrival;
         let slot = origin.asked.chain;
@@ -276,7 +272,6 @@ impl World {
         self.enqueue(index, Work { slot, input, flight: None });
     }
 
-    /// An attempt got no answer in time.
     pub(super) fn unanswered(&mut self, index: usize, number: u64, attempt: u32) {
         let waits = |pending: &Pending| pending.number == number && pending.attempts == attempt && pending.waits;
         if !self.clients[index].pending.as_ref().is_some_and(waits) {
@@ -287,7 +282,6 @@ impl World {
         }
     }
 
-    /// A client stops waiting for an operation.
     pub(super) fn give_up(&mut self, index: usize, number: u64) {
         if self.clients[index].pending.as_ref().is_none_or(|pending| pending.number != number) {
             return;

@@ -1,7 +1,7 @@
-//! Clusters whose configuration changes: the deciders of the nodes, and the log that they agree on.
+//! Clusters whose configuration changes: the control state machines of the nodes, and the log on which they agree.
 //!
-//! The log itself is not under test here: [`group`] is a model of what a consensus log promises, as unfriendly as it
-//! may be. Leaders come and go, old ones still believe that they lead, proposals are lost, or reach the log late.
+//! The log itself is not under test here: [`group`] models the guarantees of a consensus log, as adversarially as they
+//! permit. Leaders change, old leaders still believe that they lead, and proposals are lost or delayed.
 
 mod close;
 mod disaster;
@@ -40,46 +40,42 @@ use crate::{
     scenario::{ControlSetup, HEALED, SECOND, Setup},
 };
 
-/// The time within which a task usually learns of something, in nanoseconds.
+/// Usual upper bound on the delay before a chain's task learns of something, in nanoseconds.
 const QUICK: u64 = 500_000;
 
-/// The control half of all nodes.
 #[derive(Debug)]
 pub(super) struct Control {
     seed: u64,
     rng: Rng,
-    /// The operator's own stream of random numbers.
     operator: Rng,
     rolling: Rolling,
-    /// The cluster that was founded in place of this one.
+    /// The cluster that an operator has created to replace this one.
     successor: Option<Successor>,
-    /// Another cluster of the same name, which is met.
+    /// Another cluster of the same name, which the nodes meet.
     stranger: Option<Stranger>,
-    /// When each node last received a renewal of each incarnation, and whether that incarnation was leaving.
+    /// When each node last received a renewal from each incarnation, and whether that incarnation was leaving.
     heard: BTreeMap<(usize, MemberId), (u64, bool)>,
     founding: Bootstrap,
     settings: CoordinatorSettings,
     group: Group,
     nodes: Vec<Half>,
     lives: Vec<u64>,
-    /// The number of proposals under way.
     appends: u64,
 }
 
-/// The decider of one incarnation of a node, and the state that its driver would keep.
+/// The control state machine of one incarnation, and the state that its driver would keep.
 #[derive(Debug)]
 struct Half {
     decider: Decider,
-    /// The number of the newest scheduled tick, and its time.
+    /// Number and time of the newest scheduled tick.
     tick: (u64, Option<u64>),
-    /// Renewals that wait for their answers.
     asked: BTreeSet<(MemberId, u64)>,
     lease: Lease,
-    /// When each chain gets its last order.
+    /// When each chain receives the last order sent to it.
     ordered: BTreeMap<usize, u64>,
-    /// When the node receives the last word of each chain.
+    /// When the node receives the last word sent by each chain.
     said: BTreeMap<usize, u64>,
-    /// The history that the node belongs to. None until it learns of one.
+    /// The history that the node belongs to; `None` until it learns of one.
     history: Option<History>,
 }
 
@@ -98,13 +94,13 @@ impl Control {
         Self::founded(seed, control, setup, nodes, founding, rng)
     }
 
-    /// The control half of a cluster that these founders have just formed.
+    /// The control half of a cluster that these nodes have just formed.
     pub(super) fn formed(seed: u64, setup: &Setup, nodes: &[Node], lives: &[u64], founding: Bootstrap) -> Option<Self> {
         let control = setup.control.as_ref()?;
         let mut formed = Self::founded(seed, control, setup, nodes, founding, Rng::new(seed, Concern::Control));
         formed.lives = lives.to_vec();
         for node in nodes {
-            // A founder may have restarted since it has accepted: a voter is a store.
+            // A founder may have restarted after it accepted: a voter is identified by its store.
             formed.group.has_lived_on(node.id);
         }
         Some(formed)
@@ -144,14 +140,14 @@ impl Control {
         };
         for node in nodes {
             let Some(opened) = &node.opened else { continue };
-            // Nothing fails before the world begins.
+            // Disks do not fail before the run begins.
             let _ = opened.control.change(|record| record.keep_founding(node.id, &new.founding));
         }
         new.nodes = nodes.iter().enumerate().map(|(index, node)| new.half(index, node, false)).collect();
         new
     }
 
-    /// With `loads` the node has yet to load its directory.
+    /// The control half of a node. With `loads` the node has not loaded its directory yet.
     fn half(&self, index: usize, node: &Node, loads: bool) -> Half {
         let (me, times) = (Founders::founder(index, node.id), self.own_times(index));
         let founded = || Arc::new(Configs::of(&self.founding));
@@ -176,40 +172,35 @@ impl Control {
         }
     }
 
-    /// The settings with which node `index` was started. They have times of their own, which must not count in a cluster
-    /// (trap 63).
+    /// The settings with which a node was started. Times that differ from the cluster's must have no effect (trap 63).
     fn own_times(&self, index: usize) -> CoordinatorSettings {
         let factor = [4, 1][index % 2];
         let Timing { lease, drift_ppm, suspect, slow } = self.founding.timing;
         CoordinatorSettings { lease: lease * factor, drift_ppm, suspect: suspect * factor, slow, ..self.settings }
     }
 
-    /// Whether the nodes for which `counts` holds are a majority of those that keep the log.
     pub(super) fn majority_in(&self, counts: impl Fn(MemberId) -> bool) -> bool {
         self.group.has_majority_of(counts)
     }
 
-    /// The configurations of the log.
     pub(super) fn configs(&self) -> &Configs {
         self.group.configs()
     }
 }
 
 impl ControlSetup {
-    /// The timing of the cluster.
     pub(super) fn timing(&self) -> Timing {
         Timing {
             lease: self.lease,
             suspect: self.suspect,
             slow: self.slow,
-            // The drift between a fast clock and a slow one, and a margin.
+            // The maximum drift between a fast clock and a slow one, plus a margin.
             drift_ppm: 2 * self.drift + 2 * self.drift / 10 + 200,
         }
     }
 }
 
 impl World {
-    /// Gives each clock a rate of its own.
     pub(super) fn set_clocks(&mut self) {
         let Some(control) = &mut self.control else { return };
         let most = i64::from(self.setup.control.as_ref().map_or(0, |control| control.drift));
@@ -254,7 +245,7 @@ impl World {
         self.begin_clients();
     }
 
-    /// An incarnation enters the chains that name it, and begins to renew.
+    /// Schedules the moment at which an incarnation enters its chains and begins to renew its lease.
     fn begin_half(&mut self, node: usize) {
         let Some(control) = &mut self.control else { return };
         let at = self.now + control.rng.below(50_000_000);
@@ -284,7 +275,7 @@ impl World {
             Event::BeginClients => self.begin_clients(),
             Event::Greet => self.greet(),
             Event::Greeted { node, id, by } if lives(node, id) => self.greeted(node, by),
-            // Its chains get the orders with which it has begun.
+            // Its chains receive the orders that its state machine issued at creation.
             Event::Begin { node, id } if lives(node, id) => self.obey(node),
             Event::Loaded { node, id } if lives(node, id) => self.has_loaded(node),
             Event::Log { node, id } if lives(node, id) => self.hear_of_log(node, id),
@@ -323,17 +314,16 @@ impl World {
         self.check_reopenings()
     }
 
-    /// A node learns the present state of the log, if it can still hear the leader.
     fn hear_of_log(&mut self, node: usize, id: MemberId) {
         let Some((leads, leader, configs)) = self.said_of_log(id) else { return };
         let Some(control) = &self.control else { return };
-        // The log's group knows stores, not their lives.
+        // With disks, the log identifies voters by store rather than by incarnation.
         let stores = |id: MemberId| if self.setup.durable.is_some() { first_life(id) } else { id };
         let voters = control.group.voters().into_iter().map(stores).collect();
         self.hand_in(node, NodeInput::Log { leads, leader: Some(stores(leader)), configs, voters });
         let is_retired = self.control.as_ref().is_some_and(|control| control.group.is_retired(id));
         if is_retired && leader != id {
-            // The leader has dialled this node to tell it.
+            // The leader dialled this node to send the entry.
             self.hand_in(node, NodeInput::Reached { by: leader });
         }
     }
@@ -345,7 +335,7 @@ impl World {
         }
     }
 
-    /// Perhaps disturbs the snapshot for this joiner: its source is lost for a while, or the link between them.
+    /// By chance, isolates the source of a joiner's snapshot, or breaks the link between them.
     pub(super) fn disturb(&mut self, joiner: usize, slot: usize) {
         let disturbed = self.setup.control.map_or(0, |control| control.disturbed);
         let (Some(control), true) = (&mut self.control, disturbed > 0) else { return };
@@ -360,7 +350,7 @@ impl World {
         self.strike(fault, start, start + length);
     }
 
-    /// A chain sends a word to its node, which receives words a little later, in the same order.
+    /// Schedules the delivery of a chain's word to its node. Words stay in order.
     pub(super) fn chain_says(&mut self, node: usize, slot: usize, word: Word) {
         if self.control.is_none() {
             return;
@@ -378,7 +368,6 @@ impl World {
         self.queue.push(*said, super::Event::Control(Event::Word { node, id, slot, word }));
     }
 
-    /// A tail asks for the promotion of its successor, and may be disturbed.
     fn disturb_promotion(&mut self, node: usize, promotion: Promotion) {
         self.note_promotion(node);
         let ControlSetup { cut_off, last_words, .. } = self.setup.control.unwrap_or_default();
@@ -399,7 +388,6 @@ impl World {
         }
     }
 
-    /// Schedules the next tick of a node.
     fn schedule_look(&mut self, node: usize) {
         let Some(control) = &mut self.control else { return };
         let half = &mut control.nodes[node];
@@ -423,7 +411,6 @@ impl World {
         }
     }
 
-    /// Hands an input to a node and carries out its outputs.
     pub(super) fn hand_in(&mut self, node: usize, input: NodeInput) {
         let clock = self.nodes[node].clock(self.now);
         self.trace.line(self.now, |out| write!(out, "n{node} takes in {input:?}"));
@@ -466,8 +453,8 @@ impl World {
             NodeOutput::Reordered { result, .. } => return self.reordered(&result),
             NodeOutput::Reopened { result, .. } => return self.answered_operator(&result),
             NodeOutput::Confirm { round, term } => {
-                // The answer promises only that the node led at some moment after the question. Here that is the first one,
-                // and the answer may be long under way.
+                // The answer only promises that the node led after the question. Here that is decided at once, and
+                // reported late.
                 let (leads, closes, answered) = (self.has_majority(id, term), self.is_closing(), self.answered(node));
                 let Some(control) = &mut self.control else { return };
                 let slow = if control.rng.chance(50) && !closes { control.rng.below(400_000_000) } else { 0 };
@@ -501,7 +488,7 @@ impl World {
         self.setup.control.filter(|_| self.tasks_lag()).map_or(0, |control| control.lags)
     }
 
-    /// A chain gets its orders in sequence, and with a delay of its own. Now and then a chain lags.
+    /// Delivers orders to a chain in sequence, with a delay per chain. Occasionally a chain lags.
     fn order(&mut self, node: usize, chain: ChainId, order: ChainOrder) {
         let (now, id, slot, lags) = (self.now, self.ids[node], chain.0 as usize, self.lags());
         let Some(control) = &mut self.control else { return };
@@ -511,7 +498,6 @@ impl World {
         self.queue.push(*ordered, super::Event::Control(Event::Order { node, id, slot, order }));
     }
 
-    /// Each chain reads the newest lease with a delay of its own.
     fn lease_all(&mut self, node: usize, lease: Lease) {
         let (now, id, lags) = (self.now, self.ids[node], self.lags());
         for slot in 0..self.setup.chains {
@@ -523,12 +509,12 @@ impl World {
     }
 }
 
-/// The first life of the store of `id`.
+/// The first incarnation of the store of `id`.
 fn first_life(id: MemberId) -> MemberId {
     MemberId { incarnation: Incarnation { starts: 1, ..id.incarnation }, ..id }
 }
 
-/// How long the task of a chain takes to learn of something. `late` of a thousand times it takes very long.
+/// The delay before the task of a chain learns of something: up to a second in `late` of a thousand cases.
 fn lag(rng: &mut Rng, late: u32) -> u64 {
     let longest = match rng.below(1000) as u32 {
         draw if draw < late => SECOND,

@@ -8,113 +8,112 @@ use crate::faults::Kind;
 /// Counts of the events of a run.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Counts {
-    /// Virtual nanoseconds.
+    /// Length of the run in virtual nanoseconds.
     pub virtual_nanos: u64,
     /// Events handled.
     pub events: u64,
-    /// Operations that clients began.
+    /// Operations begun by clients.
     pub operations: u64,
-    /// Operations that ended in a refusal.
+    /// Writes that were refused without being applied.
     pub refused: u64,
-    /// Operations that ended without an answer.
+    /// Reads without an answer, and writes with an unknown outcome.
     pub unanswered: u64,
     /// Operations begun after healing and before a member crashed.
     pub healed: u64,
-    /// Operations among those of `healed` that were refused or not answered.
+    /// Operations counted in `healed` that were refused or not answered.
     pub healed_refused: u64,
-    /// Writes acknowledged.
+    /// Acknowledged writes.
     pub acknowledged: u64,
     /// Acknowledged writes in each quarter of a virtual second.
     pub writes: Vec<u32>,
     /// Compare-and-swaps whose condition failed.
     pub conflicts: u64,
-    /// Reads served without the replica.
+    /// Strong reads served by the gate, without the replica.
     pub local_reads: u64,
     /// Reads served after a version query.
     pub dirty_reads: u64,
     /// Reads that shared the version query of another read.
     pub shared_queries: u64,
-    /// Most operations under way at the same time.
+    /// Peak number of operations in progress.
     pub in_flight: u64,
     /// Version queries sent.
     pub version_queries: u64,
-    /// Attempts after an unanswered one.
+    /// Attempts made after an unanswered one.
     pub retries: u64,
-    /// Most retries of one operation.
+    /// Highest number of retries of one operation.
     pub most_retries: u64,
-    /// Most bytes of the table of sessions.
+    /// Peak size of the session table, in bytes.
     pub session_bytes: u64,
-    /// Answered writes that were repeated once more.
+    /// Late duplicates of answered writes.
     pub duplicates: u64,
-    /// Attempts refused because their session was evicted.
+    /// Attempts refused because their session had been evicted.
     pub expired_sessions: u64,
-    /// Attempts refused because a window was full.
+    /// Attempts refused because the head's window was full.
     pub busy: u64,
     /// Changes shown to watchers.
     pub watched: u64,
     /// Answers to watchers that ended within an update.
     pub watched_parts: u64,
-    /// Answers to watchers that they had fallen behind.
+    /// Answers that report to a watcher that it fell behind.
     pub fell_behind: u64,
-    /// Walks in hash order that came to their end.
+    /// Completed walks in hash order.
     pub walks: u64,
-    /// How long after healing every chain was whole and each member of it had served, in virtual nanoseconds.
+    /// Time after healing until every chain was complete and each of its members had served, in virtual nanoseconds.
     pub recovery: Option<u64>,
-    /// The longest time in which no writes or no strong reads of a chain were served although all that they need was there, in
-    /// virtual nanoseconds.
+    /// Longest time without served writes or strong reads in a chain that had all it needed, in virtual nanoseconds.
     pub away: u64,
-    /// How long after healing the last node was ready, in virtual nanoseconds.
+    /// Time after healing until the last node was ready, in virtual nanoseconds.
     pub ready: Option<u64>,
     /// Runs whose cluster gave way to another one.
     pub gave_way: u64,
-    /// What happened to disks.
+    /// Events of disks.
     pub disks: DiskEvents,
-    /// Resyncs of the first chain.
+    /// Messages and events of the resyncs of the first chain.
     pub resync: ResyncCounts,
-    /// What disks did, and the power cut at one of their operations.
+    /// Disk operations, and the power cut at one of them.
     pub power: PowerCounts,
-    /// Faults planned in this seed.
+    /// Faults planned for this seed.
     pub planned: u64,
-    /// Faults by kind that had an effect.
+    /// Faults that had an effect, by kind.
     pub faults: [u64; Kind::ALL.len()],
 }
 
-/// What happened to the disks of nodes.
+/// Counts of events of the nodes' disks.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct DiskEvents {
     /// Power cuts.
     pub cuts: u64,
-    /// Power cuts after which a disk lacked something that was written, or had it in part.
+    /// Power cuts after which a disk was missing written data, in whole or in part.
     pub lossy: u64,
-    /// Starts of nodes with what their disks held.
+    /// Node starts with data on disk.
     pub starts: u64,
-    /// Starts with an empty disk in the place of another one.
+    /// Starts with an empty disk that replaced another one.
     pub emptied: u64,
-    /// Chains that stores opened again after no member lived on.
+    /// Chains reopened by stores after all incarnations of their members had ended.
     pub reopened: u64,
-    /// Backups that were put in the place of a disk.
+    /// Disks replaced by a backup.
     pub restored: u64,
-    /// Nodes that were refused, since their disk is an older copy.
+    /// Nodes that were refused because their disk is an older copy.
     pub refused: u64,
-    /// Runs that ended with a loss that `--sync never` allows.
+    /// Runs that ended with a loss that `--sync never` permits.
     pub losses: u64,
-    /// Records above the watermark of a restart that the start of an epoch settled.
+    /// Unreplicated records of restarted members that the start of an epoch settled.
     pub settled_by_start: u64,
-    /// Those that a strong read met before.
+    /// Unreplicated records that a strong read settled earlier.
     pub settled_by_read: u64,
-    /// Those whose update the chain went on without.
+    /// Unreplicated records whose update was superseded.
     pub superseded: u64,
 }
 
 impl DiskEvents {
-    /// A member has no unreplicated records any more.
+    /// Adds the counts of a member whose last unreplicated record is settled.
     pub fn rereplicated(&mut self, Rereplication { by_start, by_read, .. }: &Rereplication) {
         self.settled_by_start += by_start.done;
         self.settled_by_read += by_read.done;
         self.superseded += by_start.superseded + by_read.superseded;
     }
 
-    /// Adds those of another run.
+    /// Adds the counts of another run.
     pub fn add(&mut self, other: Self) {
         let Self {
             cuts,
@@ -143,22 +142,22 @@ impl DiskEvents {
     }
 }
 
-/// The outcome of an operation.
+/// The result of one operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Served {
-    /// The node that was asked first.
+    /// The node that got the first attempt.
     pub node: usize,
     /// When it began, in virtual nanoseconds.
     pub begun: u64,
     /// When it ended, in virtual nanoseconds.
     pub over: u64,
-    /// Whether it was done.
+    /// Whether the operation succeeded.
     pub done: bool,
     /// For a strong read of one key: whether that node served it from its own store, with or without a version query.
     pub itself: Option<bool>,
 }
 
-/// The span over which writes are counted, in nanoseconds.
+/// Length of one entry of [`Counts::writes`], in nanoseconds.
 const SPAN: u64 = 250_000_000;
 
 impl Counts {
@@ -170,7 +169,7 @@ impl Counts {
         self.writes[span] += 1;
     }
 
-    /// Acknowledged writes per second between two times.
+    /// Acknowledged writes per second between two times in virtual nanoseconds.
     pub fn writes_between(&self, from: u64, to: u64) -> f64 {
         let spans = (from / SPAN) as usize..(to / SPAN) as usize;
         let length = spans.len() as f64 * SPAN as f64 / 1e9;

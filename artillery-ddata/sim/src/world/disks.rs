@@ -1,4 +1,4 @@
-//! Disks: what the journals of nodes write, and what is left when nodes end.
+//! Disks: the journals that nodes write, and the data that survives the end of a process.
 
 use std::fmt::Write as _;
 
@@ -22,12 +22,11 @@ use crate::{
     scenario::{SECOND, Setup},
 };
 
-/// Bytes that a chain hands to the journal at once.
+/// Maximum bytes that a chain passes to the journal at once.
 const BATCH: usize = 64 << 10;
-/// Copies that are younger aren't recognised: other nodes hear and keep how far a store has come every ten seconds.
+/// Younger backups can't be detected: nodes exchange and store the positions of stores every ten seconds.
 const COPY_AGE: u64 = 11 * SECOND;
 
-/// How a node that starts keeps its journal.
 pub(super) fn draw_mode(rng: &mut Rng, setup: &Setup) -> SyncMode {
     match setup.durable.is_some_and(|of| rng.chance(of.never)) {
         true => SyncMode::Never,
@@ -36,7 +35,7 @@ pub(super) fn draw_mode(rng: &mut Rng, setup: &Setup) -> SyncMode {
 }
 
 impl World {
-    /// Hands what the chains of a node have to write to its journal, unless that is busy: one group, and then a sync.
+    /// Writes the pending batches of a node's chains to its journal as one group, unless a sync is in progress.
     pub(super) fn write_journal(&mut self, index: usize) {
         let node = &mut self.nodes[index];
         if !node.is_alive() {
@@ -80,7 +79,6 @@ impl World {
         self.queue.push(self.now + after, Event::Synced { node: index, id: self.ids[index] });
     }
 
-    /// How many times as long as usual the disk of a node takes now.
     fn slowness_of_disk(&self, index: usize) -> u64 {
         let active = (0..self.active.len()).filter(|&at| self.active[at]).map(|at| self.planned(at));
         let slow = active.filter_map(|fault| match fault {
@@ -90,7 +88,7 @@ impl World {
         slow.max().unwrap_or(1)
     }
 
-    /// The journal of a node is synced: its chains hear what is durable.
+    /// Syncs the journal of a node, and reports to its chains up to where they are durable.
     pub(super) fn synced(&mut self, index: usize, id: MemberId) -> Result<(), Failure> {
         if self.ids[index] != id || !self.nodes[index].is_alive() {
             return Ok(());
@@ -134,7 +132,7 @@ impl World {
         self.enqueue(index, Work { slot: chain.0 as usize, input, flight: None });
     }
 
-    /// A node's disk is to keep configurations. The chains act by them then.
+    /// Persists configurations on a node's disk. Then its chains may act on them.
     pub(super) fn keep(&mut self, index: usize, configs: &Configs) {
         let me = self.ids[index];
         let Some(opened) = &self.nodes[index].opened else { return };
@@ -144,7 +142,7 @@ impl World {
         }
     }
 
-    /// A node's disk keeps the founding of its cluster. `false`: the disk has failed, and the node has ended.
+    /// Persists the founding of a node's cluster. Returns `false` if the disk failed, which ended the node.
     pub(super) fn keep_founding(&mut self, index: usize, founding: &Bootstrap) -> bool {
         let me = self.ids[index];
         let Some(opened) = &self.nodes[index].opened else { return true };
@@ -155,7 +153,7 @@ impl World {
         kept.is_ok()
     }
 
-    /// A node's disk keeps that the node has gone on alone. `false`: the disk has failed, and the node has ended.
+    /// Persists that the node continues alone. Returns `false` if the disk failed, which ended the node.
     pub(super) fn keep_recovery(&mut self, index: usize, configs: &Configs) -> bool {
         let Some(opened) = &self.nodes[index].opened else { return true };
         let kept = opened.control.change(|record| record.go_on(configs.clone()));
@@ -165,7 +163,7 @@ impl World {
         kept.is_ok()
     }
 
-    /// A node's disk may be lost with it, in a disaster.
+    /// By chance, destroys the disk of a node lost in a disaster.
     pub(super) fn may_lose_disk(&mut self, index: usize) {
         if !self.disks.is_empty() && self.disk_rng.chance(800) {
             self.trace.line(self.now, |out| write!(out, "the disk of n{index} is lost"));
@@ -173,7 +171,7 @@ impl World {
         }
     }
 
-    /// A node's disk is to keep what was heard of other stores.
+    /// Persists the known positions of other stores on a node's disk.
     pub(super) fn keep_heard(&mut self, index: usize, heard: HeardStores) {
         let Some(opened) = &self.nodes[index].opened else { return };
         if let Err(error) = opened.control.change(|record| record.heard.merge(heard)) {
@@ -181,7 +179,7 @@ impl World {
         }
     }
 
-    /// A node hears that its directory is an older copy: its operator gives it an empty one.
+    /// Ends a node whose directory turned out to be an older copy. Its operator replaces the directory by an empty one.
     pub(super) fn rolled_back(&mut self, index: usize) {
         self.trace.line(self.now, |out| write!(out, "n{index} has an older copy of its directory, and ends"));
         self.counts.disks.refused += 1;
@@ -190,7 +188,7 @@ impl World {
         self.queue_start(index, SECOND / 10);
     }
 
-    /// A node that is down starts after so many nanoseconds.
+    /// Schedules the start of a node that is down, `after` nanoseconds from now.
     fn queue_start(&mut self, index: usize, after: u64) {
         let event = match self.control {
             Some(_) => Event::Control(control::Event::Start(index)),
@@ -199,7 +197,6 @@ impl World {
         self.queue.push(self.now + after, event);
     }
 
-    /// The process of a node ends, also while the cluster forms.
     fn kill(&mut self, index: usize) {
         match self.control {
             Some(_) => self.end_life(index),
@@ -207,14 +204,13 @@ impl World {
         }
     }
 
-    /// The disk of a node is gone, and another one in its place.
     pub(super) fn drop_disk(&mut self, index: usize) {
         if self.disks.is_empty() {
             return;
         }
         self.lacking.loses_disk(self.ids[index]);
         self.restored.remove(&index);
-        // The old one is gone, with what it has counted.
+        // Keep the counts of the old disk.
         let of = self.disks[index].counts();
         self.counts.disks.add(DiskEvents { cuts: of.cuts, lossy: of.lossy_cuts, emptied: 1, ..DiskEvents::default() });
         self.replaced[index].writes += of.writes;
@@ -222,22 +218,21 @@ impl World {
         self.disks[index] = new_disk(self.disk_rng.draw());
     }
 
-    /// A disk failed, or its power is lost: the process ends at once, and starts again.
+    /// Ends a process whose disk failed or lost power, and schedules its restart.
     pub(super) fn disk_failed(&mut self, index: usize, why: &str) {
         self.trace.line(self.now, |out| write!(out, "n{index} ends: {why}"));
-        // What a failed sync was to write, the kernel may forget.
+        // After a failed sync, the kernel may drop the data that was not synced.
         self.lacking.loses_power(self.ids[index]);
         self.kill(index);
         let after = self.disk_rng.between(SECOND / 50, SECOND);
         self.queue_start(index, after);
     }
 
-    /// Whether disks may fail now.
     fn may_fail(&self) -> bool {
         self.now < self.setup.healed && !self.is_rolling() && !self.may_need_recovery()
     }
 
-    /// The process of a node has ended. Its disk loses what it wasn't made to keep, if the power is lost too.
+    /// Applies the end of a process to its disk. A power cut may lose all data that was not synced.
     pub(super) fn leave_disk(&mut self, index: usize) {
         let (Some(of), Some(disk)) = (self.setup.durable, self.disks.get(index).cloned()) else { return };
         let is_cut = self.disk_rng.chance(of.cuts);
@@ -256,7 +251,7 @@ impl World {
         }
     }
 
-    /// A node that starts may find an empty disk, if all that it held is on other disks too.
+    /// May replace the disk of a starting node: by an empty one if all its data is also on other disks, or by a backup.
     pub(super) fn replace_disk(&mut self, index: usize) {
         let Some(of) = self.setup.durable else { return };
         if self.disk_rng.chance(of.wipes) && self.may_fail() && self.can_lose_disk(index) {
@@ -266,15 +261,13 @@ impl World {
         self.restore_copy(index);
     }
 
-    /// A backup of a running node is made.
     pub(super) fn copy_disk(&mut self, index: usize) {
         if let Some(disk) = self.disks.get(index).filter(|_| self.nodes[index].is_alive()) {
             self.copies[index] = Some((self.now, disk.copy(self.disk_rng.draw())));
         }
     }
 
-    /// A node that starts may find a backup in the place of its directory, old enough to be recognised, if all that it held is
-    /// on other disks too.
+    /// May replace the disk of a starting node by a detectably old backup, if all its data is also on other disks.
     fn restore_copy(&mut self, index: usize) {
         let is_old = |made: u64| self.now >= made + COPY_AGE;
         let has_copy = self.copies[index].as_ref().is_some_and(|(made, _)| is_old(*made));
@@ -289,13 +282,13 @@ impl World {
         }
     }
 
-    /// Nodes drawn from `number` end now, or at one of their next writes; or they are told to stop.
+    /// Ends the nodes selected by `number`, now or at one of their next writes, or stops them in an orderly way.
     pub(super) fn power_fails(&mut self, number: u64) {
         if self.is_rolling() || self.disks.is_empty() {
             return;
         }
         let all = number.is_multiple_of(2);
-        // An operator stops the nodes, and starts them again.
+        // An operator stops the nodes in an orderly way, and starts them again.
         let is_orderly = (number >> 15).is_multiple_of(3);
         self.copy_disk((number >> 10) as usize % self.nodes.len());
         self.fill_disk((number >> 20) as usize % self.nodes.len());
@@ -314,7 +307,7 @@ impl World {
         }
     }
 
-    /// Another program may take most of what a disk has left, or all of it.
+    /// Another program may use up most or all of the space left on a disk.
     fn fill_disk(&mut self, index: usize) {
         if self.disk_rng.chance(500) {
             let used = ROOM.saturating_sub(self.disks[index].free().unwrap_or(ROOM));
@@ -328,13 +321,13 @@ impl World {
         self.disks.iter().for_each(|disk| disk.set_room(ROOM));
         let is_over = |planned: &Planned| !matches!(planned.fault, Fault::Outage(_)) || planned.end <= self.now;
         if self.setup.faults.iter().all(is_over) {
-            // The disk of a spare is written so seldom that its cut would come long after healing.
+            // The disk of a spare is written so rarely that its cut would occur long after healing.
             self.disks.iter().for_each(|disk| disk.cut_power_after(u64::MAX));
         }
         (0..self.nodes.len()).for_each(|index| self.start_soon(index));
     }
 
-    /// A node that has ended starts again, unless an operator does that.
+    /// Schedules the start of a node that has ended, unless an operator starts it.
     pub(super) fn start_soon(&mut self, index: usize) {
         let after = self.disk_rng.below(3 * SECOND / 2);
         if self.nodes[index].down && !self.is_rolling() {
@@ -342,7 +335,7 @@ impl World {
         }
     }
 
-    /// A directory couldn't be opened. That is a failure, unless the disk failed just then.
+    /// Handles a directory that couldn't be opened. Only damage is a failure: otherwise the disk failed just then.
     pub(super) fn not_opened(&mut self, index: usize, error: &OpenError) -> Result<(), Failure> {
         if error.is_damage() {
             return Err(Failure::new(Oracle::Disk, format!("n{index}: {error}")));
@@ -356,7 +349,7 @@ impl World {
         Ok(())
     }
 
-    /// Checks that what a chain has committed by its newest epoch is on the disk of each living member that serves in it.
+    /// Checks that every update committed in a chain's newest epoch is on the disks of its live serving members.
     pub(super) fn check_durable(&self, index: usize, slot: usize, status: &Status) -> Result<(), Failure> {
         let Some(config) = status.config.as_ref().filter(|_| status.durable.is_some()) else { return Ok(()) };
         let watermark = status.watermark;
@@ -364,7 +357,7 @@ impl World {
             let Some(at) = self.ids.iter().position(|&other| other == id) else { continue };
             let durable = self.nodes[at].slots[slot].runner.replica().durable_in(config.epoch);
             if let Some(held) = durable.filter(|&held| held < watermark) {
-                let what = format!("n{index} has committed {watermark}, the disk of n{at} has {held}");
+                let what = format!("n{index} committed {watermark}, but the disk of n{at} has only {held}");
                 return Err(Failure::new(Oracle::Durable, what));
             }
         }

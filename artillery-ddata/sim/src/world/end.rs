@@ -1,4 +1,4 @@
-//! The end of a run: everything is read once more, members are compared, the history is checked.
+//! The end of a run: every key is read once more, members are compared, and histories are checked.
 
 use artillery_proto::{
     ChainId, Sequence,
@@ -16,11 +16,11 @@ use crate::{
     scenario::BACK,
 };
 
-/// Bytes by which the table of sessions may exceed its bound at the end.
+/// Bytes by which the session table may exceed its bound at the end.
 const TABLE_SLACK: usize = 1024;
 
 impl World {
-    /// Has the clients read every key at every node.
+    /// Makes the clients read every key at every node.
     pub(super) fn write_script(&mut self) {
         let mut client = 0;
         for node in 0..self.nodes.len() {
@@ -43,7 +43,6 @@ impl World {
         self.clients.iter().all(|client| client.script.is_empty() && client.pending.is_none())
     }
 
-    /// Checks what must be true once everything has settled.
     pub(super) fn check_end(&mut self) -> Result<(), Failure> {
         for index in 0..self.nodes.len() {
             self.catch_up(index)?;
@@ -67,18 +66,18 @@ impl World {
         }
         self.check_gray()?;
         if !self.script_done() {
-            return fail("the last reads did not end".into());
+            return fail("the final reads did not complete".into());
         }
         Ok(())
     }
 
-    /// Checks that writes are back soon, although a live member holds up its chain.
+    /// Checks that the write rate recovers although a live member holds up its chain.
     fn check_gray(&self) -> Result<(), Failure> {
         let Some(gray) = self.setup.gray else { return Ok(()) };
         let quiet = self.counts.writes_between(gray.quiet, gray.start);
         let back = self.counts.writes_between(gray.start + BACK, gray.end);
         if back * 10.0 < quiet * 8.0 {
-            let what = format!("{back:.1} writes a second while a member held its chain up, {quiet:.1} before");
+            let what = format!("{back:.1} writes per second while a member held up its chain, {quiet:.1} before");
             return Err(Failure::new(Oracle::Stalled, what));
         }
         Ok(())
@@ -109,7 +108,7 @@ impl World {
         self.check_acknowledged(chain)
     }
 
-    /// Checks that each member of the last configuration holds all committed updates, and nothing else.
+    /// Checks that each member of the last configuration holds exactly the committed updates.
     fn check_moving_chain(&self, chain: usize) -> Result<(), Failure> {
         let fail = |oracle: Oracle, what: String| Err(Failure::new(oracle, what));
         if !self.is_settled() {
@@ -131,7 +130,7 @@ impl World {
         }
         match self.newest_acknowledged(chain) {
             Some(newest) if newest.sequence > committed => {
-                fail(Oracle::Convergence, format!("{newest} was acknowledged, {committed} is the last one committed"))
+                fail(Oracle::Convergence, format!("{newest} was acknowledged, but only {committed} is committed"))
             }
             _ => Ok(()),
         }
@@ -155,34 +154,32 @@ impl World {
     fn records(&self, index: usize, chain: usize) -> Result<impl Iterator<Item = ScanRecord> + use<>, Failure> {
         let records = self.nodes[index].store.scan(ChainId(chain as u32), b"", Sequence::MAX);
         let records: Vec<_> = records.collect::<Result<_, StoreError>>().map_err(|error| {
-            Failure::new(Oracle::Convergence, format!("n{index} of chain {chain} can't be read: {error}"))
+            Failure::new(Oracle::Convergence, format!("n{index} of chain {chain} could not be read: {error}"))
         })?;
         Ok(records.into_iter())
     }
 
-    /// Checks the table of sessions, and that no request waits.
     fn check_settled(&self, chain: usize, name: &str, status: &Status) -> Result<(), Failure> {
         self.check_table(chain, name, status)?;
         if status.parked_reads + status.waiting_writes + status.in_flight > 0 || status.rereplication.left > 0 {
-            return Err(Failure::new(Oracle::Convergence, format!("{name} still waits: {status:?}")));
+            return Err(Failure::new(Oracle::Convergence, format!("{name} still has work pending: {status:?}")));
         }
         Ok(())
     }
 
-    /// Checks that the table of sessions is the same at all members, and within its bytes.
+    /// Checks that all members have the same session table, and that it is within its bound.
     fn check_table(&self, chain: usize, name: &str, status: &Status) -> Result<(), Failure> {
         let open = self.oracles[chain].sessions();
-        // The very last update may have come while nothing could be evicted.
+        // The last update may have been applied while no session could be evicted.
         let limit = self.setup.session_bytes + TABLE_SLACK;
         if status.sessions != open || status.sessions > 1 && status.sessions_bytes > limit {
             let (sessions, bytes) = (status.sessions, status.sessions_bytes);
-            let what = format!("{name} keeps {sessions} sessions in {bytes} bytes: {open} are open, {limit} allowed");
+            let what = format!("{name} has {sessions} sessions in {bytes} bytes, not {open} in {limit} or less");
             return Err(Failure::new(Oracle::Convergence, what));
         }
         Ok(())
     }
 
-    /// Checks that every survivor holds all acknowledged writes.
     fn check_acknowledged(&self, chain: usize) -> Result<(), Failure> {
         let newest = self.newest_acknowledged(chain);
         let Some(newest) = newest else { return Ok(()) };
@@ -190,15 +187,15 @@ impl World {
             let Some(place) = self.place(index, chain) else { continue };
             let last = self.oracles[chain].last(place);
             if last < newest {
-                let what = format!("n{index} holds up to {last} of chain {chain}, but {newest} was acknowledged");
+                let what = format!("n{index} holds chain {chain} only up to {last}, but {newest} was acknowledged");
                 return Err(Failure::new(Oracle::Convergence, what));
             }
         }
         Ok(())
     }
 
-    /// Checks the clients' histories and makes the result. A violation that clients saw comes before a broken invariant, and
-    /// that before a failed check at the end.
+    /// Makes the result. Violations in a client history take precedence over broken invariants, and those over failed
+    /// final checks.
     pub(super) fn finish(mut self, failure: Option<Failure>) -> Outcome {
         self.count();
         let seen = self.check_histories();
@@ -210,7 +207,7 @@ impl World {
         Outcome { counts: self.counts, failure, served: self.audit, trace: self.trace.take() }
     }
 
-    /// Checks the history of each chain by itself, since a sequence belongs to one chain.
+    /// Checks the history of each chain separately, since sequences are numbered per chain.
     fn check_histories(&mut self) -> Option<Failure> {
         self.give_up_all();
         let mut histories = std::mem::take(&mut self.histories);

@@ -1,4 +1,4 @@
-//! Faults that begin and end, and the connections that they break.
+//! The beginning and end of faults, and the connections that they break.
 
 use super::{Event, World, disks};
 use artillery_proto::{MemberId, data_dir::OpenError};
@@ -21,7 +21,6 @@ impl World {
         plan.get(index).or(self.setup.crash.as_ref()).map_or(0, |planned| planned.end)
     }
 
-    /// The present faults that a planned one causes.
     fn now_at(&self, index: usize) -> Vec<Fault> {
         match self.planned(index) {
             Fault::Play(_) => self.plays[index].clone(),
@@ -29,7 +28,6 @@ impl World {
         }
     }
 
-    /// Tells the network all present faults.
     fn set_faults(&mut self) -> Vec<Fault> {
         let planned = (0..self.active.len()).filter(|&at| self.active[at]).flat_map(|at| self.now_at(at));
         let active: Vec<Fault> = planned.chain(self.strikes.iter().copied()).collect();
@@ -37,7 +35,7 @@ impl World {
         active
     }
 
-    /// An unplanned fault from `start` until `end`, aimed at a node in the middle of some activity.
+    /// Schedules an unplanned fault from `start` to `end`, aimed at a node in the middle of some activity.
     pub(super) fn strike(&mut self, fault: Fault, start: u64, end: u64) {
         if start < HEALED {
             self.queue.push(start, Event::Strike { fault, begins: true });
@@ -65,7 +63,7 @@ impl World {
         use std::fmt::Write as _;
         let fault = self.planned(index);
         if matches!(fault, Fault::Crash(_)) && self.counts.operations < OPERATIONS && self.now < LAST / 2 {
-            // Crash only after the clients have done most of their operations.
+            // Postpone the crash until the clients have done most of their operations.
             self.queue.push(self.now + SECOND, Event::Fault { index, begins });
             return;
         }
@@ -99,7 +97,7 @@ impl World {
             Fault::Drain(node) => self.end_drain(node),
             Fault::Leave(node) if begins => self.leave_for_good(node),
             Fault::Halt(node) if begins => self.fail_store(node),
-            // Try again later if the chains or the log can't do without the node now.
+            // Retry later while the chains or the log can't do without the node.
             Fault::Halt(node) if !self.replace_store(node) => {
                 self.queue.push(self.now + SECOND / 10, Event::Fault { index, begins });
             }
@@ -121,7 +119,7 @@ impl World {
         }
     }
 
-    /// All connections of a node break, and are dialled anew, as far as they can be.
+    /// Breaks all connections of a node and restores them where they can be dialled.
     fn dial_anew(&mut self, node: usize, begins: bool) {
         self.undialable += u64::from(begins);
         for peer in (0..self.nodes.len()).filter(|&peer| peer != node) {
@@ -130,8 +128,8 @@ impl World {
         }
     }
 
-    /// A node without a name lives for a moment, ends, and starts anew as another node, until the fault is over. It doesn't end
-    /// while its chains could not go on without it.
+    /// Advances the crash loop of a node without a name: it ends shortly after each start, and starts as another node.
+    /// While its chains could not continue without it, it stays up.
     pub(super) fn live_young(&mut self, node: usize) {
         let is_looping = (0..self.active.len()).any(|at| self.active[at] && self.planned(at) == Fault::Young(node));
         let again = if self.nodes[node].down {
@@ -152,7 +150,7 @@ impl World {
         self.queue.push(self.now + again, Event::Young(node));
     }
 
-    /// Whether a fault keeps `a` and `b` from being connected.
+    /// Whether a fault keeps the connection of `a` and `b` down.
     pub(super) fn is_broken(&self, a: usize, b: usize) -> bool {
         let pair = |fault: Fault| matches!(fault, Fault::Break(c, d) if (c, d) == (a, b) || (d, c) == (a, b));
         let planned = (0..self.active.len()).any(|at| self.active[at] && pair(self.planned(at)));
@@ -174,7 +172,7 @@ impl World {
         }
     }
 
-    /// Breaks or makes a connection. Each side notices with a delay of its own.
+    /// Breaks or restores a connection. Each side notices after a delay of its own.
     pub(super) fn set_connection(&mut self, a: usize, b: usize, up: bool) {
         let up = up && self.nodes[a].is_alive() && self.nodes[b].is_alive();
         let Some(generation) = self.network.set_up(a, b, up) else { return };
@@ -187,10 +185,7 @@ impl World {
         }
     }
 
-    /// Replaces a node by its next incarnation. The speed of the node and the rate of its clock stay.
-    ///
-    /// # Errors
-    /// Its disk can't be opened: the node stays as it is.
+    /// Replaces a node by its next incarnation, with the same speed and clock rate.
     pub(super) fn renew_node(&mut self, seed: u64, index: usize, life: u64) -> Result<MemberId, OpenError> {
         let (cost, fast) = (self.nodes[index].cost, self.nodes[index].fast);
         let generations: Vec<u64> = self.nodes[index].peers.iter().map(|view| view.generation).collect();
@@ -206,7 +201,6 @@ impl World {
         Ok(self.ids[index])
     }
 
-    /// Makes the connections of a node that is up again.
     pub(super) fn reconnect(&mut self, index: usize) {
         for peer in 0..self.nodes.len() {
             if peer != index && self.nodes[peer].is_alive() {
@@ -215,8 +209,8 @@ impl World {
         }
     }
 
-    /// The copies that arrive of a message that travels beside the frames of the chain and takes up no room on the link. An answer
-    /// travels on the connection that its receiver dialled.
+    /// Sends a message outside of the chain's streams, which occupies no capacity of the link. Returns the copies that
+    /// arrive. An answer travels on the connection that its receiver dialled.
     pub(super) fn beside(&mut self, from: usize, to: usize, answers: bool) -> impl Iterator<Item = Flight> + use<> {
         let (up, generation) = self.network.connection(from, to);
         let sent = up.then(|| match answers {

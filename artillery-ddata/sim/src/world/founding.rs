@@ -24,38 +24,32 @@ use crate::{
     scenario::{FoundingSetup, HEALED, SECOND, Setup},
 };
 
-/// A future event while a cluster forms.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// A node starts an incarnation.
     Start(usize),
-    /// A node learns the present incarnation of a peer.
+    // A node discovers the current incarnation of a peer.
     Meet { node: usize, peer: usize },
-    /// A node learns that an incarnation of a peer is gone.
+    // A node learns that an incarnation of a peer has ended.
     Lose { node: usize, peer: MemberId },
-    /// A message arrives.
     Message { from: usize, to: usize, ends: [MemberId; 2], flight: Flight, message: Box<FormationMessage> },
-    /// A tick that a node requested.
     Tick { node: usize, number: u64 },
-    /// The time by which there must be a cluster.
+    // The deadline for forming a cluster.
     Due,
 }
 
-/// The state machines of the nodes that form a cluster, and what is known of them.
+/// The formation state machines of the nodes, and observations of them.
 #[derive(Debug)]
 pub(super) struct Founders {
     seed: u64,
     rng: Rng,
     settings: FormationSettings,
-    /// How many founders each node expects.
     expects: Vec<u16>,
     machines: Vec<Option<Formation>>,
-    /// The newest incarnation of each peer that each node met.
+    /// For each node, the newest known incarnation of each peer.
     met: Vec<Vec<Option<MemberId>>>,
     ticks: Vec<(Option<u64>, u64)>,
     lives: Vec<u64>,
     settled: Vec<Option<ClusterId>>,
-    /// All clusters that were ever formed.
     formed: Vec<Arc<Bootstrap>>,
     ready: bool,
 }
@@ -125,13 +119,13 @@ impl World {
                 self.tell(node, FormationInput::Tick)
             }
             Event::Due => match &self.founding {
-                Some(founders) if !founders.ready => Err(Failure::new(Oracle::Progress, "no cluster was formed")),
+                Some(founders) if !founders.ready => Err(Failure::new(Oracle::Progress, "no cluster formed in time")),
                 _ => Ok(()),
             },
         }
     }
 
-    /// A node goes down, unless the cluster exists: without control configurations never change, so its place would stay empty.
+    /// Stops a node while the cluster forms. Later its place would stay empty, since configurations do not change here.
     pub(super) fn stop(&mut self, index: usize) {
         let Some(founders) = &mut self.founding else { return };
         if founders.ready || !self.nodes[index].is_alive() {
@@ -159,7 +153,7 @@ impl World {
 
     fn start_life(&mut self, index: usize) -> Result<(), Failure> {
         let Some(founders) = &mut self.founding else { return Ok(()) };
-        // A start that was planned before the cluster existed is no longer due: it would begin no incarnation in the cluster.
+        // The cluster formed after this start was scheduled: a further incarnation would have no place in it.
         if founders.ready || !self.nodes[index].down {
             return Ok(());
         }
@@ -173,7 +167,7 @@ impl World {
         let known = self.kept_founding(index).map(Arc::new);
         let Some(founders) = &mut self.founding else { return Ok(()) };
         let seed = u128::from(founders.rng.below(u64::MAX)) << 64 | u128::from(founders.rng.below(u64::MAX));
-        // The node is started with times of its own. All nodes of a cluster agree on those of its founding.
+        // Nodes are started with differing times. The members of a cluster use the times agreed at formation.
         let own = founders.settings.timing;
         let timing = if self.setup.control.is_some() { own } else { Timing { drift_ppm: index as u32, ..own } };
         let settings = FormationSettings { timing, expect: founders.expects[index], ..founders.settings.clone() };
@@ -199,12 +193,12 @@ impl World {
         }
     }
 
-    /// The founding of the cluster that the node belongs to by its disk.
+    /// The founding record on the node's disk, if it belongs to a cluster.
     fn kept_founding(&self, index: usize) -> Option<Bootstrap> {
         self.nodes[index].opened.as_ref().and_then(|opened| opened.control.look(|record| record.founding.clone()))
     }
 
-    /// A node and all others meet, in each direction with a delay of its own.
+    /// Schedules the mutual discovery of a node and all others, with a separate delay per direction.
     fn introduce(&mut self, index: usize) {
         let Some(founders) = &mut self.founding else { return };
         for peer in (0..self.nodes.len()).filter(|&peer| peer != index) {
@@ -226,7 +220,7 @@ impl World {
         self.tell(node, FormationInput::Seen(FounderCandidate { founder: Founders::founder(peer, id), cluster }))
     }
 
-    /// A node has evidence of an incarnation of a peer, so the former ones are over.
+    /// Records evidence of an incarnation of a peer. Its earlier incarnations are over.
     fn met_life(&mut self, node: usize, peer: usize, id: MemberId) -> Result<(), Failure> {
         let Some(founders) = &mut self.founding else { return Ok(()) };
         let met = &mut founders.met[node][peer];
@@ -252,14 +246,13 @@ impl World {
         }
         let Some(founders) = &self.founding else { return Ok(()) };
         if founders.met[to][from].is_some_and(|met| met > sender) {
-            // The receiver knows that this incarnation is over, and accepts nothing from it.
+            // The sender's incarnation is known to have ended, so its messages are dropped.
             return Ok(());
         }
         self.met_life(to, from, sender)?;
         self.tell(to, FormationInput::Receive { from: sender, message })
     }
 
-    /// Hands an input to the formation of a node and carries out its outputs.
     fn tell(&mut self, node: usize, input: FormationInput) -> Result<(), Failure> {
         if !self.nodes[node].is_alive() {
             return Ok(());
@@ -267,7 +260,7 @@ impl World {
         let clock = self.nodes[node].clock(self.now);
         self.trace.line(self.now, |out| write!(out, "n{node} formation {input:?}"));
         self.handle_founding(node, clock, input);
-        // This node may know that incarnations which a proposal names are already over.
+        // A proposal may name incarnations that this node knows to have ended.
         for id in self.outlived(node) {
             self.handle_founding(node, clock, FormationInput::Replaced(id));
         }
@@ -329,7 +322,7 @@ impl World {
         }
     }
 
-    /// A node belongs to a cluster: it enters the chains that name it.
+    /// Settles a node in its cluster. Without a control half, it enters the chains that name it.
     fn settle_node(&mut self, index: usize, founding: Arc<Bootstrap>) -> Result<(), Failure> {
         self.trace.line(self.now, |out| write!(out, "n{index} belongs to {}", founding.cluster));
         self.check_founding(&founding)?;
@@ -359,7 +352,7 @@ impl World {
         Ok(())
     }
 
-    /// Checks that no second cluster is formed while a majority of the founders of the first is still there.
+    /// Checks that no second cluster forms while a majority of the first one's founders survives.
     fn check_founding(&self, founding: &Arc<Bootstrap>) -> Result<(), Failure> {
         let Some(founders) = &self.founding else { return Ok(()) };
         let fail = |what: String| Err(Failure::new(Oracle::Formation, what));
@@ -367,7 +360,7 @@ impl World {
         let named = self.ids.iter().zip(&founders.expects).filter(|(id, _)| lives.contains(id));
         let expected = named.map(|(_, &expected)| expected).max().unwrap_or_default().max(founders.settings.expect);
         if lives.len() < usize::from(expected) {
-            return fail(format!("{} was formed by {} of {expected} nodes", founding.cluster, lives.len()));
+            return fail(format!("{} was formed by {} of {expected} expected nodes", founding.cluster, lives.len()));
         }
         for other in &founders.formed {
             if other.cluster == founding.cluster {
@@ -380,26 +373,26 @@ impl World {
             let living = other.members.iter().filter(|founder| lives(founder.id)).count();
             if living >= other.majority() {
                 let ClusterId(id) = other.cluster;
-                return fail(format!("{} was formed beside {id:032x}, which lives", founding.cluster));
+                return fail(format!("{} was formed although {id:032x} survives", founding.cluster));
             }
         }
         Ok(())
     }
 
-    /// Whether the store of a founder is left, in the same life or, on a disk, in a later one.
+    /// Whether the store of a founder survives: in the same incarnation or, on a disk, in a later one.
     fn is_left(&self, id: MemberId) -> bool {
         self.ids.iter().any(|&other| if self.disks.is_empty() { other == id } else { other.shares_store(id) })
     }
 
-    /// Whether the store of a founder is on a disk as one of this cluster.
+    /// Whether a disk still holds the store of this founder as a member of this cluster.
     fn has_kept(&self, id: MemberId, cluster: ClusterId) -> bool {
         let at = self.ids.iter().position(|other| other.shares_store(id));
         at.and_then(|at| self.kept_founding(at)).is_some_and(|founding| founding.cluster == cluster)
     }
 
-    /// The operator restarts all nodes. Either a founder restarted while the cluster was formed, and its place is lost. Or
-    /// others formed a second cluster meanwhile, whose nodes would refuse the clients of this one. Disks are emptied: no client
-    /// has written anything yet.
+    /// The operator restarts all nodes: either a founder restarted during formation and lost its place, or others
+    /// formed a second cluster whose nodes would reject the clients of this one. Disks are emptied, since no client has
+    /// written anything yet.
     fn restart_all(&mut self, why: &str) {
         self.trace.line(self.now, |out| write!(out, "{why}: all nodes restart"));
         for index in 0..self.nodes.len() {
@@ -411,7 +404,6 @@ impl World {
         }
     }
 
-    /// Starts the clients once every node belongs to the cluster.
     fn check_ready(&mut self, founding: &Bootstrap) {
         let Some(founders) = &mut self.founding else { return };
         if founders.ready || !founders.settled.iter().all(Option::is_some) {

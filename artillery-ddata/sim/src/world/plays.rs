@@ -1,4 +1,4 @@
-//! The faults of a play. The nodes that it hits are known when it begins.
+//! The faults of a play. They depend on the roles of nodes when the play begins.
 
 use artillery_proto::{ChainId, MemberId};
 

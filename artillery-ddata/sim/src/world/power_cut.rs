@@ -1,4 +1,4 @@
-//! One power cut at a given write or sync, at one node or at all of them, in a run that is the same each time until then.
+//! A power cut at a given write or sync, at one node or at all of them. Until the cut, the run is identical each time.
 
 use std::fmt::Write as _;
 
@@ -17,45 +17,45 @@ use crate::{
     scenario::{SECOND, Setup},
 };
 
-/// So long after the last fault all nodes have started again, in nanoseconds. Planned faults that follow the cut count too: a
-/// node that gets an empty disk right after all have lost their power costs the chain another change of leader.
+/// Time allowed for recovery after the cut and the last planned fault, in nanoseconds. A planned fault may follow the
+/// cut: an empty disk right after a cut at all nodes costs the chain another change of leader.
 const BACK: u64 = 3 * SECOND;
-/// For so long clients go on from then on, in nanoseconds.
+/// How long clients continue after the recovery, in nanoseconds.
 const SERVES: u64 = SECOND / 2;
 
-/// A write or sync of a node's disks at which the power is lost.
+/// A write or sync of a node's disks at which power is lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PowerCut {
     /// The node.
     pub node: usize,
-    /// How many writes and syncs its disks have done before.
+    /// Number of writes and syncs that its disks complete before.
     pub behind: u64,
-    /// Whether all other nodes lose their power at the same moment.
+    /// Whether all other nodes lose power at the same moment.
     pub at_all: bool,
 }
 
-/// What the disks of a run did, and what the power cut did.
+/// Counts of the disks in a run with a power cut.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct PowerCounts {
-    /// What the disks of each node had done when clients stopped.
+    /// For each node, the operations of its disks until clients stopped.
     pub done: Vec<DiskCounts>,
-    /// Whole checkpoints in the journals.
+    /// Completed journal checkpoints.
     pub checkpoints: u64,
-    /// Whether the cut took something that was written from a disk; `None`: the run has not come to it.
+    /// Whether the cut lost written data; `None` until it has happened.
     pub lost: Option<bool>,
-    /// Cuts that had taken something before the last start of the node that is to be cut.
+    /// The disk's lossy cuts when the pending cut was armed.
     lossy_before: u64,
 }
 
 impl PowerCounts {
-    /// Those of a run that begins; `lost` if the power was lost while its nodes started.
+    /// The counts at the start of a run. `lost` is set if power was lost while the nodes started.
     pub(super) fn begin(lost: Option<bool>) -> Self {
         Self { lost, ..Self::default() }
     }
 }
 
 impl World {
-    /// Puts the power cut in front of the present disk of a node, if it is still to come.
+    /// Arms the power cut on the current disk of a node, unless it has already happened.
     pub(super) fn arm_disk(&mut self, index: usize) {
         let Some(cut) = self.setup.power_cut.filter(|cut| cut.node == index) else { return };
         if self.counts.power.lost.is_none() {
@@ -64,8 +64,8 @@ impl World {
         }
     }
 
-    /// After an event: the power may have been lost in it. Then the processes end, start again after a while, and clients go on
-    /// until some time after that.
+    /// Runs after every event, since power may have been lost in it. Then ends the affected processes, which start
+    /// again later, and extends the run so that clients continue after the recovery.
     pub(super) fn watch_power(&mut self) {
         let Some(cut) = self.setup.power_cut.filter(|_| self.counts.power.lost.is_none()) else { return };
         let done = self.replaced[cut.node].operations() + self.disks[cut.node].counts().operations();
@@ -89,7 +89,6 @@ impl World {
         self.setup.stop = self.setup.stop.max(self.setup.healed + SERVES);
     }
 
-    /// Notes what disks have done so far.
     pub(super) fn count_disk_operations(&mut self) {
         let disks = self.disks.iter().zip(&self.replaced);
         let sum = |(disk, before): (&SimulatedDisk, &DiskCounts)| {
@@ -99,7 +98,6 @@ impl World {
         self.counts.power.done = disks.map(sum).collect();
     }
 
-    /// Counts the checkpoints that end in these batches.
     pub(super) fn note_checkpoints(&mut self, batches: &[(ChainId, JournalBatch)]) {
         let ends = |entry: &&JournalEntry| {
             let JournalEntry::Sent(frame) = entry else { return false };
@@ -109,7 +107,7 @@ impl World {
         self.counts.power.checkpoints += entries.filter(ends).count() as u64;
     }
 
-    /// A node that is down starts again, with an empty disk if all that it had is on other disks too.
+    /// Restarts a node that is down, with an empty disk if all its data is also on other disks.
     pub(super) fn restart_with_empty_disk(&mut self, index: usize) {
         if self.nodes[index].down && self.can_lose_disk(index) {
             self.drop_disk(index);
@@ -118,8 +116,8 @@ impl World {
     }
 }
 
-/// The first lives of all nodes. If the power is lost while their disks are opened, they start again; then it also says whether
-/// a disk has lost something.
+/// The first incarnations of all nodes. If power is lost while their disks are opened, the nodes start again. The
+/// second value is then set, and states whether a disk lost data.
 pub(super) fn first_nodes(
     seed: u64,
     setup: &Setup,
@@ -141,7 +139,7 @@ pub(super) fn first_nodes(
     };
     let has_come = |cut: PowerCut| disks[cut.node].counts().operations() > cut.behind;
     let lost = setup.power_cut.filter(|&cut| has_come(cut));
-    (started.expect("disks that work"), lost.map(|_| disks.iter().any(|disk| disk.counts().lossy_cuts > 0)))
+    (started.expect("the disks open"), lost.map(|_| disks.iter().any(|disk| disk.counts().lossy_cuts > 0)))
 }
 
 fn arm(disk: &SimulatedDisk, behind: u64) {

@@ -1,4 +1,4 @@
-//! Checks what *ready* promises, by the state on which the leader's answer rests (docs/DESIGN.md §5.3).
+//! Checks the promise of *ready* against the state from which the leader derived it (docs/DESIGN.md §5.3).
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
@@ -10,11 +10,10 @@ use crate::{
     scenario::{HEALED, SECOND},
 };
 
-/// Time after healing within which nodes are ready.
+/// Time after healing within which all nodes must be ready.
 const READY: u64 = 10 * SECOND;
 
 impl World {
-    /// A leader tells a node its state.
     pub(super) fn check_answer(&mut self, leader: usize, to: MemberId, renewed: &Renewed) {
         let is_settled = renewed.settled.is_ok();
         if is_settled {
@@ -25,15 +24,14 @@ impl World {
         }
     }
 
-    /// A node reports that it is ready.
     pub(super) fn ready(&mut self, node: usize) {
         self.trace.line(self.now, |out| write!(out, "n{node} is ready"));
         self.nodes[node].ready = true;
-        // The leader's answer to itself is no message.
+        // The leader's answer to itself is not a message, so it was not checked.
         if !self.nodes[node].was_told && self.is_deciding(node) {
             self.check_promise(node);
         } else if !self.nodes[node].was_told {
-            let what = format!("n{node} says that it is ready, and no leader has told it so");
+            let what = format!("n{node} reports ready, but no leader has confirmed it");
             self.claim(Failure::new(Oracle::Ready, what));
         }
         if self.nodes.iter().all(|node| node.ready || !node.is_alive()) {
@@ -41,10 +39,10 @@ impl World {
         }
     }
 
-    /// Checks that after any one node is stopped each chain that can have two members keeps one, and the log a majority.
+    /// Checks that stopping any one node leaves a member in each chain that can have two, and the log a majority.
     fn check_promise(&mut self, leader: usize) {
         let Some(broken) = self.broken_promise(leader) else { return };
-        self.claim(Failure::new(Oracle::Ready, format!("n{leader} says that any one node may be stopped: {broken}")));
+        self.claim(Failure::new(Oracle::Ready, format!("n{leader} reports a settled cluster, but {broken}")));
     }
 
     fn broken_promise(&self, leader: usize) -> Option<String> {
@@ -55,23 +53,23 @@ impl World {
         for config in configs.iter() {
             let chain = config.chain.0;
             if let Some(joiner) = config.syncing() {
-                return Some(format!("{joiner} joins chain {chain}"));
+                return Some(format!("{joiner} is still joining chain {chain}"));
             }
             let serving = config.serving().filter(|id| heard.contains(id)).count();
             let is_named = |id: &MemberId| config.members.iter().any(|member| member.id.node == id.node);
             let may_join = |id: &&MemberId| !is_named(id) && !fails(**id) && configs.node(**id).is_some();
             let other = heard.iter().find(may_join);
             if serving == 0 {
-                return Some(format!("no member of chain {chain} was heard"));
+                return Some(format!("no member of chain {chain} has renewed its lease"));
             }
             if let Some(other) = other.filter(|_| serving == 1 && replicas > 1) {
-                return Some(format!("chain {chain} has one member, and {other} is there"));
+                return Some(format!("chain {chain} has one member although {other} is available"));
             }
         }
-        (!self.has_majority_among(&heard)).then(|| "most of those that keep the log weren't heard".to_owned())
+        (!self.has_majority_among(&heard)).then(|| "no majority of the log's voters has renewed its lease".to_owned())
     }
 
-    /// Checks that all live nodes report that they are ready, some time after healing.
+    /// Checks that all live nodes are ready within [`READY`] of healing.
     pub(super) fn check_all_ready(&self) -> Result<(), Failure> {
         if self.control.is_none() || self.now < HEALED + READY || !self.all_may_return() {
             return Ok(());

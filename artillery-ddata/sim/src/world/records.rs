@@ -1,4 +1,4 @@
-//! The bookkeeping of finished operations: histories, sessions, scans, and late duplicates.
+//! Bookkeeping of finished operations: histories, sessions, scans, and late duplicates.
 
 use std::sync::Arc;
 
@@ -16,7 +16,6 @@ use crate::{
 };
 
 impl World {
-    /// An operation is over.
     pub(super) fn finish_operation(&mut self, index: usize, pending: &Pending, next: Next) {
         let asked = &pending.asked;
         if self.setup.audited {
@@ -79,7 +78,7 @@ impl World {
     fn end_without_outcome(&mut self, index: usize, pending: &Pending, ending: Ending) {
         let asked = &pending.asked;
         if ending == Ending::NotApplied(Some(Refusal::SessionExpired)) && self.phase == Phase::Work {
-            // Nothing was applied under that id, so repeat the operation under another one.
+            // Nothing was applied under that id, so the operation can be repeated under another one.
             let (ask, chain, node) = (asked.ask.clone(), asked.chain, pending.node);
             self.clients[index].next = Some(Choice { ask, chain, node, pinned: false });
             return;
@@ -96,7 +95,6 @@ impl World {
         }
     }
 
-    /// Adds the result of an operation to the history.
     fn record(&mut self, index: usize, pending: &Pending, mut told: Told) {
         let asked = pending.asked.clone();
         let (mut called, mut returned) = (pending.called, self.moment());
@@ -157,7 +155,7 @@ impl World {
         }
     }
 
-    /// All pages of a snapshot are one cut.
+    /// Ends a scan. All pages of its snapshot form one cut of the history.
     pub(super) fn end_scan(&mut self, index: usize) {
         if let Some(Scanning { chain, first: (called, returned), seen, .. }) = self.clients[index].scan.take()
             && seen.len() > 1
@@ -167,7 +165,7 @@ impl World {
         }
     }
 
-    /// Repeats an answered write once more, late.
+    /// By chance, schedules a late duplicate of an answered write.
     fn duplicate(&mut self, index: usize, pending: &Pending, reply: Reply) {
         let Some((session, number)) = pending.asked.id else { return };
         let rng = &mut self.clients[index].rng;
@@ -190,7 +188,7 @@ impl World {
         self.queue.push(at, Event::Request(Box::new(Arrival { origin, node, request, key, until })));
     }
 
-    /// Adds the operations that were never answered to the history: they may have taken effect too.
+    /// Adds the unanswered writes to the history: they may have taken effect.
     pub(super) fn give_up_all(&mut self) {
         for index in 0..self.clients.len() {
             self.end_scan(index);
@@ -202,7 +200,6 @@ impl World {
         }
     }
 
-    /// The newest version of an acknowledged write to this chain.
     pub(super) fn newest_acknowledged(&self, chain: usize) -> Option<artillery_proto::Version> {
         let history = &self.histories[chain];
         let registers = history.operations.iter().filter_map(|operation| match (operation.call, operation.answer) {

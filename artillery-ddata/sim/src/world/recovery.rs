@@ -1,4 +1,4 @@
-//! How soon after healing every chain has all its members again, and each node that can serve serves.
+//! Measures the time from healing until every chain has all its members and every node that should serve has served.
 
 use std::collections::BTreeSet;
 
@@ -10,11 +10,10 @@ use crate::{
     scenario::{RECOVERY, SECOND},
 };
 
-/// Number of operations after healing that certainly reach every node.
+/// Number of operations after healing that reach every node with certainty.
 const ASKED: u64 = 100;
 
 impl World {
-    /// A node has answered something.
     pub(super) fn note_served(&mut self, node: usize, reply: &Reply) {
         let serves = !matches!(reply, Reply::Refused(_) | Reply::Expired);
         if serves && self.now >= self.setup.healed && self.counts.recovery.is_none() {
@@ -22,24 +21,20 @@ impl World {
         }
     }
 
-    /// Checks whether the cluster has recovered, until it has.
-    ///
-    /// # Errors
-    /// [`Oracle::Liveness`]: the recovery took too long.
+    /// Checks that the cluster recovers in time, until it has recovered.
     pub(super) fn check_recovery(&mut self) -> Result<(), Failure> {
         if self.now < self.setup.healed || self.counts.recovery.is_some() || self.unasked || self.is_given_up() {
             return Ok(());
         }
         let whole = self.is_settled();
-        // A node that isn't asked can't serve.
+        // A node that gets no requests can't show that it serves.
         let is_asked = self.counts.operations < self.setup.most;
         let lacking = |node: &usize| is_asked && !self.served.contains(node);
         let missing: BTreeSet<usize> = self.expected_to_serve().filter(lacking).collect();
         if whole && missing.is_empty() {
             self.counts.recovery = Some(self.now - self.setup.healed);
         } else if self.now > self.setup.healed + RECOVERY {
-            // Clients that are far ahead of their schedule rest. Clients that evict each other's sessions do nothing
-            // else.
+            // Clients that are far ahead of schedule pause. Clients that evict each other's sessions do nothing else.
             let starves = self.counts.expired_sessions * 4 > self.counts.operations;
             self.unasked = whole && (self.counts.healed < ASKED || starves);
             if self.unasked || !whole && self.waits_for_operator() {
@@ -48,14 +43,14 @@ impl World {
             let within = RECOVERY / SECOND;
             let what = match whole {
                 true => format!("nodes {missing:?} served nothing within {within} virtual seconds of healing"),
-                false => format!("a chain didn't get its members back within {within} virtual seconds of healing"),
+                false => format!("a chain was incomplete {within} virtual seconds after healing"),
             };
             return Err(Failure::new(Oracle::Liveness, what));
         }
         Ok(())
     }
 
-    /// The members that must have served: in classic mode head and tail, else all.
+    /// The members that must have served: head and tail in classic mode, otherwise all.
     fn expected_to_serve(&self) -> impl Iterator<Item = usize> + '_ {
         let members = match &self.control {
             Some(_) => self.members_now(0),

@@ -1,8 +1,9 @@
-//! What must hold when stores open a chain again of which no member lives on (docs/DESIGN.md §5.8).
+//! Checks the stores that reopen a chain after all of its members' incarnations have ended (docs/DESIGN.md §5.8).
 //!
-//! A life that syncs each batch loses nothing. One that syncs none keeps what it held if it is killed, and may lack the end of
-//! it if the power is lost. So a chain may lack what was committed only if the power was lost at every member that served, and
-//! none of them synced. A run ends there: what clients saw before has to be right, and nothing can be said of what follows.
+//! An incarnation that syncs each batch loses nothing. One that never syncs keeps its data when it is killed, but may
+//! lose the end of it when the power is lost. So committed updates may be lost only if no serving member synced and all
+//! of them lost power. The run ends at such a loss: the clients' observations up to it must be correct, but nothing
+//! after it can be checked.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,22 +18,20 @@ use crate::{
     oracle::{Failure, Oracle},
 };
 
-/// What is known of the lives of stores.
+/// Data about the incarnations of stores.
 #[derive(Default, Debug)]
 pub(super) struct Lacking {
-    /// What each life has found on its disk.
+    /// The data that each incarnation found on its disk.
     found: BTreeMap<MemberId, Vec<StoreHolding>>,
-    /// Lives that sync no batch.
+    /// Incarnations that never sync.
     weak: BTreeSet<MemberId>,
-    /// Those of them whose disks may lack what they held: the power was lost, or the disk failed.
+    /// Weak incarnations whose disks may be missing data: the power was lost, or the disk failed.
     lacking: BTreeSet<MemberId>,
-    /// Lives whose disk is gone.
     gone: BTreeSet<MemberId>,
     is_over: bool,
 }
 
 impl Lacking {
-    /// A life begins with what its disk holds.
     pub(super) fn begins(&mut self, id: MemberId, opened: &Opened) {
         self.found.insert(id, opened.holds.clone());
         if opened.mode == SyncMode::Never {
@@ -40,19 +39,17 @@ impl Lacking {
         }
     }
 
-    /// The power of the disk is lost, or the disk fails, and no start since this life has brought all that it held to the disk.
+    /// Records that the disk of this incarnation lost power or failed. Synced incarnations lose nothing.
     pub(super) fn loses_power(&mut self, id: MemberId) {
         if self.weak.contains(&id) {
             self.lacking.insert(id);
         }
     }
 
-    /// The disk of this life, which has ended, is gone.
     pub(super) fn loses_disk(&mut self, id: MemberId) {
         self.gone.insert(id);
     }
 
-    /// Whether this life may lack on its disk what it held.
     pub(super) fn has_lost_power(&self, id: MemberId) -> bool {
         self.lacking.contains(&id)
     }
@@ -61,12 +58,11 @@ impl Lacking {
         self.gone.iter().any(|gone| gone.shares_store(id))
     }
 
-    /// Whether the run has ended with a loss that the mode allows.
     pub(super) fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// What a later life of the store of `id` has found of a chain, if there is one.
+    /// The data that a later incarnation of the store of `id` found of a chain.
     fn later(&self, id: MemberId, chain: ChainId) -> Option<&StoreHolding> {
         let (_, found) = self.found.iter().rev().find(|(life, _)| life.shares_store(id) && **life > id)?;
         found.iter().find(|holding| holding.chain == chain)
@@ -76,19 +72,18 @@ impl Lacking {
         self.found.get(&life)?.iter().find(|holding| holding.chain == chain)
     }
 
-    /// Checks that `after` is what stores of `before` may open: whole ones that have synced since they served, or the longest of
-    /// all, alone.
+    /// Checks that the stores that form `after` may do so: whole synced stores, or the longest store of all, alone.
     fn check(&self, before: &ChainConfig, after: &ChainConfig) -> Result<(), String> {
         let chain = after.chain;
         let served = |life: MemberId| before.serving().find(|id| life.shares_store(*id));
         let mut all_synced = true;
         for life in after.serving() {
             let Some(id) = served(life) else {
-                return Err(format!("{life} opens chain {}, and has not served", chain.0));
+                return Err(format!("{life} reopens chain {} but did not serve it", chain.0));
             };
             let is_whole = self.holding(life, chain).is_some_and(|held| held.whole);
             if !is_whole {
-                return Err(format!("{life} opens chain {}, and its store isn't whole", chain.0));
+                return Err(format!("{life} reopens chain {} but its store is not whole", chain.0));
             }
             all_synced &= !self.weak.contains(&id);
         }
@@ -101,11 +96,11 @@ impl Lacking {
         let is_alone = after.serving().count() == 1;
         for id in before.serving() {
             match self.later(id, chain) {
-                None => return Err(format!("chain {} is opened unsynced, and {id} isn't back", chain.0)),
+                None => return Err(format!("chain {} reopens unsynced before {id} is back", chain.0)),
                 Some(held) if !opens(held) => {
-                    return Err(format!("chain {} is opened unsynced, and {id} is longer: {}", chain.0, held.last));
+                    return Err(format!("chain {} reopens unsynced, but {id} is longer: {}", chain.0, held.last));
                 }
-                Some(_) if !is_alone => return Err(format!("chain {} is opened unsynced by several stores", chain.0)),
+                Some(_) if !is_alone => return Err(format!("chain {} reopens from several unsynced stores", chain.0)),
                 Some(_) => {}
             }
         }
@@ -114,14 +109,12 @@ impl Lacking {
 }
 
 impl World {
-    /// Takes note of what the present life of a node has found on its disk.
     pub(super) fn note_life(&mut self, index: usize) {
         if let Some(opened) = &self.nodes[index].opened {
             self.lacking.begins(self.ids[index], opened);
         }
     }
 
-    /// Checks the chains that were opened again since the last look.
     pub(super) fn check_reopenings(&mut self) -> Result<(), Failure> {
         for [before, after] in self.take_changes() {
             let lives_on = |id| before.serving().any(|other| other == id);
@@ -152,11 +145,11 @@ impl World {
             return Ok(());
         }
         if !before.serving().all(|id| self.lacking.lacking.contains(&id)) {
-            return fail(format!("chain {} is opened at {held}, and {committed} was committed", chain.0));
+            return fail(format!("chain {} is reopened at {held}, but {committed} was committed", chain.0));
         }
         let known = held.sequence.0.checked_sub(1).and_then(|at| oracle.log().get(at as usize));
         if known.is_some_and(|known| known.version != held) {
-            return fail(format!("chain {} is opened at {held}, which was never committed", chain.0));
+            return fail(format!("chain {} is reopened at {held}, which was never committed", chain.0));
         }
         self.trace.line(self.now, |out| write!(out, "chain {} lacks what no disk has synced: {held}", chain.0));
         self.end_with_loss();
@@ -169,8 +162,8 @@ impl World {
         self.phase = Phase::End;
     }
 
-    /// Ends the run if a chain waits for an operator, since no store of it has synced, and one isn't whole or all lack what
-    /// another node knows to be committed. Returns whether one does.
+    /// Ends the run if a chain must wait for an operator: none of its stores has synced, and one of them is not whole,
+    /// or all end below a watermark that another node knows. Returns whether that is the case.
     pub(super) fn waits_for_operator(&mut self) -> bool {
         let Some(control) = &self.control else { return false };
         let waits = control.configs().iter().any(|config| self.may_stay_closed(config));
@@ -194,7 +187,7 @@ impl World {
         let knows_more = |node: &crate::node::Node| {
             node.is_alive() && node.slots[slot].runner.replica().status().watermark > longest
         };
-        // A member may have reported more to the leader before the power was lost.
+        // A member may have reported more to the leader before it lost power.
         let is_known = || self.nodes.iter().any(knows_more) || self.highest_reported(config.chain) > Some(longest);
         is_torn || back.iter().all(|&(id, _)| lacks(id)) && is_known()
     }

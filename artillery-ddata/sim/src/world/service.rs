@@ -1,4 +1,4 @@
-//! How long writes and strong reads fail while all that they need is there.
+//! Measures how long writes and strong reads fail although everything they need is available.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,32 +12,30 @@ use crate::{
     scenario::SECOND,
 };
 
-/// Fewest requests that show anything.
+/// Minimum number of requests that prove a failure of service.
 const ASKED: u32 = 20;
 
-/// Service of one kind of request, in one chain.
 #[derive(Clone, Copy, Default, Debug)]
 struct Served {
-    /// When the last request was served.
     last: u64,
-    /// Requests that reached nodes since then.
+    /// Requests that reached able nodes since then.
     asked: u32,
 }
 
-/// The service of all chains, and since when it was possible.
+/// The service of all chains, and the times since when it was possible.
 #[derive(Default, Debug)]
 pub(super) struct Service {
-    /// By chain: writes, then strong reads.
+    /// Per chain: writes, then strong reads.
     served: Vec<[Served; 2]>,
-    /// Sets of nodes, as bits, and since when each could serve all chains.
+    /// Sets of nodes (bit masks) that can serve all chains together, and since when.
     able: BTreeMap<u32, u64>,
-    /// By chain: the members that served when a node could no longer be dialled, and that have lived among a majority since. No
-    /// leader has a reason to remove them. Empty while all nodes can be dialled.
+    /// Per chain: members that served when some node became undialable and have been connected to a majority ever
+    /// since. No leader has a reason to remove them. Empty while all nodes can be dialled.
     kept: Vec<BTreeSet<MemberId>>,
 }
 
 impl World {
-    /// A request reaches a node. It counts only if that node could serve it.
+    /// Counts a request that reached a node, if the node belongs to an able set.
     pub(super) fn note_asked(&mut self, node: usize, origin: &Origin) {
         let ask = &origin.asked.ask;
         let counts = self.service.able.keys().any(|set| set & 1 << node != 0);
@@ -48,7 +46,6 @@ impl World {
         self.served_of(chain)[kind].asked += 1;
     }
 
-    /// A client gets the acknowledgement of a write, or the answer to a strong read.
     pub(super) fn note_done(&mut self, chain: usize, is_write: bool) {
         self.look_at_service();
         let now = self.now;
@@ -63,20 +60,19 @@ impl World {
         &mut self.service.served[chain]
     }
 
-    /// How long it may take until all requests are served again. Includes the lag of a chain's task, and the time until a
-    /// client asks again.
+    /// Time allowed for service to return, including the lag of a chain's task and the time until a client retries.
     fn bound(&self) -> u64 {
         let Some(control) = self.setup.control else { return u64::MAX };
         let lease = control.lease.as_nanos() as u64;
         let suspect = control.suspect.as_nanos() as u64;
-        // A leader that can't be reached gives up, and another one is elected. Each joiner that is lost meanwhile begins an epoch, in
-        // which the chain holds its member up anew.
+        // An unreachable leader resigns and another one is elected. Each joiner lost in between begins an epoch in
+        // which it may hold up the chain again.
         let slow = control.slow.as_nanos() as u64;
         let gives_up = if self.counts_undialable() { 2 * suspect + SECOND / 2 + slow } else { 0 };
         3 * (lease + lease / 50) + suspect + gives_up + 2 * SECOND + SECOND + self.setup.attempt.1
     }
 
-    /// Determines the sets of nodes that could serve together now, and checks that they have served recently.
+    /// Determines which sets of nodes can serve now, and checks that each chain was served recently.
     pub(super) fn look_at_service(&mut self) {
         if self.control.is_none() || self.phase != super::Phase::Work || self.is_given_up() {
             return;
@@ -101,7 +97,7 @@ impl World {
                 if away > bound {
                     let (millis, bound) = (away / 1_000_000, bound / 1_000_000);
                     let text = format!(
-                        "chain {chain}: no {what} for {millis} ms of {bound}, though all that is needed was there"
+                        "chain {chain}: no {what} for {millis} ms (allowed: {bound}) although all that they need was available"
                     );
                     self.claim(Failure::new(Oracle::Service, text));
                 }
@@ -109,10 +105,10 @@ impl World {
         }
     }
 
-    /// Sets of nodes that reach each other, with a majority of the nodes that keep the log and a serving member of each chain.
+    /// Sets of mutually reachable nodes with a majority of the log's voters and a serving member of each chain.
     fn able(&self) -> Vec<u32> {
         let Some(control) = &self.control else { return Vec::new() };
-        // A cluster that has given way no longer serves anything.
+        // A cluster that has given way serves nothing.
         if self.is_disturbed() || control.configs().is_over() {
             return Vec::new();
         }
@@ -139,7 +135,7 @@ impl World {
         sets.filter(|&set| meets(set) && serves(set) && control.majority_in(|id| has(set, id))).collect()
     }
 
-    /// Follows the members that have a right to their place while a node can't be dialled.
+    /// Tracks the members that no leader has a reason to remove while a node can't be dialled.
     fn keep_members(&mut self) {
         let Some(control) = &self.control else { return };
         if !(0..self.nodes.len()).any(|at| self.network.is_undialable(at)) {
@@ -173,7 +169,7 @@ impl World {
         self.network.calls(a, b) && self.network.calls(b, a)
     }
 
-    /// Whether messages are lost, late or slow now. Then the time until a chain goes on shows nothing.
+    /// Whether messages are lost, late or slow now. The length of an interruption then proves nothing.
     fn is_disturbed(&self) -> bool {
         let disturbs = |kind: Kind| {
             matches!(

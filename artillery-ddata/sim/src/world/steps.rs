@@ -1,4 +1,4 @@
-//! The steps of nodes.
+//! The steps of nodes: receiving inputs, processing turns, sending messages.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -20,11 +20,10 @@ use crate::{
     wire,
 };
 
-/// Size of a frame on a link without its updates, in bytes.
+/// Size of a frame without its updates, in bytes.
 const FRAME: usize = 64;
 
 impl World {
-    /// Adds an input to the inbox of a node.
     pub(super) fn enqueue(&mut self, node: usize, work: Work) {
         let node_index = node;
         let node = &mut self.nodes[node];
@@ -39,7 +38,7 @@ impl World {
         }
     }
 
-    /// A node receives its waiting inputs. Sometimes time passes before it processes them.
+    /// A node receives queued inputs. It may process them only after a delay.
     pub(super) fn step(&mut self, index: usize) -> Result<(), Failure> {
         if !self.nodes[index].is_alive() || self.nodes[index].pending.is_some() {
             return Ok(());
@@ -72,12 +71,12 @@ impl World {
         self.take(index)
     }
 
-    /// Whether tasks of a node may wait long for their turn. Not in runs that measure times.
+    /// Whether tasks of a node may be scheduled late. Runs that measure times exclude that.
     pub(super) fn tasks_lag(&self) -> bool {
         self.now < HEALED && !self.setup.peaceful && self.setup.gray.is_none()
     }
 
-    /// While a turn is not yet taken in, only this is received for the next part of it.
+    /// While a turn is still being processed, only inputs with priority are received, for its next part.
     fn receive_orders(&mut self, index: usize, turns: &mut Vec<(usize, Received)>, flights: &mut Vec<(usize, Flight)>) {
         for work in std::mem::take(&mut self.nodes[index].inbox) {
             if work.input.goes_first() {
@@ -88,7 +87,7 @@ impl World {
         }
     }
 
-    /// The event, unless its node works on a turn. Then it happens when that is over; the next turn comes last.
+    /// Postpones the event if its node is busy with a turn. The node's own next turn follows other postponed events.
     pub(super) fn unless_busy(&mut self, event: Event) -> Option<Event> {
         let Some(node) = event.waits_for().filter(|&node| self.nodes[node].busy_until > self.now) else {
             return Some(event);
@@ -126,7 +125,7 @@ impl World {
         }
     }
 
-    /// The chains of a node process what it received, by the reading of the clock at the time of receipt.
+    /// The chains of a node process the received turns, with the clock reading taken at receipt.
     pub(super) fn take(&mut self, index: usize) -> Result<(), Failure> {
         let Some(Pending { turns, reading, flights }) = self.nodes[index].pending.take() else { return Ok(()) };
         if !self.nodes[index].is_alive() {
@@ -146,7 +145,7 @@ impl World {
                 rest.push((slot, turn));
             }
             if self.control.is_some() {
-                // Observe here: a new committed update may leave a small backlog before the step is over.
+                // Observe now: a committed update may leave a small backlog before the step ends.
                 self.observe(index, slot)?;
             }
         }
@@ -180,8 +179,7 @@ impl World {
         self.send_all(index)
     }
 
-    /// Schedules the deferred work of chains for a moment later, after their messages were sent. A task may lose its processor
-    /// in between.
+    /// Schedules the deferred work of chains for after their messages are sent. The task may be preempted in between.
     fn put_off(&mut self, index: usize) {
         let (now, stalls) = (self.now, self.setup.stalls);
         let node = &mut self.nodes[index];
@@ -194,7 +192,6 @@ impl World {
         self.queue.push(node.ready_at + 2 * node.cost, Event::CatchUp(index));
     }
 
-    /// Does deferred work, unless an input has caused it before.
     pub(super) fn catch_up(&mut self, index: usize) -> Result<(), Failure> {
         if !self.nodes[index].is_alive() {
             return Ok(());
@@ -238,7 +235,7 @@ impl World {
         }
     }
 
-    /// After inputs or polls: checks the replicas, carries out their outputs, and schedules their ticks.
+    /// Checks the replicas, executes their outputs, and schedules their ticks.
     pub(super) fn settle(&mut self, index: usize) -> Result<(), Failure> {
         for slot in 0..self.nodes[index].slots.len() {
             self.observe(index, slot)?;
@@ -264,7 +261,7 @@ impl World {
             if self.setup.durable.is_none() {
                 return Ok(());
             }
-            // What it committed before, in the same step, is on its disk.
+            // The updates that it committed earlier in this step are on its disk.
             status.halted = None;
         }
         if self.control.is_some() {
@@ -288,7 +285,6 @@ impl World {
         Ok(())
     }
 
-    /// The place of the node in the chain of `slot`.
     pub(super) fn place(&self, index: usize, slot: usize) -> Option<usize> {
         self.orders[slot].iter().position(|&node| node == index)
     }
@@ -300,7 +296,7 @@ impl World {
                 self.halts += 1;
                 Ok(())
             }
-            // A store that has committed what was lost drops nothing by itself: its operator takes it away.
+            // A store that holds lost committed updates drops nothing on its own: its operator must remove it.
             ReplicaEvent::Halted(Halt::DropCommitted { .. }) if self.has_lost(slot) => {
                 self.rolled_back(index);
                 Ok(())
@@ -351,7 +347,6 @@ impl World {
         }
     }
 
-    /// Polls messages from the replicas and sends them, as far as links have room.
     pub(super) fn send_all(&mut self, index: usize) -> Result<(), Failure> {
         let clock = self.nodes[index].clock(self.now);
         for slot in 0..self.nodes[index].slots.len() {
@@ -410,7 +405,7 @@ impl World {
     }
 
     pub(super) fn land(&mut self, from: usize, to: usize, flight: Flight, frame: Option<Box<Addressed>>) {
-        // A connection joins two incarnations: nothing gets from or to another one.
+        // A connection joins two incarnations: frames from or to another incarnation are dropped.
         let same = |[sender, receiver]: [MemberId; 2]| sender == self.ids[from] && receiver == self.ids[to];
         match frame.filter(|frame| same(frame.0) && self.network.arrives(from, to, flight)) {
             Some(frame) => {
@@ -440,7 +435,7 @@ impl World {
     }
 }
 
-/// Whether the present turn of the chain can still receive this input. Parts of a snapshot may share one.
+/// Whether the turn being received can include this input. Several parts of a snapshot may share a turn.
 fn has_room(turns: &[(usize, Received)], work: &Work, shares: bool) -> bool {
     let other = |turn: &Received| !shares || !turn.frames.iter().all(|(_, frame)| is_part(frame));
     let full = |turn: &Received| {

@@ -9,7 +9,6 @@ use crate::{
 };
 
 impl World {
-    /// A client begins a walk, if the operation is the first page of one.
     pub(super) fn begin_walk(&mut self, index: usize, ask: &Ask, chain: usize) {
         let &Ask::Hashed { from: 0, limit, mode } = ask else { return };
         let since = self.oracles[chain].committed_up_to();
@@ -17,7 +16,7 @@ impl World {
         self.clients[index].walk = Some(Walking { chain, from: 0, limit, mode, since, met });
     }
 
-    /// A page of a walk has ended. By the end of the walk, all keys that were there throughout must have been met.
+    /// Adds a page to its walk. When the walk ends, it must have shown every key that was present throughout.
     pub(super) fn walked(&mut self, index: usize, ask: &Ask, told: &Told) {
         let Some((met, next)) = &told.hashed else { return };
         let Some(mut walk) = self.clients[index].walk.take() else { return };
@@ -38,7 +37,7 @@ impl World {
             .of_chain(walk.chain)
             .find(|key| !walk.met.contains(key) && oracle.was_there_throughout(&key_bytes(*key), walk.since));
         if let Some(key) = missed {
-            let what = format!("a walk that began at {} never met key {key}, which was there", walk.since);
+            let what = format!("a walk that began at {} missed key {key}, which was present throughout", walk.since);
             self.claim(Failure::new(Oracle::Claims, what));
         }
     }

@@ -1,4 +1,4 @@
-//! Clients that watch changes at changing nodes. Each answer is checked against the log.
+//! Clients that watch changes, at a different node for each request. Each answer is checked against the log.
 
 use std::fmt::Write as _;
 
@@ -18,18 +18,18 @@ use crate::{
     scenario::{HEALED, SECOND},
 };
 
-/// How many of a thousand requests and answers get lost while there are faults.
+/// Requests and answers per thousand that are lost until healing.
 const LOST: u32 = 100;
 
-/// A client that watches: it asks for the changes behind its position, and keeps no other state.
+/// A client that requests the changes after its position. It keeps no other state.
 #[derive(Debug)]
 pub(super) struct Watcher {
     rng: Rng,
     chain: usize,
     prefix: Bytes,
-    /// The sequence up to which it has seen everything. `None`: it begins at the present end of the history.
+    /// The sequence up to which it has seen every change. `None`: it starts at the current end of the history.
     position: Option<Sequence>,
-    /// The number of changes of the next update that it has seen.
+    /// How many changes of the next update it has already seen.
     shown: u32,
     attempt: u64,
 }
@@ -37,7 +37,7 @@ pub(super) struct Watcher {
 impl Watcher {
     pub(super) fn new(seed: u64, index: usize, chain: usize) -> Self {
         let mut rng = Rng::new(seed, Concern::Watcher(index));
-        // All keys, some keys, or a prefix that also covers keys of other chains, which do not occur here.
+        // All keys, some keys, or a prefix that also covers keys of other chains, which must not appear.
         let prefix = match rng.below(3) {
             0 => Bytes::new(),
             1 => Bytes::from_static(b"key-0"),
@@ -49,7 +49,7 @@ impl Watcher {
 }
 
 impl World {
-    /// Asks a node for changes, unless the unanswered attempt is an old one.
+    /// Sends a request to a node, unless a newer attempt was made.
     pub(super) fn watch(&mut self, index: usize, attempt: u64) {
         let (nodes, now) = (self.nodes.len(), self.now);
         let watcher = &mut self.watchers[index];
@@ -72,7 +72,7 @@ impl World {
         if !node.is_alive() {
             return;
         }
-        // Some watchers get the answer in time that there is nothing, others have asked another node by then.
+        // Some watchers get an empty answer in time. Others have already asked another node by then.
         let until = self.now + watcher.rng.below(SECOND);
         let (prefix, after, shown) = (watcher.prefix.clone(), watcher.position, watcher.shown);
         let query = Query::Changes(WatchQuery { prefix, after, shown });
@@ -83,14 +83,13 @@ impl World {
         self.enqueue(node_index, Work { slot, input, flight: None });
     }
 
-    /// A replica answers a watcher.
     pub(super) fn answer_changes(&mut self, index: usize, attempt: u64, reply: Reply) -> Result<(), Failure> {
         self.trace.line(self.now, |out| write!(out, "watcher {index} attempt {attempt} gets {reply:?}"));
         let watcher = &mut self.watchers[index];
         if let Reply::Changes(WatchReply { upto, .. }) = &reply {
             let committed = self.oracles[watcher.chain].committed_up_to();
             if *upto > committed {
-                let what = format!("changes up to {upto} were shown, the tail has committed up to {committed}");
+                let what = format!("changes up to {upto} were shown, but only {committed} is committed");
                 self.claim(Failure::new(Oracle::Claims, what));
             }
         }
@@ -102,8 +101,7 @@ impl World {
         Ok(())
     }
 
-    /// An answer reaches its watcher, which may no longer wait for it. It must show all that the log has behind the position of
-    /// the watcher, once and in order.
+    /// Handles an answer, which must show every change after the watcher's position, once and in order.
     pub(super) fn changes(&mut self, index: usize, attempt: u64, reply: Reply) -> Result<(), Failure> {
         let watcher = &mut self.watchers[index];
         if watcher.attempt != attempt {
@@ -123,7 +121,7 @@ impl World {
             }
             Reply::Refused(Refusal::Compacted { first }) => {
                 if watcher.position.is_none_or(|position| position.0 + 1 >= first) {
-                    let what = format!("{:?} was called too old, {first} is still there", watcher.position);
+                    let what = format!("{:?} was called too old, but {first} is still available", watcher.position);
                     self.claim(Failure::new(Oracle::Claims, what));
                 }
                 let watcher = &mut self.watchers[index];
@@ -131,24 +129,24 @@ impl World {
                 self.counts.fell_behind += 1;
             }
             Reply::Refused(Refusal::NoChain | Refusal::Busy) => {
-                // The watcher asks another node when the time of this attempt is up.
+                // The watcher asks another node once this attempt times out.
                 return Ok(());
             }
-            other => return Err(Failure::new(Oracle::Answers, format!("a watcher was answered with {other:?}"))),
+            other => return Err(Failure::new(Oracle::Answers, format!("a watcher received {other:?}"))),
         }
         let at = self.now + self.watchers[index].rng.below(self.setup.profile.delay);
         self.queue.push(at, Event::Watch { watcher: index, attempt });
         Ok(())
     }
 
-    /// Checks that in the end every watcher has seen all that was committed, if no node is missing.
+    /// Checks that every watcher has seen all committed changes at the end, if no node has crashed.
     pub(super) fn check_watchers(&self) -> Result<(), Failure> {
         for (index, watcher) in self.watchers.iter().enumerate().filter(|_| self.crashes == 0) {
             let oracle = &self.oracles[watcher.chain];
             let position = watcher.position.unwrap_or_default();
             if oracle.has_changes(&watcher.prefix, position) {
                 let committed = oracle.committed_up_to();
-                let what = format!("watcher {index} has seen all up to {position}, {committed} is committed");
+                let what = format!("watcher {index} has seen only {position}, but {committed} is committed");
                 return Err(Failure::new(Oracle::Progress, what));
             }
         }

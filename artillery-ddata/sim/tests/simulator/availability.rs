@@ -1,5 +1,4 @@
-//! Refusing everything would be safe. So this test checks that all requests far from faults are served, at every node, and by
-//! that node itself.
+//! Refusing everything would be safe. So this test checks that all nodes serve the requests that are far from faults.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,18 +12,18 @@ use artillery_sim::{
 
 const SEEDS: u64 = 8;
 const MEMBERS: usize = 3;
-/// Spans after the begin and after the end of a fault in which requests may fail.
+/// Intervals after the start and the end of a fault in which requests may fail.
 const FAULT: u64 = 3 * SECOND;
 const HEAL: u64 = 5 * SECOND;
 
-/// Three nodes with default settings. One after the other is killed, and comes back later.
+/// Three nodes with default settings. Two of them are killed in turn, and return later.
 fn world(seed: u64) -> Setup {
     let mut setup = Scenario::Failover.setup(seed, None);
     let Some(control) = &mut setup.control else { panic!("configurations change in this scenario") };
     (control.lease, control.suspect) = (Duration::from_millis(1000), Duration::from_millis(500));
     (control.founders, control.replicas, control.whims, control.cut_off) = (MEMBERS, MEMBERS as u32, 0, 0);
     setup.members = MEMBERS;
-    // All writes carry a request id, so that clients may repeat them.
+    // All writes carry a request id, so that clients may retry them.
     setup.mix = Mix { numbered: 1000, settled: 0, ..setup.mix };
     let kill = |n: u64, start: u64, end: u64| {
         let node = ((seed + n) % MEMBERS as u64) as usize;
@@ -72,7 +71,7 @@ fn every_node_serves_far_from_faults() {
     );
     assert_eq!(nodes.len(), MEMBERS);
     for (node, Figures { all, done, reads, itself }) in nodes {
-        println!("n{node}: {done} of {all} operations done, {itself} of {reads} strong reads served by itself");
+        println!("n{node}: {done} of {all} operations done, {itself} of {reads} strong reads served locally");
         assert!(all > 1000 && done * 100 >= all * 99, "n{node}: {done} of {all}");
         assert!(reads > 200 && itself * 100 >= reads * 15, "n{node}: {itself} of {reads}");
     }

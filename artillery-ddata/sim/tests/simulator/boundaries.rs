@@ -1,5 +1,4 @@
-//! One resync, ended at every boundary between two of its messages. It is resumed or begun again, and the chain is correct
-//! and whole soon.
+//! A resync interrupted at any message is resumed or restarted, and the chain is soon correct and complete.
 
 use std::time::Duration;
 
@@ -14,10 +13,10 @@ use artillery_sim::{
 
 const SEED: u64 = 20;
 const MILLI: u64 = 1_000_000;
-/// A node that dies is taken for dead within suspicion and lease, is back after 0.4 s, and then takes its time to join.
+/// A node is considered dead within suspicion time and lease, returns after 0.4 s, and then needs time to join.
 const WITHIN: u64 = 3 * SECOND;
 
-/// Five nodes, of which three are members. One of them restarts while clients write, and another one joins by a snapshot.
+/// Five nodes, three of them members. One of these restarts while clients write, and another node joins by a snapshot.
 fn world(end: ResyncEnd, behind: u64) -> Setup {
     let mut setup = Scenario::Resync.setup(SEED, None);
     let Some(control) = &mut setup.control else { panic!("configurations change in this scenario") };
@@ -78,6 +77,6 @@ fn snapshot_resumed_from_another_one_is_caught() {
     };
     let ends = [ResyncEnd::SourceDies, ResyncEnd::LinkBreaks, ResyncEnd::JoinerDies];
     let anywhere = |seed| ends.into_iter().any(|end| (1..96).any(|behind| convicts(seed, end, behind)));
-    // In few runs clients write, between two snapshots, what the second one would have to bring.
+    // In few runs clients write, between two snapshots, data that only the second snapshot would contain.
     assert!((SEED..SEED + 8).any(anywhere));
 }

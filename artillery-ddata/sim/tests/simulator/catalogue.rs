@@ -1,4 +1,4 @@
-//! Every guard that can be taken out is hunted by seeds, or a test takes it out and sees what goes wrong.
+//! Every guard that a mutant disables is hunted with seeds, or a unit test disables it and shows the consequence.
 
 use std::{
     collections::BTreeSet,
@@ -9,8 +9,7 @@ use std::{
 use artillery_proto::guards::Mutant;
 use artillery_sim::mutants::HUNTED;
 
-/// Mutants that no seed of the simulator hunts, each with the file of the test that takes the guard out, and the name
-/// of that test.
+/// Mutants that no seed hunts, each with the file and the name of the test that disables the guard.
 const TESTED: [(Mutant, &str, &str); 68] = [
     (
         Mutant::AnyAnswerRefutes,
@@ -167,7 +166,7 @@ fn every_test_of_the_catalogue_takes_its_mutant_out() {
     }
 }
 
-/// The names of the mutants that the code asks for.
+/// Collects the names of the mutants for which the code has a hook.
 fn hooks(folder: &Path, found: &mut BTreeSet<String>) {
     for entry in fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
         let path = entry.expect("an entry of a folder").path();

@@ -1,4 +1,4 @@
-//! The command line that people and scripts rely on.
+//! The parts of the command line that users and scripts rely on.
 
 use std::process::{Command, Output};
 
@@ -44,7 +44,7 @@ fn scenarios_and_then_their_mutants_as_json() {
     let report = json(&["--seeds", "2", "--scenario", "orders", "--then-mutants", "--json"]);
     assert_eq!(report["scenarios"][0]["seeds"], 2);
     assert_eq!(report["scenarios"][0]["shortfalls"].as_array().map(Vec::len), Some(0));
-    assert_eq!(report["mutants"].as_array().map(Vec::len), Some(1), "one is hunted in this scenario");
+    assert_eq!(report["mutants"].as_array().map(Vec::len), Some(1), "this scenario has one mutant");
     assert_eq!(report["mutants"][0]["name"], "reorder-open");
     assert_eq!(report["mutants"][0]["caught"], true);
     let both = sim(&["--mutant", "all", "--then-mutants"]);

@@ -6,14 +6,14 @@ use artillery_sim::{
 };
 
 fn trace(scenario: Scenario, seed: u64) -> String {
-    run(scenario, seed, None, true).trace.expect("a trace was asked for")
+    run(scenario, seed, None, true).trace.expect("a trace was requested")
 }
 
 #[test]
 fn the_same_seed_is_the_same_run() {
     for scenario in Scenario::ALL {
         let once = trace(scenario, 7);
-        assert!(once.lines().count() > 10_000, "{} tells little", scenario.name());
+        assert!(once.lines().count() > 10_000, "{} has a short trace", scenario.name());
         assert!(once == trace(scenario, 7), "{}", scenario.name());
         assert!(once != trace(scenario, 8), "{}", scenario.name());
     }

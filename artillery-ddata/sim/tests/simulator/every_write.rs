@@ -1,5 +1,4 @@
-//! A run of three nodes with disks, repeated with power cuts at its writes and syncs. Some of them are tried here, all of them
-//! by `artillery-sim --every-write`.
+//! A run of three nodes with a sample of its power cuts. `artillery-sim --every-write` tries all of them.
 
 use artillery_proto::guards::{Guards, Mutant};
 use artillery_sim::{
@@ -8,7 +7,7 @@ use artillery_sim::{
     runner::Runner,
 };
 
-/// Every cut whose number is divisible by this is tried. Odd, so that both kinds of cuts are among them.
+/// Every cut whose number is divisible by this is tried. Odd, so that both kinds of cuts are included.
 const STEP: u64 = 151;
 
 fn reference(guards: Guards) -> Reference {

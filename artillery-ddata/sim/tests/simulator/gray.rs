@@ -1,4 +1,4 @@
-//! How soon writes are back when one member is made a hundred times slower, in virtual time.
+//! How soon writes recover when one member becomes a hundred times slower, in virtual time.
 
 use artillery_sim::{
     disk::DiskSetup,
@@ -7,14 +7,12 @@ use artillery_sim::{
     world::World,
 };
 
-/// When the fault begins and ends.
 const START: u64 = 6 * SECOND;
 const END: u64 = 16 * SECOND;
-/// The span over which writes are counted.
 const SPAN: u64 = SECOND;
 const STEP: u64 = SECOND / 4;
 
-/// How long it takes until the writes per second are back to 80 % of their former rate.
+/// The time until the write rate is back to 80 % of its former value.
 fn back(fault: Fault, seed: u64) -> Option<u64> {
     let mut setup = gray_setup(seed, vec![Planned { fault, start: START, end: END }]);
     if matches!(fault, Fault::SlowDisk(..)) {
@@ -27,11 +25,11 @@ fn back(fault: Fault, seed: u64) -> Option<u64> {
     let counts = outcome.counts;
     let quiet = counts.writes_between(2 * SECOND, START);
     let hurt = (0..8).any(|at| counts.writes_between(START + at * STEP, START + at * STEP + SPAN) < quiet * 0.8);
-    assert!(hurt, "{fault} is not felt at all");
+    assert!(hurt, "{fault} has no effect");
     let rates: Vec<u64> =
         (START / SECOND..END / SECOND).map(|at| counts.writes_between(at * SECOND, (at + 1) * SECOND) as u64).collect();
     println!("{quiet:.0} writes a second, then {rates:?}");
-    // The first moment from which on the rate is back.
+    // The first time from which on the rate has recovered.
     let mut times = (START + SECOND..=START + 2 * BACK - SPAN).step_by(STEP as usize);
     times
         .find(|&at| {

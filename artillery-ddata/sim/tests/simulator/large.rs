@@ -1,5 +1,4 @@
-//! A value of 64 MiB on its way down a chain, on links that carry one byte per nanosecond: how many of its bytes other
-//! messages wait for.
+//! How many bytes of a 64 MiB value other messages wait for, on links that carry one byte per nanosecond.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -21,14 +20,13 @@ use super::small::{self, FAR, FRAMES, MEMBERS, Received, beginning, member};
 const CHAINS: usize = 2;
 const FRAME: u64 = small::FRAME as u64;
 const LARGE: usize = 64 << 20;
-/// The chain of the large value.
 const BUSY: usize = 0;
 const QUIET: usize = 1;
 
-/// A frame, and the bytes of the large value that had passed the link when the frame was handed over.
+/// A frame, and the bytes of the large value that had passed the link when the frame was queued.
 type Waiting = (ChainFrame, u64);
 
-/// One direction between two nodes: the streams that a driver opens. Control goes first, chains take turns.
+/// One direction between two nodes with a driver's streams. Control frames go first, and chains take turns.
 #[derive(Default)]
 struct Link {
     control: VecDeque<Waiting>,
@@ -59,10 +57,9 @@ struct World {
     clock: u64,
     chains: Vec<[ChainRunner<u64>; CHAINS]>,
     links: BTreeMap<(usize, usize), Link>,
-    /// When each request was answered.
     replies: BTreeMap<u64, (u64, Reply)>,
     tokens: u64,
-    /// The most bytes of the large value for which another message waited.
+    /// The maximum bytes of the large value for which another message waited.
     most: u64,
     others: u64,
 }
@@ -72,7 +69,7 @@ impl World {
         let runner = |n: usize, chain: usize| {
             let chain = ChainId(chain as u32);
             let store = Arc::new(MemoryStore::with_seed(1));
-            // A head admits other writes behind the large value only while its window has room.
+            // A head admits other writes after the large value only while its window has capacity.
             let settings = ReplicaSettings { window: 2 * LARGE, ..ReplicaSettings::default() };
             ChainRunner::new(member(n), chain, settings, store, Arc::new(Gate::new(chain)))
         };
@@ -115,7 +112,6 @@ impl World {
         caller
     }
 
-    /// Fills the links with messages, as far as they have room.
     fn poll(&mut self) {
         let now = Timestamp::from_nanos(self.clock);
         for n in 0..MEMBERS {
@@ -136,7 +132,6 @@ impl World {
         self.chains.iter_mut().flatten().for_each(|runner| runner.settle(|| now));
     }
 
-    /// Moves frames until `enough`, or until none is under way.
     fn run(&mut self, enough: impl Fn(&Self) -> bool) {
         self.poll();
         while !enough(self)
@@ -150,8 +145,8 @@ impl World {
     }
 
     fn arrive(&mut self, (from, to): (usize, usize)) {
-        let link = self.links.get_mut(&(from, to)).expect("it carries something");
-        let (_, (frame, before)) = link.now.take().expect("it carries something");
+        let link = self.links.get_mut(&(from, to)).expect("the link carries a frame");
+        let (_, (frame, before)) = link.now.take().expect("the link carries a frame");
         match &frame.message {
             ChainMessage::Chunk(chunk) => link.large += chunk.bytes.len() as u64,
             message if matches!(message, ChainMessage::Control(_)) || frame.chain.0 as usize == QUIET => {
@@ -180,17 +175,17 @@ fn nothing_waits_for_more_than_128_kib_of_a_large_value() {
         world.run(|world| world.large_passed(1, 2) > n * (LARGE as u64 / 21));
         let begun = world.clock;
         asked.push(world.put(QUIET, "k", "small".into()));
-        // A dirty read at the head, which asks the tail. Another one at the middle, on the link of the large value.
+        // A dirty read at the head queries the tail. Another one at the middle shares the link with the large value.
         asked.push(world.read(0, BUSY, "large"));
         world.run(|world| world.chains[1][QUIET].replica().status().last.sequence.0 == n);
         let dirty = world.chains[1][QUIET].replica().status().reads.dirty;
         asked.push(world.read(1, QUIET, "k"));
-        // At one byte per nanosecond each of them takes no longer than a few pieces on each hop.
+        // At one byte per nanosecond, each request takes only as long as a few pieces per hop.
         let deadline = begun + 6 * (MAX_CHUNK as u64 + FRAME);
         world.run(|world| asked.iter().all(|token| world.replies.contains_key(token)));
-        assert!(world.clock <= deadline, "{} too late", world.clock - deadline);
+        assert!(world.clock <= deadline, "{} ns too late", world.clock - deadline);
         assert_eq!(world.chains[1][QUIET].replica().status().reads.dirty, dirty + 1);
-        assert!(!world.replies.contains_key(&large), "the large value is on its way all the time");
+        assert!(!world.replies.contains_key(&large), "the large value is still in transit");
     }
     world.run(|_| false);
     assert!(matches!(world.replies[&large].1, Reply::Committed(_)));
@@ -214,7 +209,7 @@ fn a_small_write_waits_for_a_large_value_once_not_at_each_hop() {
     assert!(matches!(reply, Reply::Committed(_)));
     let frames = (LARGE / MAX_CHUNK) as u64;
     let once = LARGE as u64 + frames * FRAME;
-    // The last piece and the small write on each hop behind the first, and the way back.
+    // The last piece and the small write on each hop after the first, and the acknowledgement.
     let hops = 2 * (MEMBERS as u64) * (MAX_CHUNK as u64 + 4 * FRAME);
     let took = done - begun;
     println!("{took} ns, of which the value itself takes {once} on one hop");

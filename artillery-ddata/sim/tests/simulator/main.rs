@@ -1,6 +1,6 @@
-//! Tests of the simulator, and of the protocol in it. One program, since each further one links all of the library.
+//! Tests of the simulator, and of the protocol in it. A single program, because each program links the whole library.
 //!
-//! Many seeds of all scenarios, and the hunts of mutants, are left to a release build (`.ci/sim`).
+//! Larger numbers of seeds, and the hunts of mutants, run only in release builds (`.ci/sim`).
 
 mod availability;
 mod boundaries;

@@ -1,4 +1,4 @@
-//! The effect of a guard taken out. `artillery-sim --mutant all` takes all of them out.
+//! The effect of disabling a guard. `artillery-sim --mutant all` disables every hunted guard.
 
 use artillery_proto::guards::Mutant;
 use artillery_sim::{
@@ -11,7 +11,7 @@ use artillery_sim::{
 
 #[test]
 fn clients_see_what_a_mutant_does() {
-    // The history of seed 1 can hardly be cut.
+    // The history of seed 1 can hardly be shrunk.
     let report =
         hunt(Runner::default(), &Baselines::default(), (Mutant::WaitEndsEarly, Scenario::Storm), 2, USUAL_SEEDS);
     let Some((_, _, failure)) = report.caught else { panic!("not caught") };

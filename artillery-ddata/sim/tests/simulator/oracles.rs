@@ -61,7 +61,7 @@ fn status(last: u64, watermark: u64) -> Status {
     }
 }
 
-/// A chain of three whose members all hold three updates, two of them committed.
+/// A chain of three members that all hold three updates, two of them committed.
 fn healthy() -> ChainOracle {
     let mut oracle = ChainOracle::new(3);
     for (place, watermark) in [(0, 0), (1, 0), (2, 2), (0, 2), (1, 1)] {
@@ -118,7 +118,7 @@ fn a_gap_and_a_step_back_are_seen() {
     let mut early = update(4, "d");
     early.chain_time = 4;
     assert_eq!(broken(0, &status(4, 2), &[history(), vec![early]].concat()), Oracle::Contiguity);
-    assert_eq!(broken(0, &status(4, 2), &history()), Oracle::Contiguity, "it says more than it holds");
+    assert_eq!(broken(0, &status(4, 2), &history()), Oracle::Contiguity, "a status beyond the history");
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn a_damaged_store_is_seen() {
     }
 }
 
-/// The failure of a world in which a fault never ends.
+/// The failure of a world with a fault that never ends.
 fn unhealed(fault: Fault) -> Option<Oracle> {
     let mut setup = Scenario::Calm.setup(1, None);
     setup.resend = Some(Duration::from_millis(200));
@@ -233,6 +233,6 @@ fn a_chain_that_never_heals_is_seen() {
     assert_eq!(unhealed(Fault::Break(0, 1)), Some(Oracle::Progress));
     assert_eq!(unhealed(Fault::Cut(1, 2)), Some(Oracle::Progress));
     assert_eq!(unhealed(Fault::Loss(1000)), Some(Oracle::Progress));
-    // The watermark comes along the chain too.
+    // The watermark also arrives along the chain.
     assert_eq!(unhealed(Fault::Cut(2, 0)), None);
 }

@@ -1,5 +1,5 @@
-//! Ten times too many callers for half a minute of virtual time, on links of a given rate: how long admitted writes take, and
-//! how many bytes wait at the head.
+//! Ten times too many callers for half a minute of virtual time, on links with a given rate: measures the latency of
+//! admitted writes and the bytes queued at the head.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -20,43 +20,42 @@ use super::small::{FAR, FRAME, FRAMES, MEMBERS, Received, beginning, member, siz
 
 const CHAIN: ChainId = ChainId(0);
 const WINDOW: usize = 4 << 20;
-/// Bytes of writes that wait at the head, as in the driver.
+/// Bytes of writes that may wait at the head, as in the driver.
 const QUEUE: usize = 1 << 20;
-/// Every second caller writes large values.
+/// Every other caller writes large values.
 const SIZES: [usize; 2] = [1 << 10, 64 << 10];
 const LARGEST: usize = SIZES[1] + 2 * FRAME;
 
 const MILLI: u64 = 1_000_000;
 const SECOND: u64 = 1000 * MILLI;
-/// Bytes per second that a link carries, one way.
+/// Capacity of a link in one direction, in bytes per second.
 const RATE: u64 = 12_500_000;
-/// Delay of each link, one way.
+/// Delay of each link in one direction.
 const DELAY: u64 = MILLI;
-/// Time down the chain and back, without load.
+/// Time down the chain and back without load.
 const ROUND_TRIP: u64 = 2 * (MEMBERS as u64 - 1) * DELAY;
-/// Round trips that an operation may take besides the time for the bytes in front of it.
+/// Round trips allowed per operation, in addition to the time for the bytes ahead of it.
 const ROUND_TRIPS: u64 = 2;
 
-/// Number of callers that keep the links busy. The test checks that ten times as many get no more done.
+/// Number of callers that saturate the links. The test checks that ten times as many achieve no higher throughput.
 const SATURATING: usize = 32;
-/// Each fourth caller gives up after `PATIENCE`, and calls again.
+/// Every fourth pair of callers times out after `PATIENCE`, and calls again.
 const IMPATIENT: usize = 4;
 const PATIENCE: u64 = 50 * MILLI;
 
-/// How long `bytes` keep a link busy.
 fn busy(bytes: usize) -> u64 {
     (bytes as u64 * SECOND).div_ceil(RATE)
 }
 
 enum Event {
-    /// A link can carry the next frame.
+    /// A link is free for the next frame.
     Free(usize, usize),
     Arrive(usize, usize, Box<ChainFrame>),
-    /// A caller stops waiting for this call.
+    /// A call times out.
     Patience(usize, u64),
 }
 
-/// One direction between two nodes. Control goes first.
+/// One direction between two nodes. Control frames go first.
 #[derive(Default)]
 struct Link {
     control: Option<ChainFrame>,
@@ -64,7 +63,7 @@ struct Link {
     is_busy: bool,
 }
 
-/// A write that waits at the head, or in front of it.
+/// A write that waits at the head, or to be admitted there.
 struct Call {
     caller: usize,
     number: u64,
@@ -73,7 +72,7 @@ struct Call {
     accepted: Option<Accepted>,
 }
 
-/// What stood in front of a write when it was admitted, itself included.
+/// The load ahead of a write when it was admitted, including the write itself.
 #[derive(Clone, Copy)]
 struct Accepted {
     at: u64,
@@ -82,8 +81,8 @@ struct Accepted {
 }
 
 impl Accepted {
-    /// How long the write may take. The bounds limit the bytes in front of it. All of them pass a link, and each further link
-    /// begins one frame later.
+    /// The time that the write may take. Window and queue bound the bytes ahead of it. All of them pass one link, and
+    /// each further link starts one frame later.
     fn allowed(&self) -> u64 {
         let bytes = self.bytes.min(WINDOW + LARGEST + QUEUE);
         let frames = 2 * self.writes * FRAME;
@@ -102,7 +101,7 @@ struct Figures {
     latencies: Vec<u64>,
     bytes: usize,
     given_up: usize,
-    /// The largest part of the allowed time that an operation took, in percent.
+    /// The maximum share of its allowed time that an operation took, in percent.
     most: u64,
     window: usize,
     queue: usize,
@@ -117,11 +116,11 @@ struct World {
     scheduled: u64,
     callers: Vec<Caller>,
     calling: usize,
-    /// Callers in front of the head whose writes it hasn't admitted yet, in the order of arrival.
+    /// Calls whose writes the head has not admitted yet, in order of arrival.
     line: VecDeque<Call>,
     queue: VecDeque<Call>,
     queued: usize,
-    /// By token: the call of a write under way, and what stood in front of it in queue and window.
+    /// By token: the call of a write in progress, and the load ahead of it when it left the queue.
     under_way: BTreeMap<u64, (Call, Accepted)>,
     tokens: u64,
     figures: Figures,
@@ -174,7 +173,6 @@ impl World {
         while self.chain[n].poll_word().is_some() {}
     }
 
-    /// A caller begins to write.
     fn call(&mut self, caller: usize) {
         let known = &mut self.callers[caller];
         known.number += 1;
@@ -192,13 +190,13 @@ impl World {
         if caller >= self.calling || known.number != number || known.acknowledged.is_some_and(|(n, _)| n == number) {
             return;
         }
-        // An admitted write stays in the queue, although its caller no longer waits.
+        // An admitted write stays in the queue although its caller no longer waits.
         self.line.retain(|call| call.caller != caller);
         self.figures.given_up += 1;
         self.call(caller);
     }
 
-    /// Admits writes as far as there is room: into the window first, then into the queue.
+    /// Admits writes while there is capacity: from the queue into the window, and from the line into the queue.
     fn admit(&mut self) {
         loop {
             if self.chain[0].has_room(WriteLine::Small)
@@ -222,7 +220,7 @@ impl World {
         for member in &self.chain {
             let window = member.replica().status().in_flight;
             self.figures.window = self.figures.window.max(window);
-            assert!(window <= WINDOW + LARGEST, "{window} bytes are under way");
+            assert!(window <= WINDOW + LARGEST, "{window} bytes are in the window");
         }
     }
 
@@ -241,8 +239,8 @@ impl World {
     }
 
     fn answered(&mut self, token: u64, reply: &Reply) {
-        let (call, in_window) = self.under_way.remove(&token).expect("it was asked for once");
-        let Reply::Committed(done) = reply else { panic!("{reply:?} though there was room") };
+        let (call, in_window) = self.under_way.remove(&token).expect("each token is used once");
+        let Reply::Committed(done) = reply else { panic!("{reply:?} although the window had capacity") };
         for accepted in call.accepted.into_iter().chain([in_window]) {
             let (took, allowed) = (self.clock - accepted.at, accepted.allowed());
             assert!(took <= allowed, "{took} ns with {} bytes in front, {allowed} allowed", accepted.bytes);
@@ -257,7 +255,6 @@ impl World {
         }
     }
 
-    /// Fills the links with messages, as far as they have room.
     fn poll(&mut self) {
         self.admit();
         let now = Timestamp::from_nanos(self.clock);
@@ -287,7 +284,6 @@ impl World {
         self.chain.iter_mut().for_each(|runner| runner.settle(|| now));
     }
 
-    /// Handles events until `enough`, or until there are no more.
     fn run(&mut self, enough: impl Fn(&Self) -> bool) {
         self.poll();
         while !enough(self)
@@ -305,7 +301,7 @@ impl World {
         }
     }
 
-    /// `callers` callers write for `time`. Then no caller begins a write, and those that were not admitted go away.
+    /// `callers` callers write for `time`. Then no caller begins a write, and callers without an admitted write leave.
     fn load(&mut self, callers: usize, time: u64) -> Figures {
         self.figures = Figures::default();
         self.calling = callers;
@@ -317,7 +313,6 @@ impl World {
         std::mem::take(&mut self.figures)
     }
 
-    /// Checks that every member holds all acknowledged writes.
     fn verify(&self) {
         for (caller, known) in self.callers.iter().enumerate() {
             let Some((number, version)) = known.acknowledged else { continue };
@@ -339,8 +334,8 @@ fn print(name: &str, figures: &mut Figures, time: u64) {
     figures.latencies.sort_unstable();
     let all = &figures.latencies;
     println!(
-        "{name}: {} writes, {:.1} MB/s, mean {:.1} ms, p99 {:.1} ms, longest {:.1} ms, at most {} % of what is allowed; \
-         at most {} bytes in the window and {} in the queue; {} calls given up",
+        "{name}: {} writes, {:.1} MB/s, mean {:.1} ms, p99 {:.1} ms, longest {:.1} ms, at most {} % of the allowed time; \
+         at most {} bytes in the window and {} in the queue; {} calls timed out",
         all.len(),
         figures.bytes as f64 / 1e6 / (time / SECOND) as f64,
         millis(all.iter().sum::<u64>() / all.len() as u64),
@@ -363,21 +358,21 @@ fn admitted_writes_wait_only_for_window_and_queue() {
     let mut tenfold = world.load(10 * SATURATING, long);
     print("ten-fold", &mut tenfold, long);
 
-    // A single caller is served soon, behind the admitted writes.
+    // A single caller is served soon after the admitted writes.
     let begun = world.clock;
     let lone = 10 * SATURATING;
     world.call(lone);
     world.run(|world| world.callers[lone].acknowledged.is_some());
-    println!("a lone write behind it: {:.1} ms", millis(world.clock - begun));
+    println!("a single write after the load: {:.1} ms", millis(world.clock - begun));
     assert!(world.clock - begun <= 2 * SECOND);
     world.run(|_| false);
     let begun = world.clock;
     world.call(lone);
     world.run(|world| world.callers[lone].acknowledged.is_some_and(|(number, _)| number == 2));
-    println!("another one, when all is done: {:.1} ms", millis(world.clock - begun));
+    println!("another one without load: {:.1} ms", millis(world.clock - begun));
     world.verify();
 
-    // It was an overload: the links were busy with a tenth of the callers already, and window and queue were full.
+    // It was an overload: a tenth of the callers already saturated the links, and window and queue were full.
     let rate = |figures: &Figures, time: u64| figures.bytes as u64 * SECOND / time;
     assert!(rate(&once, short) >= RATE * 95 / 100 && rate(&tenfold, long) <= rate(&once, short) * 105 / 100);
     assert!(tenfold.window >= WINDOW && tenfold.queue >= QUEUE - LARGEST && tenfold.given_up > 1000);

@@ -1,4 +1,4 @@
-//! The promises of requests, in worlds made for them: applied once, settled for good, never half seen, never back in time.
+//! The guarantees for requests, in worlds made for them: applied once, settled permanently, atomic, monotonic.
 
 use std::time::Duration;
 
@@ -18,12 +18,13 @@ fn retries(seed: u64) -> Setup {
     Scenario::Retries.setup(seed, None)
 }
 
-/// One application with 4,096 appends and increments in flight, over lossy links. Each is repeated up to three times through
-/// any node, and half of the answered ones once more later. The bytes of the table are checked after each step.
+/// One application with 4,096 appends and increments in flight, over lossy links. Each is retried up to three times
+/// through any node, and half of the answered ones are duplicated later. The size of the session table is checked after
+/// each step.
 #[test]
 fn thousands_in_flight_are_each_applied_once() {
     let lossy = |fault| Planned { fault, start: 0, end: 9 * SECOND };
-    // Nothing is committed until all clients have asked.
+    // Nothing is committed until all clients have sent a request.
     let broken = Planned { fault: Fault::Break(1, 2), start: 12 * MILLI, end: 600 * MILLI };
     let base = retries(1);
     let profile = Profile { delay: 300_000, jitter: 300_000, room: 4 << 20, nasty: true, uneven: false };
@@ -34,7 +35,7 @@ fn thousands_in_flight_are_each_applied_once() {
         keys: Keys { registers: 0, lists: 1, counters: 1, chains: 1 },
         mix: Mix { writes: 1000, batches: 0, numbered: 1000, duplicates: 500, settled: 0, writers: 0, ..base.mix },
         window: 64 << 20,
-        // No more than four times the size of these records, since a session may have a quarter of the table.
+        // At most four times the size of these records, since a session may use a quarter of the table.
         session_bytes: 2 << 20,
         backlog: 64 << 20,
         padding: 0,
@@ -44,7 +45,7 @@ fn thousands_in_flight_are_each_applied_once() {
         bursts: Some(SECOND / 2),
         profile,
         resend: Some(Duration::from_millis(50)),
-        // With so many turns, late ones would leave no time for anything else.
+        // At this number of turns, late ones would leave no time for anything else.
         late_turns: 0,
         late_polls: 0,
         batch: 64,
@@ -70,7 +71,7 @@ fn retry_in_an_evicted_session_is_refused() {
     assert!(counts.acknowledged >= 4000, "{counts:?}");
 }
 
-/// A session hops between nodes and never goes back. Without its floor it does, and clients see it.
+/// A session moves between nodes and never goes backwards. Without its floor it does, and the client history shows it.
 #[test]
 fn a_session_without_its_floor_goes_back() {
     let seeds = 0..8;
@@ -88,7 +89,7 @@ fn a_session_without_its_floor_goes_back() {
     assert!(!caught.is_empty());
 }
 
-/// Ten keys are rewritten only by batches, while clients read them together and scan them.
+/// Ten keys are only rewritten by batches, while clients read them together and scan them.
 #[test]
 fn whole_batches_are_seen_whole() {
     for seed in 0..6 {
@@ -129,7 +130,7 @@ fn sum(scenario: Scenario, seeds: std::ops::Range<u64>) -> Counts {
     sum
 }
 
-/// Walks come to their end, and meet all keys that stay. Most of their pages end between positions that keys share.
+/// Walks complete and show all keys that stay. Most of their pages end between positions shared by several keys.
 #[test]
 fn walks_in_hash_order_end() {
     let counts = sum(Scenario::Walks, 0..6);

@@ -1,4 +1,4 @@
-//! Every scenario passes with one seed, and its worlds do what it is for.
+//! Every scenario passes with one seed, and its worlds exercise their purpose.
 
 use artillery_sim::{
     report::ScenarioReport,
@@ -7,7 +7,7 @@ use artillery_sim::{
     world::DiskEvents,
 };
 
-/// One seed of each. A release build runs more of them, which together meet every kind of fault (`.ci/sim`).
+/// One seed of each. A release build runs more, which together must contain every kind of fault (`.ci/sim`).
 #[test]
 fn every_scenario_passes() {
     let work = |n| run(Scenario::ALL[n as usize], 0, None, false);
@@ -42,7 +42,6 @@ fn all_read_paths_are_taken() {
     assert!(classic.local_reads > 0 && classic.dirty_reads == 0, "classic reads are the tail's: {classic:?}");
 }
 
-/// Each run ends with a check that no record of a member is unreplicated any more.
 #[test]
 fn what_power_cuts_leave_unreplicated_is_settled_by_starts_and_by_reads() {
     let first = |has: fn(&DiskEvents) -> bool| {

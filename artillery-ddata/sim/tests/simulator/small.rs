@@ -1,4 +1,4 @@
-//! Shared code of small worlds of chains and links: their members, the first input of these, and the sizes of frames.
+//! Shared code for small worlds of chains and links: members, their first input, and frame sizes.
 
 use std::sync::Arc;
 
@@ -17,14 +17,13 @@ pub(crate) const FRAMES: usize = 4;
 pub(crate) const FRAME: usize = 256;
 pub(crate) const FAR: Timestamp = Timestamp::from_nanos(u64::MAX / 2);
 
-/// The input of one turn of a member. Callers are numbers.
 pub(crate) type Received = Turn<ReadRequest<u64>, WriteRequest<u64>>;
 
 pub(crate) fn member(n: usize) -> MemberId {
     MemberId { node: NodeId::from_name(&format!("n{n}")), incarnation: Incarnation { store: 1, starts: 1 } }
 }
 
-/// The first input of a member: a lease that never ends, connections to all others, and the configuration.
+/// The first input of a member: a permanent lease, connections to all others, and the configuration.
 pub(crate) fn beginning(n: usize, chain: ChainId) -> Received {
     let members = (0..MEMBERS).map(|n| ChainMember { id: member(n), role: Role::Serving }).collect();
     let config = ChainConfig { chain, epoch: Epoch(1), index: 1, mode: Mode::Craq, min_members: 1, members };
@@ -37,7 +36,6 @@ pub(crate) fn beginning(n: usize, chain: ChainId) -> Received {
     }
 }
 
-/// The size of a frame on a link, in bytes.
 pub(crate) fn size(frame: &ChainFrame) -> usize {
     FRAME
         + match &frame.message {

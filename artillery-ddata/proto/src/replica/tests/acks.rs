@@ -1,11 +1,11 @@
-//! Acknowledgements that the watermark implies, and those that it doesn't.
+//! Acknowledgements that the watermark implies, and acknowledgements that it does not imply.
 
 use std::time::Duration;
 
 use super::rig::*;
 use crate::{Timestamp, replica::*};
 
-/// The number of controls from the middle to the head during `count` writes, one after the other.
+/// The number of control frames from the middle to the head during `count` successive writes.
 fn controls_of(rig: &mut Rig, count: usize) -> usize {
     let mut controls = 0;
     for _ in 0..count {
@@ -48,8 +48,8 @@ fn a_member_acknowledges_by_itself_when_no_watermark_comes() {
     rig.now = at;
     rig.input(2, ReplicaInput::Tick);
     rig.run(2, 1);
-    assert_eq!(acknowledged(&rig, 1, 2), 1, "the tail doesn't have it yet");
-    assert!(until(&rig).is_none_or(|at| at > rig.now), "once is enough");
+    assert_eq!(acknowledged(&rig, 1, 2), 1, "the tail does not have the update yet");
+    assert!(until(&rig).is_none_or(|at| at > rig.now), "one acknowledgement is enough");
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn the_watermark_does_not_acknowledge_for_a_joiner() {
     rig.enter(&[2, 1], &joining(3, &[1, 2], 3));
     rig.settle();
     rig.commit(1, "k", "v");
-    assert_eq!(acknowledged(&rig, 2, 3), 0, "it has none of it");
+    assert_eq!(acknowledged(&rig, 2, 3), 0, "the joiner has no update yet");
     assert_eq!(rig.promotions, []);
 }
 
@@ -82,7 +82,7 @@ fn a_withheld_acknowledgement_does_not_make_a_hop_slow() {
     rig.committed(put);
 }
 
-/// The tail's controls reach the middle only. Updates come further apart than a commit takes.
+/// The tail's control frames only reach the middle. Updates are further apart than a commit takes.
 #[test]
 fn acknowledgements_carry_the_watermark_past_a_dead_link_while_updates_flow() {
     let mut rig = Rig::chain(&[1, 2, 3]);

@@ -1,4 +1,4 @@
-//! Scans and watches read the whole store, in answers that fit a frame.
+//! Scans and watches return the whole store, in answers that fit into a frame.
 
 use std::collections::BTreeMap;
 
@@ -13,19 +13,19 @@ use crate::{
     wire::request::encode_response,
 };
 
-/// The largest value, and the size of an answer of many entries.
+/// The largest value, and the bound on an answer of many entries.
 const LARGEST: usize = 3000;
 const ANSWER: usize = 700;
-/// The longest key of these tests, and the bytes of an answer's header beside its entries.
+/// The longest key of these tests, and the size of an answer's header without its entries.
 const KEY: usize = 40;
 const HEADER: usize = 64;
 
-/// Checks that the reply fits a frame that is made for the largest value.
+/// Checks that the reply fits into a frame that is sized for the largest value.
 fn check(reply: &Reply) {
     let response = Response { number: u64::MAX, by: Some(member(1)), answer: ResponseAnswer::Reply(reply.clone()) };
     let encoded = encode_response(&response).unwrap();
     let body: usize = encoded.body.iter().map(Bytes::len).sum();
-    // A scan names the last key once more, as the position to go on from.
+    // A scan repeats the last key as the position to continue from.
     assert!(body <= LARGEST.max(ANSWER) + 2 * KEY, "a body of {body} bytes");
     assert!(encoded.header.len() <= ANSWER + HEADER, "a header of {} bytes", encoded.header.len());
 }
@@ -43,7 +43,7 @@ fn scanned(rig: &mut Rig, prefix: &Bytes, limit: u32) -> BTreeMap<Bytes, Bytes> 
         let scan = ScanQuery { prefix: prefix.clone(), after, limit, snapshot: Snapshot::No };
         let Reply::Page(page) = ask(rig, Query::Scan(scan)) else { panic!("no page") };
         for record in page.records {
-            assert!(all.insert(record.key, record.held.value.unwrap()).is_none(), "met twice");
+            assert!(all.insert(record.key, record.held.value.unwrap()).is_none(), "a key is shown twice");
         }
         match page.next {
             Some(next) => after = Some(next),
@@ -52,13 +52,13 @@ fn scanned(rig: &mut Rig, prefix: &Bytes, limit: u32) -> BTreeMap<Bytes, Bytes> 
     }
 }
 
-/// All changes behind the first position, in order, with their versions.
+/// All changes after the first position, in order, with their versions.
 fn watched(rig: &mut Rig, prefix: &Bytes, upto: Sequence) -> Vec<(Version, Bytes, Option<Bytes>)> {
     let (mut all, mut after, mut shown) = (Vec::new(), Sequence::ZERO, 0);
     while after < upto {
         let query = Query::Changes(WatchQuery { prefix: prefix.clone(), after: Some(after), shown });
         let token = rig.ask(1, query, ReadMode::Eventual, None);
-        // No more changes.
+        // The watch waits: there are no further changes.
         let Some(reply) = rig.replies.remove(&token) else { break };
         check(&reply);
         let Reply::Changes(changes) = reply else { panic!("no changes") };
@@ -99,7 +99,7 @@ proptest! {
             let token = rig.write(1, Write::Batch(steps.clone()));
             let Reply::Committed(done) = &rig.replies[&token] else { panic!("{:?}", rig.replies[&token]) };
             last = done.version.sequence;
-            // One change for each key, its last one, in key order.
+            // One change per key, its last one, in key order.
             let mut changes = BTreeMap::new();
             for step in steps {
                 match step {
@@ -121,7 +121,7 @@ proptest! {
     }
 }
 
-/// Values as large, and as many, as the defaults allow.
+/// The largest and the most values that the default settings allow.
 #[test]
 fn the_largest_value_and_the_smallest_ones_are_shown() {
     let mut rig = Rig::chain(&[1]);

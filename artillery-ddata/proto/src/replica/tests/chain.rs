@@ -11,10 +11,10 @@ fn a_write_is_answered_when_the_tail_has_it() {
     let mut rig = Rig::chain(&[1, 2, 3]);
     let put = rig.put(1, "k", "v");
     rig.run(1, 2);
-    assert!(!rig.replies.contains_key(&put), "the middle is not enough");
+    assert!(!rig.replies.contains_key(&put), "an update at the middle is not committed");
     rig.run(2, 3);
     assert_eq!(rig.watermark(3), 1, "the tail's apply is the commit");
-    assert!(!rig.replies.contains_key(&put), "the head hasn't heard yet");
+    assert!(!rig.replies.contains_key(&put), "the head has not learned of the commit");
     rig.run(3, 1);
     assert_eq!(rig.committed(put), Version::new(1, 1));
     let (version, result) = (Version::new(1, 1), Computed::Nothing);
@@ -87,7 +87,7 @@ fn a_sealed_chain_orders_nothing_and_later_does() {
     let (put, read) = (rig.put(1, "k", "v"), rig.read(1, "k", ReadMode::ThroughChain));
     rig.settle();
     assert_eq!(rig.replies[&put], Reply::Refused(Refusal::Busy));
-    assert!(!matches!(rig.replies.get(&read), Some(Reply::Read(_))), "it would order a barrier");
+    assert!(!matches!(rig.replies.get(&read), Some(Reply::Read(_))), "it would have to order a barrier");
     rig.enter_all(&open);
     rig.settle();
     let put = rig.put(1, "k", "v");
@@ -109,7 +109,7 @@ fn long_keys_are_refused_by_name_and_limit() {
 fn a_full_window_refuses_and_reopens() {
     let mut rig = Rig::open(&[1, 2], &ReplicaSettings { window: 1000, ..ReplicaSettings::default() });
     let large = rig.write(1, Write::Put { key: "k".into(), value: vec![0; 5000].into() });
-    assert!(!rig.replies.contains_key(&large), "the first is let in at any size");
+    assert!(!rig.replies.contains_key(&large), "an empty window admits any size");
     assert!(!rig.replicas[&1].has_room());
     let more = rig.put(1, "k", "v");
     assert_eq!(rig.replies[&more], Reply::Refused(Refusal::Busy));
@@ -128,7 +128,7 @@ fn compare_and_swap_by_version() {
     };
     let create = rig.write(1, cas("k", Version::NONE, "a"));
     let again = rig.write(1, cas("k", Version::NONE, "b"));
-    assert!(!rig.replies.contains_key(&again), "the version that a failure names must be committed first");
+    assert!(!rig.replies.contains_key(&again), "the version in a conflict must be committed first");
     rig.settle();
     let first = rig.committed(create);
     let (at, value) = (Version::new(1, 2), Some("a".into()));
@@ -211,7 +211,7 @@ fn a_lost_watermark_is_repeated_until_echoed() {
     rig.beat(1);
     rig.committed(put);
     rig.beat(1);
-    assert!(rig.replicas.values().all(|replica| replica.next_tick().is_none()), "then no member waits");
+    assert!(rig.replicas.values().all(|replica| replica.next_tick().is_none()), "no member has a timer left");
 }
 
 #[test]
@@ -302,6 +302,6 @@ fn classic_reads_are_served_by_the_tail() {
     assert_eq!(rig.replies[&get], Reply::Refused(Refusal::NotTail(Some(member(2)))));
     let get = rig.read(2, "k", ReadMode::Strong);
     assert_eq!(rig.found(get), (None, true, ReadPath::Local));
-    assert!(rig.local(1, "k").is_err(), "nor does the gate of another member serve them");
+    assert!(rig.local(1, "k").is_err(), "no other member's gate serves them");
     assert_eq!(rig.local(2, "k"), Ok(None));
 }

@@ -6,7 +6,7 @@ use rand_chacha::ChaCha8Rng;
 use super::rig::Rig;
 
 impl Rig {
-    /// Some frames are delivered, and some disks sync.
+    /// Randomly syncs disks and delivers frames.
     pub(super) fn pass(&mut self, rng: &mut ChaCha8Rng) {
         for n in [1, 2, 3] {
             let syncs = rng.random_range(0..3) > 0;
@@ -26,13 +26,13 @@ impl Rig {
         }
     }
 
-    /// A random member begins a checkpoint.
+    /// Starts a checkpoint at a random member.
     pub(super) fn begin_a_checkpoint(&mut self, rng: &mut ChaCha8Rng) {
         let n = rng.random_range(1..4);
         self.replicas.get_mut(&n).unwrap().begin_checkpoint();
     }
 
-    /// All connections are lost, with all frames on them, and made anew.
+    /// Breaks all connections, which loses their frames, and restores them.
     pub(super) fn reconnect(&mut self) {
         self.lose_frames();
         for (a, b) in [(1, 2), (1, 3), (2, 3)] {

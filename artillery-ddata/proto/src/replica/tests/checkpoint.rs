@@ -11,7 +11,7 @@ fn durable() -> ReplicaSettings {
     ReplicaSettings { durable: true, ..ReplicaSettings::default() }
 }
 
-/// The contents of the parts of snapshots in a journal, from the last beginning on.
+/// The contents of the snapshot parts in a journal since the last beginning of a checkpoint.
 fn checkpoint(rig: &Rig, n: u8) -> Vec<SnapshotContent> {
     let mut parts = Vec::new();
     for entry in &rig.journals[&n] {
@@ -109,7 +109,7 @@ fn a_batch_has_about_as_many_bytes_as_there_is_room() {
     assert!(most < 5000 && batches.len() > 300, "{most} bytes in one of {}", batches.len());
 }
 
-/// Updates use the space that the checkpoint needs to end, and nothing else frees it.
+/// Updates use up the space that the checkpoint needs to complete, and nothing else frees it.
 #[test]
 fn on_a_full_disk_a_checkpoint_has_most_of_each_batch() {
     let settings = ReplicaSettings { chunk: 1000, ..durable() };
@@ -130,5 +130,5 @@ fn on_a_full_disk_a_checkpoint_has_most_of_each_batch() {
         written += replica.poll_journal(1 << 20).map_or(0, |batch| batch.bytes);
         replica.disk_is_full(false);
     }
-    assert!(written < 8 << 20, "{written} bytes were written beside 400 parts");
+    assert!(written < 8 << 20, "{written} bytes were written during 400 parts");
 }

@@ -1,4 +1,4 @@
-//! The cost of a cut and of a wipe, and joiners that clear their store before they take in a snapshot.
+//! The cost of a cut and of a wipe, and joiners that clear their store before they accept a snapshot.
 
 use bytes::Bytes;
 
@@ -26,8 +26,8 @@ fn put(rig: &mut Rig, n: u8, key: Bytes, value: &'static str) {
     rig.write(n, Write::Put { key, value: value.into() });
 }
 
-/// A member that leaves with 40 keys and returns when the backlog holds its place no longer. One of the keys was
-/// deleted meanwhile, and every other one written.
+/// A member with 40 keys leaves, and returns when the backlog no longer reaches back to its position. In between, one
+/// of its keys was deleted, and every other one was written.
 fn returns(settings: &ReplicaSettings) -> Rig {
     let mut rig = Rig::open(&[1, 2, 3], &ReplicaSettings { backlog: 300, ..settings.clone() });
     (0..40).for_each(|n| put(&mut rig, 1, key(n), "old"));
@@ -42,7 +42,7 @@ fn returns(settings: &ReplicaSettings) -> Rig {
     rig
 }
 
-/// Delivers frames, one of each link in turn, until the joiner clears its store.
+/// Delivers frames, one per link in turn, until the joiner clears its store.
 fn begin_clearing(rig: &mut Rig) {
     for _ in 0..100 {
         if rig.replicas[&3].joiner.is_clearing() {
@@ -57,7 +57,6 @@ fn begin_clearing(rig: &mut Rig) {
     panic!("no snapshot has begun");
 }
 
-/// The number of keys at the joiner after each step of clearing.
 fn clear(rig: &mut Rig) -> Vec<usize> {
     let mut held = vec![rig.contents(3).len()];
     while rig.replicas[&3].joiner.is_clearing() {
@@ -71,7 +70,7 @@ fn clear(rig: &mut Rig) -> Vec<usize> {
 fn a_joiner_clears_its_store_a_few_keys_at_a_time() {
     let mut rig = returns(&by(4));
     begin_clearing(&mut rig);
-    assert_eq!(rig.local(3, "key/00001"), Err(NotLocal::NotHere), "marked before the first change");
+    assert_eq!(rig.local(3, "key/00001"), Err(NotLocal::NotHere), "the gate closes before the first change");
     assert!(rig.replicas[&3].is_behind() && !rig.replicas[&3].is_between());
     assert_eq!(clear(&mut rig), [36, 32, 28, 24, 20, 16, 12, 8, 4, 0]);
     assert!(!rig.replicas[&3].is_behind());
@@ -88,7 +87,7 @@ fn a_source_waits_until_its_joiner_has_cleared_its_store() {
         rig.run(1, 2);
         rig.run(3, 2);
         rig.transmit();
-        assert_eq!(parts(&rig, 2, 3).len(), 0, "the joiner would take in no part");
+        assert_eq!(parts(&rig, 2, 3).len(), 0, "the joiner would not accept any part");
         while rig.deliver(2, 3) {}
     }
     assert!(rig.replicas[&3].joiner.is_clearing());
@@ -104,7 +103,7 @@ fn a_source_waits_until_its_joiner_has_cleared_its_store() {
 fn early_parts_are_sent_again() {
     let mut rig = returns(&by(1));
     begin_clearing(&mut rig);
-    // On a new connection the source goes on from the joiner's position.
+    // On a new connection the source continues from the joiner's position.
     rig.cut_link(2, 3);
     rig.join_link(2, 3);
     rig.run(3, 2);
@@ -112,7 +111,7 @@ fn early_parts_are_sent_again() {
     assert!(!parts(&rig, 2, 3).is_empty());
     while rig.deliver(2, 3) {}
     assert!(rig.replicas[&3].joiner.is_clearing());
-    assert!(rig.contents(3).iter().all(|record| record.held.value == Some("old".into())), "none was taken in");
+    assert!(rig.contents(3).iter().all(|record| record.held.value == Some("old".into())), "no part was accepted");
     comes_in(&mut rig);
 }
 
@@ -139,7 +138,7 @@ fn early_parts_would_be_cleared_without_the_guard() {
     assert!(!whole(Guards::without(Mutant::TakeWhileClearing)));
 }
 
-/// A chain in which 2 is the head, and 1 holds four further updates of an earlier epoch.
+/// A chain whose head is 2, while 1 holds four more updates of an earlier epoch.
 fn ahead(keys: u64) -> Rig {
     let mut rig = Rig::chain_with(&[1, 2], || MemoryStore::with_seed(1));
     (0..keys).for_each(|n| put(&mut rig, 1, key(n), "old"));

@@ -1,4 +1,4 @@
-//! Reads of many keys at one point of the history, scans, snapshots, bounded reads and the floors of sessions.
+//! Reads of many keys at one sequence, scans, snapshots, bounded reads, and session floors.
 
 use std::time::Duration;
 
@@ -85,7 +85,7 @@ fn a_scan_shows_no_pending_version() {
     rig.put(1, "b", "new");
     rig.run(1, 2);
     let strong = rig.ask(2, scan("", None, 9, Snapshot::No), ReadMode::Strong, None);
-    assert!(!rig.replies.contains_key(&strong), "it asks the tail");
+    assert!(!rig.replies.contains_key(&strong), "it must query the tail");
     let eventual = rig.ask(2, scan("", None, 9, Snapshot::No), ReadMode::Eventual, None);
     assert_eq!(names(page(&rig, eventual)), ["a"]);
     rig.settle();
@@ -109,11 +109,11 @@ fn a_snapshot_shows_one_point_of_the_history() {
     let rest = rig.ask(2, scan("", next.clone(), 9, Snapshot::Of(number)), ReadMode::Strong, None);
     assert_eq!(names(page(&rig, rest)), ["b", "c"]);
     assert!(page(&rig, rest).records.iter().all(|record| record.held.value == Some("old".into())));
-    assert_eq!(rig.replicas[&2].status().snapshots, 0, "the last page ends it");
+    assert_eq!(rig.replicas[&2].status().snapshots, 0, "the last page ends the snapshot");
     let gone = rig.ask(2, scan("", next, 9, Snapshot::Of(number)), ReadMode::Strong, None);
     assert!(matches!(rig.replies[&gone], Reply::Refused(Refusal::SnapshotGone)));
     rig.ask(2, scan("", None, 9, Snapshot::Begin), ReadMode::Strong, None);
-    assert_eq!(rig.replicas[&2].status().snapshots, 0, "its first page was the last");
+    assert_eq!(rig.replicas[&2].status().snapshots, 0, "the first page was the last one");
 }
 
 #[test]
@@ -133,14 +133,14 @@ fn snapshots_fail_before_writes_do() {
     for _ in 0..700 {
         rig.heartbeat();
     }
-    assert_eq!(rig.replicas[&1].status().snapshots, 0, "no page was asked for in time");
+    assert_eq!(rig.replicas[&1].status().snapshots, 0, "no page was requested in time");
     for _ in 0..65 {
         rig.ask(1, scan("", None, 1, Snapshot::Begin), ReadMode::Strong, None);
     }
-    assert_eq!(rig.replicas[&1].status().snapshots, 64, "their number is limited");
+    assert_eq!(rig.replicas[&1].status().snapshots, 64, "the number of snapshots is limited");
 }
 
-/// A chain of three whose middle holds two pending versions of "k" above a committed one.
+/// A chain of three in which the middle holds two pending versions of "k" above a committed one.
 fn two_ahead() -> Rig {
     let mut rig = Rig::chain(&[1, 2, 3]);
     rig.put(1, "k", "old");
@@ -158,7 +158,7 @@ fn a_bounded_read_counts_pending_versions() {
     let enough = rig.read(2, "k", ReadMode::Bounded { versions: 2, age });
     assert_eq!(rig.found(enough), (Some("two".into()), false, ReadPath::Local));
     let strict = rig.read(2, "k", ReadMode::Bounded { versions: 1, age });
-    assert!(!rig.replies.contains_key(&strict), "it asks the tail");
+    assert!(!rig.replies.contains_key(&strict), "it must query the tail");
     rig.run(2, 3);
     rig.settle();
     assert_eq!(rig.found(strict), (Some("two".into()), true, ReadPath::Query));
@@ -170,17 +170,17 @@ fn a_bounded_read_shows_how_far_it_may_be_behind() {
     let age = Duration::from_millis(50);
     rig.now = rig.now + Duration::from_secs(1);
     let old = rig.read(2, "k", ReadMode::Bounded { versions: 9, age });
-    assert!(!rig.replies.contains_key(&old), "no renewal for a second");
+    assert!(!rig.replies.contains_key(&old), "the last renewal is a second old");
     rig.settle();
     assert_eq!(rig.found(old).2, ReadPath::Query);
     rig.put(1, "k", "three");
     rig.run(1, 2);
     let fresh = rig.read(2, "k", ReadMode::Bounded { versions: 9, age });
-    assert_eq!(rig.found(fresh), (Some("three".into()), false, ReadPath::Local), "the answer has shown it");
+    assert_eq!(rig.found(fresh), (Some("three".into()), false, ReadPath::Local), "the query proved it current");
     rig.input(2, ReplicaInput::Lease(Timestamp::MAX));
     rig.now = rig.now + age;
     let renewed = rig.read(2, "k", ReadMode::Bounded { versions: 9, age });
-    assert_eq!(rig.found(renewed).2, ReadPath::Local, "and so does a renewal");
+    assert_eq!(rig.found(renewed).2, ReadPath::Local, "and so does a lease renewal");
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn a_session_never_goes_back() {
     let put = rig.put(1, "k", "v");
     rig.run_along(&[1, 2, 3]);
     rig.transmit();
-    // The head learns of the commit; the middle doesn't.
+    // The head learns of the commit, but not the middle.
     while rig.deliver(3, 1) {}
     let floor = rig.committed(put).sequence;
     let eventual = rig.ask(2, Query::Key("k".into()), ReadMode::Eventual, Some(floor));

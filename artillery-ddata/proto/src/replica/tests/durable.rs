@@ -1,4 +1,4 @@
-//! Durable members: nothing is committed before it is on every serving member's disk.
+//! Durable members: an update is committed only when it is on every serving member's disk.
 
 use super::{super::*, rig::*};
 use crate::{
@@ -13,12 +13,10 @@ fn durable(mutant: Option<Mutant>) -> ReplicaSettings {
     ReplicaSettings { durable: true, ..without(mutant) }
 }
 
-/// A durable chain that is open everywhere, and whose journals are whole.
 fn chain(nodes: &[u8], mutant: Option<Mutant>) -> Rig {
     Rig::open(nodes, &durable(mutant))
 }
 
-/// Whether a put is answered while the disk of this member doesn't sync.
 fn commits_without_the_disk_of(n: u8, mutant: Option<Mutant>) -> bool {
     let mut rig = chain(&[1, 2, 3], mutant);
     rig.commit(1, "k", "1");
@@ -37,7 +35,7 @@ fn a_write_waits_for_the_disk_of_each_member() {
     rig.disk(2, false);
     let put = rig.put(1, "k", "1");
     rig.settle();
-    assert_eq!((rig.last(3), rig.watermark(3)), (Version::new(1, 1), 0), "it is handed on before it is durable");
+    assert_eq!((rig.last(3), rig.watermark(3)), (Version::new(1, 1), 0), "it is forwarded before it is durable");
     rig.disk(2, true);
     rig.settle();
     assert_eq!(rig.committed(put), Version::new(1, 1));
@@ -81,12 +79,11 @@ fn a_lost_mark_is_said_again() {
     assert_eq!(rig.committed(put), Version::new(1, 1));
 }
 
-/// Update 2 of epoch 1 is on its way to the disk of member 2 when it is cut, and 2 of epoch 2 takes its place. Whether that
-/// one counts as durable before it is.
+/// Whether a cut update that becomes durable late makes the update that replaces it at the same sequence durable.
 fn counts_what_was_cut(mutant: Option<Mutant>) -> bool {
     let mut rig = chain(&[1, 2, 3], mutant);
     rig.commit(1, "k", "1");
-    // Member 2 gets an update that 3 never gets, and is away while the others go on.
+    // Member 2 gets an update that 3 never gets, and is cut off while the others continue.
     rig.disk(2, false);
     rig.put(1, "k", "lost");
     rig.run(1, 2);
@@ -101,8 +98,8 @@ fn counts_what_was_cut(mutant: Option<Mutant>) -> bool {
     rig.join_link(2, 3);
     rig.put(3, "k", "2");
     rig.settle();
-    assert_eq!(rig.last(2), Version::new(2, 2), "the other one is cut");
-    // The sync that was under way returns.
+    assert_eq!(rig.last(2), Version::new(2, 2), "the other update is cut");
+    // The pending sync completes.
     rig.input(2, ReplicaInput::Durable(written));
     rig.watermark(2) == 2
 }
@@ -117,7 +114,7 @@ fn a_cut_update_that_counts_commits_the_one_in_its_place() {
     assert!(counts_what_was_cut(Some(Mutant::KeepCutMarks)));
 }
 
-/// Whether a tail takes a mark that speaks of another update.
+/// Whether a tail accepts a mark that refers to another update.
 fn takes_a_foreign_mark(mutant: Option<Mutant>) -> bool {
     let mut rig = chain(&[1, 2], mutant);
     rig.disk(1, false);
@@ -141,13 +138,13 @@ fn a_mark_of_another_history_that_counts_commits_what_no_disk_holds() {
     assert!(takes_a_foreign_mark(Some(Mutant::TakeAnyMark)));
 }
 
-/// A write is acknowledged, and then the tail is removed before the others know of the commit. What a read at the head of the
-/// new chain finds while the new tail's mark is on its way.
+/// A write is acknowledged, and then the tail is removed before the others learn of the commit. Returns what a read at
+/// the head of the new chain finds while the new tail's mark is in transit.
 fn read_at_a_new_tail(mutant: Option<Mutant>) -> Option<Option<bytes::Bytes>> {
     let mut rig = chain(&[1, 2, 3], mutant);
     rig.commit(1, "k", "old");
     rig.put(1, "k", "new");
-    // 3 commits; 1 and 2 don't hear of it.
+    // 3 commits, but 1 and 2 do not learn of it.
     rig.settle_without(&[(3, 1), (3, 2)]);
     assert_eq!([1, 2, 3].map(|n| rig.watermark(n)), [1, 1, 2]);
     for n in [1, 2] {
@@ -181,7 +178,7 @@ fn a_new_tail_that_answers_at_once_shows_an_older_value() {
     assert_eq!(read_at_a_new_tail(Some(Mutant::SpeakTooSoon)), Some(Some("old".into())));
 }
 
-/// A chain of 1 and 2 with data, and 3 that gets a snapshot.
+/// A chain of 1 and 2 with data, and 3, which gets a snapshot.
 fn resyncing() -> Rig {
     let mut rig = Rig::new(&[1, 2, 3], &ReplicaSettings { backlog: 0, ..durable(None) });
     rig.enter(&[1, 2], &config(1, &[1, 2]));
@@ -199,7 +196,7 @@ fn a_joiner_counts_once_a_checkpoint_of_its_resync_is_durable() {
     rig.disk(3, false);
     rig.enter_all(&joining(2, &[1, 2], 3));
     rig.beat(3);
-    assert_eq!((rig.last(3), rig.promotions.len()), (Version::new(1, 3), 0), "it has all, but not on its disk");
+    assert_eq!((rig.last(3), rig.promotions.len()), (Version::new(1, 3), 0), "every update, but not on its disk");
     assert!(rig.journals[&3].contains(&JournalEntry::NotWhole { chain: ChainId(0) }));
     rig.disk(3, true);
     rig.beat(2);
@@ -232,7 +229,7 @@ fn an_idle_chain_writes_its_watermark() {
     for n in [1, 2] {
         let written = JournalEntry::Watermark { chain: ChainId(0), watermark: Sequence(1) };
         assert!(rig.journals[&n].contains(&written), "{n}: {:?}", rig.journals[&n]);
-        assert!(rig.replicas[&n].next_tick().is_none(), "then it rests");
+        assert!(rig.replicas[&n].next_tick().is_none(), "then it has no timer");
     }
 }
 
@@ -245,7 +242,7 @@ fn a_member_in_memory_writes_nothing_and_says_no_mark() {
     assert!(rig.wire.values().flatten().all(|frame| !matches!(frame.message, ChainMessage::Durable(_))));
 }
 
-/// A chain of 1, 2 and 3 at rest, and the configuration in which 3 is the joiner behind the others.
+/// An idle chain of 1, 2 and 3, and a configuration in which 3 is the joiner behind the others.
 fn idle_before_a_joiner() -> (Rig, Arc<ChainConfig>) {
     let mut rig = chain(&[1, 2, 3], None);
     rig.commit(1, "k", "1");
@@ -289,8 +286,8 @@ fn writes_go_on_while_a_joiner_writes_its_checkpoint() {
     assert!(rig.replies.contains_key(&put));
 }
 
-/// The joiner 3 says that update 2 of epoch 1 is on its disk. Then the tail cuts that one, and 2 of epoch 2 takes its place.
-/// Whether the tail commits that one though the joiner's disk lacks it.
+/// The joiner 3 reports that update 2 of epoch 1 is on its disk. Then the tail cuts that update, and update 2 of epoch
+/// 2 replaces it. Returns whether the tail commits the replacement although the joiner's disk does not have it.
 fn counts_what_the_joiner_lacks(mutant: Option<Mutant>) -> bool {
     let mut rig = chain(&[1, 2, 3, 4], mutant);
     rig.commit(1, "k", "1");
@@ -360,7 +357,7 @@ fn a_joiner_gets_no_marks_beside_its_snapshot() {
     }
     assert!(updates > 0 && marks == 0, "{updates} updates, {marks} marks");
     rig.beat(5);
-    assert!(!rig.promotions.is_empty(), "marks come behind it");
+    assert!(!rig.promotions.is_empty(), "marks follow the snapshot");
 }
 
 #[test]
@@ -377,7 +374,7 @@ fn a_halted_tail_commits_nothing() {
 
 const WINDOW: usize = 64 << 10;
 
-/// A joiner whose disk takes nothing while the chain goes on, and the bytes that wait for that disk.
+/// A joiner whose disk accepts no writes while the chain continues, and the number of bytes waiting for that disk.
 fn clogged(mutant: Option<Mutant>) -> (Rig, usize) {
     let (backlog, joiner_buffer) = (WINDOW, WINDOW / 2);
     let settings = ReplicaSettings { window: WINDOW, backlog, joiner_buffer, close_behind: 1 << 10, ..durable(mutant) };
@@ -412,7 +409,7 @@ fn a_joiner_that_queues_all_has_no_bound() {
     assert!(clogged(Some(Mutant::QueueAll)).1 > 10 * WINDOW);
 }
 
-/// Whether a member halts when a joiner comes with a watermark of updates that an operator has given up.
+/// Whether a member halts when a joiner arrives with a watermark that covers updates abandoned by an operator.
 fn believes_a_joiner(mutant: Option<Mutant>) -> bool {
     let mut rig = chain(&[1, 2, 3], mutant);
     rig.enter_all(&joining(2, &[1, 2], 3));

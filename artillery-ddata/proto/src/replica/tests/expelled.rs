@@ -12,7 +12,7 @@ fn an_expelled_member_serves_no_strong_reads() {
     let parked = rig.read(1, "k", ReadMode::Strong);
     rig.input(1, ReplicaInput::Expelled(Epoch(2)));
     assert_eq!(rig.local(1, "k"), Err(NotLocal::NotHere));
-    assert_eq!(rig.replies[&waiting], Reply::Expired, "its outcome is unknown");
+    assert_eq!(rig.replies[&waiting], Reply::Expired, "the write's outcome is unknown");
     assert_eq!(rig.replies[&parked], Reply::Refused(Refusal::NoChain));
     for mode in [ReadMode::Strong, ReadMode::ThroughChain] {
         let read = rig.read(1, "k", mode);
@@ -23,7 +23,7 @@ fn an_expelled_member_serves_no_strong_reads() {
     let eventual = rig.read(1, "k", ReadMode::Eventual);
     assert_eq!(rig.found(eventual), (Some("new".into()), false, ReadPath::Local));
     let floor = rig.ask(1, Query::Key("k".into()), ReadMode::Eventual, Some(Sequence(9)));
-    assert_eq!(rig.replies[&floor], Reply::Refused(Refusal::NoChain), "the member will never reach it");
+    assert_eq!(rig.replies[&floor], Reply::Refused(Refusal::NoChain), "the member will never reach the floor");
     assert_eq!(rig.status(1).expelled, Some(Epoch(2)));
     assert_eq!(rig.replicas[&1].next_tick(), None);
 }
@@ -61,7 +61,7 @@ fn an_expelled_member_comes_back_by_the_backlog_and_never_rolls_back_before() {
     rig.put(1, "k", "1");
     rig.beat(1);
     rig.put(1, "k", "2");
-    // It gets the update, and doesn't learn of its commit.
+    // It gets the update, but does not learn of its commit.
     rig.run(1, 2);
     rig.input(2, ReplicaInput::Expelled(Epoch(2)));
     rig.enter(&[1, 3], &config(2, &[1, 3]));
@@ -73,7 +73,7 @@ fn an_expelled_member_comes_back_by_the_backlog_and_never_rolls_back_before() {
     rig.become_same(2, 3, 2);
     let status = rig.status(2);
     assert_eq!((status.resyncs_full, status.resyncs_partial), (0, 1));
-    assert!(rig.local(2, "k").is_err(), "it doesn't serve yet");
+    assert!(rig.local(2, "k").is_err(), "a joiner does not serve");
 }
 
 #[test]
@@ -95,5 +95,5 @@ fn a_write_pending_at_the_successor_is_known_to_the_new_head() {
     assert_eq!((committed.version, committed.result.clone()), (Version::new(1, 2), Computed::Length(1)));
     let next = rig.put(2, "k", "y");
     rig.beat(1);
-    assert_eq!(rig.committed(next), Version::new(2, 3), "the new head numbers in its own epoch");
+    assert_eq!(rig.committed(next), Version::new(2, 3), "the new head uses its own epoch");
 }

@@ -1,5 +1,4 @@
-//! Numbers in requests come from outside. Under any of them a member neither panics nor halts, and answers each
-//! request.
+//! Whatever numbers clients put into requests, a member neither panics nor halts, and answers each of them.
 
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use proptest::prelude::*;
 use super::{super::*, rig::*};
 use crate::{Version, api::*, types::update::RequestKey};
 
-/// Numbers at the ends of their range, in its middle, and near those that the chain uses.
+/// Numbers at the ends and in the middle of their range, and numbers near the ones that the chain uses.
 fn number() -> impl Strategy<Value = u64> {
     let edges = [0, 1, u64::from(u32::MAX), i64::MAX as u64, 1 << 63, u64::MAX - 1, u64::MAX];
     prop_oneof![proptest::sample::select(edges.as_slice().to_vec()), 0..20_u64, any::<u64>()]
@@ -106,7 +105,7 @@ enum Asked {
 }
 
 fn asked() -> impl Strategy<Value = Asked> {
-    // The session that the test opens is 1.1.
+    // The session opened by the test is 1.1.
     let session = prop_oneof![3 => Just(Version::new(1, 1)), 1 => version()];
     let request =
         (session, number(), number()).prop_map(|(session, number, lowest)| RequestKey { session, number, lowest });
@@ -120,7 +119,7 @@ fn asked() -> impl Strategy<Value = Asked> {
     ]
 }
 
-/// A request to one of three members, its deadline, and whether all frames are delivered before the next one.
+/// The member, the request, its deadline, and whether all frames are delivered before the next request.
 type Request = (u8, Asked, u64, bool);
 
 fn steps() -> impl Strategy<Value = Vec<Request>> {
@@ -135,7 +134,7 @@ fn ask(rig: &mut Rig, n: u8, token: Token, asked: Asked, deadline: Timestamp) {
     rig.input(n, input);
 }
 
-/// Moves the time to its end, behind every deadline.
+/// Advances the time to its maximum, past every deadline.
 fn end(rig: &mut Rig) {
     rig.settle();
     rig.now = Timestamp::MAX;
@@ -178,7 +177,7 @@ fn a_watch_behind_all_sequences_waits_until_its_deadline() {
         let query = Query::Changes(WatchQuery { prefix: Bytes::new(), after: Some(Sequence(after)), shown: 0 });
         let watch = rig.ask_until(2, query, ReadMode::Eventual, deadline);
         rig.commit(1, "k", "w");
-        assert!(!rig.replies.contains_key(&watch), "nothing comes behind {after}");
+        assert!(!rig.replies.contains_key(&watch), "there is nothing after {after}");
         rig.heartbeat();
         let nothing = WatchReply { records: Vec::new(), upto: Sequence(after), shown: 0 };
         assert_eq!(rig.replies[&watch], Reply::Changes(nothing));

@@ -1,4 +1,4 @@
-//! Snapshots of keys that change while the snapshot is sent.
+//! Snapshots of keys that change during the transfer.
 
 use bytes::Bytes;
 
@@ -14,7 +14,7 @@ use crate::{
     types::update::RequestKey,
 };
 
-/// A backlog without the history from before the snapshot, but with the updates beside it.
+/// A backlog that no longer has the history from before the snapshot, but all updates since.
 fn settings() -> ReplicaSettings {
     ReplicaSettings { backlog: 2000, ..small() }
 }
@@ -33,7 +33,7 @@ fn delete(rig: &mut Rig, key: &'static str) {
     write(rig, Write::Delete { key: key.into() });
 }
 
-/// Some parts have come. Then keys are overwritten, deleted and added, before the joiner's mark and behind it.
+/// Some parts have arrived. Then keys are overwritten, deleted and added, both before and after the joiner's position.
 fn half_way(rig: &mut Rig) {
     begin_parts(rig, 16);
     for key in ["key/01", "key/18", "key/18", "key/0", "key/3"] {
@@ -45,7 +45,7 @@ fn half_way(rig: &mut Rig) {
     rig.frames = usize::MAX;
 }
 
-/// Delivers all frames between source and joiner, except for updates, which are lost.
+/// Delivers all frames between source and joiner except for updates, which are lost.
 fn lose_updates(rig: &mut Rig) {
     for _ in 0..100 {
         rig.transmit();
@@ -76,7 +76,7 @@ fn a_joiner_is_not_whole_before_it_holds_the_updates_of_the_parts() {
     let mut rig = filled(&settings());
     half_way(&mut rig);
     lose_updates(&mut rig);
-    assert!(has_ended(&rig), "all parts have come");
+    assert!(has_ended(&rig), "all parts have arrived");
     let status = rig.status(3);
     assert_eq!((status.last, status.watermark.0, status.resyncs_full), (Version::NONE, 0, 0));
     assert!(status.receiving.is_some());
@@ -129,8 +129,7 @@ fn large(byte: u8) -> Bytes {
     vec![byte; 5000].into()
 }
 
-/// The link breaks in the middle of the first of two large values, when the source has sent everything. Then the first
-/// one changes.
+/// The link breaks within the first of two large values that the source has sent. Then `change` modifies the store.
 fn broken_within(change: impl FnOnce(&mut Rig)) {
     let mut rig = filled(&ReplicaSettings { backlog: 12_000, ..small() });
     put(&mut rig, "key/15", large(2));
@@ -186,7 +185,7 @@ fn all_keys_behind_a_piece_may_be_deleted() {
 
 #[test]
 fn a_large_value_that_keeps_changing_is_transferred() {
-    // The joiner has no room for updates, so none come in between.
+    // The joiner has no buffer space for updates, so none arrive in between.
     let mut rig = filled(&ReplicaSettings { joiner_buffer: 100, ..small() });
     for replica in rig.replicas.values_mut() {
         replica.membership.settings_mut().backlog = 1 << 20;
@@ -197,18 +196,18 @@ fn a_large_value_that_keeps_changing_is_transferred() {
     let mut n = 0;
     while !has_ended(&rig) && rig.status(3).resyncs_full == 0 {
         n += 1;
-        assert!(n < 200, "it is never transferred");
+        assert!(n < 200, "the value is never transferred");
         put(&mut rig, "key/10", large(n));
-        // Two frames at most, and the controls beside them.
+        // At most two frames, and the control frames between them.
         while rig.deliver(2, 3) {}
     }
-    assert!(n > 10, "it changed while its pieces came");
+    assert!(n > 10, "the value changed during its transfer");
     rig.frames = usize::MAX;
     rig.become_same(2, 2, 3);
 }
 
-/// Half-way through a snapshot, a request takes `key` away. Afterwards the joiner is alone. The replies to the request,
-/// at the source and of a retry at the joiner.
+/// Half-way through a snapshot, a request takes `key` away. Afterwards the joiner is alone. Returns the replies to the
+/// request: at the source, and to a retry at the joiner.
 fn taken_meanwhile(before: impl FnOnce(&mut Rig), key: &'static str, after: impl FnOnce(&mut Rig)) -> (Reply, Reply) {
     let mut rig = filled(&settings());
     let session = rig.session(1);
@@ -238,20 +237,20 @@ fn took(reply: &Reply) -> &Computed {
 
 #[test]
 fn only_a_taken_value_that_never_came_is_forgotten() {
-    // The key's part is made after the value was taken away.
+    // The part with the key is made after the value was taken.
     let (first, again) = taken_meanwhile(|_| (), "key/20", |_| ());
     let Computed::Took(Some((version, _))) = *took(&first) else { panic!("{first:?}") };
     assert_eq!(*took(&again), Computed::TookForgotten(version));
-    // The key's part is made when it has another value.
+    // The part with the key is made when it has another value.
     let (first, again) =
         taken_meanwhile(|rig| put(rig, "key/20", "taken"), "key/20", |rig| put(rig, "key/20", "another"));
     let Computed::Took(Some((version, _))) = *took(&first) else { panic!("{first:?}") };
     assert_eq!(*took(&again), Computed::TookForgotten(version));
-    // The key's part came before.
+    // The part with the key arrived earlier.
     let (first, again) = taken_meanwhile(|_| (), "key/01", |rig| put(rig, "key/01", "another"));
     assert!(matches!(took(&first), Computed::Took(Some(_))));
     assert_eq!(took(&first), took(&again));
-    // The value came as an update.
+    // The value arrived as an update.
     let (first, again) = taken_meanwhile(|rig| put(rig, "key/01", "taken"), "key/01", |_| ());
     assert!(matches!(took(&first), Computed::Took(Some((_, value))) if value == "taken"));
     assert_eq!(took(&first), took(&again));

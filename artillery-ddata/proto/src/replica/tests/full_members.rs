@@ -1,4 +1,4 @@
-//! Members that have no room on their disks, or in their memory.
+//! Members that run out of space on their disks or in memory.
 
 use super::{super::*, rig::*};
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
     message::Fullness,
 };
 
-/// The bytes of keys and values that members may hold, where memory is bounded.
+/// Bytes of keys and values that members may hold if memory is bounded.
 const MOST: u64 = 20;
 
 fn chain(mutant: Option<Mutant>) -> Rig {
@@ -21,7 +21,7 @@ fn fill(rig: &mut Rig, n: u8, is_full: bool) {
     rig.settle();
 }
 
-/// A chain in memory, of which this member may hold [`MOST`] bytes.
+/// A chain in memory in which this member may hold [`MOST`] bytes.
 fn bounded(n: u8, mutant: Option<Mutant>) -> Rig {
     let mut rig = Rig::open(&[1, 2, 3], &without(mutant));
     rig.replicas.get_mut(&n).unwrap().membership.settings_mut().max_memory = Some(MOST);
@@ -29,7 +29,6 @@ fn bounded(n: u8, mutant: Option<Mutant>) -> Rig {
     rig
 }
 
-/// The reply to a put while this member's disk is full.
 fn put_while_full(n: u8, mutant: Option<Mutant>) -> Reply {
     let mut rig = chain(mutant);
     fill(&mut rig, n, true);
@@ -96,8 +95,8 @@ fn deletes_and_reads_go_on() {
     rig.settle();
     assert!(matches!(rig.replies[&read], Reply::Read(_)), "{:?}", rig.replies[&read]);
     rig.committed(delete);
-    assert_eq!(rig.replies[&batch], Reply::Refused(Refusal::DiskFull { member: member(2) }), "a batch that adds");
-    assert_eq!(rig.last(3), rig.last(1), "nothing of what was refused is there");
+    assert_eq!(rig.replies[&batch], Reply::Refused(Refusal::DiskFull { member: member(2) }), "a batch that adds data");
+    assert_eq!(rig.last(3), rig.last(1), "no refused write was applied");
 }
 
 fn put_step(key: &'static str) -> Step {
@@ -133,7 +132,6 @@ fn a_lost_word_refuses_nothing_for_ever() {
     rig.lose_frames();
     let put = rig.put(1, "k", "2");
     assert!(matches!(rig.replies[&put], Reply::Refused(_)), "the head doesn't know");
-    // A version query keeps the heart beating meanwhile.
     rig.put(1, "other", "2");
     rig.beat(5);
     rig.commit(1, "k", "3");
@@ -148,7 +146,7 @@ fn a_joiner_with_a_full_disk_refuses_nothing() {
     rig.commit(1, "k", "2");
 }
 
-/// Half a checkpoint would take the space of other chains, and free nothing.
+/// An incomplete checkpoint would use the space of other chains and free nothing.
 #[test]
 fn a_joiner_begins_its_checkpoint_when_it_is_told_to() {
     let mut rig = chain(None);
@@ -163,7 +161,7 @@ fn a_joiner_begins_its_checkpoint_when_it_is_told_to() {
     replica.log.journal_mut().unwrap().not_whole();
     replica.log.await_checkpoint();
     let batch = replica.poll_journal(1 << 20).unwrap();
-    assert!(batch.awaits && batch.data > 0, "the journal learns what is needed");
+    assert!(batch.awaits && batch.data > 0, "the journal learns the space needed");
     assert_eq!(replica.log.journal().unwrap().newest(), replica.log.last(), "the next update follows it");
     assert_eq!(begun(&replica), before);
     replica.begin_checkpoint();

@@ -1,9 +1,9 @@
-//! Guards whose absence only an unlikely order of events shows. Each case runs with the guard and without it.
+//! Guards that matter only in unlikely orders of events. Each case runs with the guard and without it.
 
 use super::{super::*, rig::*};
 use crate::{Epoch, Version, api::*, guards::Mutant};
 
-/// Four members and a spare. The last member has just committed an update, and no other one has heard of the commit.
+/// Four members and a spare. The tail has just committed an update, and no other member has learned of the commit.
 fn committed_by_the_tail(mutant: Option<Mutant>) -> (Rig, u64) {
     let mut rig = Rig::new(&[1, 2, 3, 4, 5], &without(mutant));
     rig.enter(&[1, 2, 3, 4], &config(1, &[1, 2, 3, 4]));
@@ -16,7 +16,7 @@ fn committed_by_the_tail(mutant: Option<Mutant>) -> (Rig, u64) {
 #[test]
 fn an_unopened_tail_would_answer_from_an_old_watermark() {
     let read = |mutant| {
-        // Of the commit only the head hears. Then the tail is removed.
+        // Only the head learns of the commit. Then the tail is removed.
         let (mut rig, put) = committed_by_the_tail(mutant);
         rig.run(4, 1);
         rig.committed(put);
@@ -39,7 +39,7 @@ fn an_unopened_tail_would_promote_a_joiner_without_committed_updates() {
         rig.wire.clear();
         rig.enter(&[1, 2, 3, 5], &joining(2, &[1, 2, 3], 5));
         rig.run(2, 1);
-        // The middle learns that its history is a prefix, and gets none of the updates that it lacks: it isn't open.
+        // The middle learns that its history is a prefix, but gets none of the missing updates, since it is not open.
         rig.transmit();
         rig.wire.get_mut(&(1, 2)).unwrap().retain(|frame| matches!(frame.message, ChainMessage::Control(_)));
         while rig.deliver(1, 2) {}
@@ -72,7 +72,7 @@ fn a_newer_epochs_watermark_would_commit_a_lost_update() {
     let written = |mutant| {
         let mut rig = Rig::open(&[1, 2, 3], &without(mutant));
         let lost = rig.put(1, "k", "no other member has it");
-        // The others go on in an epoch without it, of which it doesn't know.
+        // The others continue in an epoch that does not include it. It does not know that.
         rig.enter(&[2, 3], &joining(2, &[2, 3], 1));
         rig.wire.clear();
         rig.commit(2, "k", "another");
@@ -88,9 +88,9 @@ fn an_answer_of_another_epoch_would_show_a_superseded_value() {
         let mut rig = Rig::open(&[1, 2, 3], &without(mutant));
         let old = rig.put(1, "k", "old");
         rig.beat(2);
-        // Without a lease a member asks the tail before it serves a strong read.
+        // Without a lease, a member queries the tail before it serves a strong read.
         rig.input(2, ReplicaInput::Lease(Timestamp::ZERO));
-        // The others move it out to catch up, of which it doesn't know.
+        // The others make it a joiner. It does not know that.
         rig.enter(&[1, 3], &joining(2, &[1, 3], 2));
         rig.beat(1);
         let new = rig.put(1, "k", "new");

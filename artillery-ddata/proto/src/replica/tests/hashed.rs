@@ -33,7 +33,7 @@ fn filled(mut rig: Rig) -> Rig {
     rig
 }
 
-/// Asks these members in turn from the start to the end; calls `meanwhile` between pages.
+/// Walks from start to end, with pages from these members in turn. Calls `meanwhile` between pages.
 fn walk(rig: &mut Rig, members: &[u8], limit: u32, mut meanwhile: impl FnMut(&mut Rig, usize)) -> Vec<Bytes> {
     let (mut keys, mut from) = (Vec::new(), 0);
     for turn in 0..1000 {
@@ -42,11 +42,11 @@ fn walk(rig: &mut Rig, members: &[u8], limit: u32, mut meanwhile: impl FnMut(&mu
         if page.next == 0 {
             return keys;
         }
-        assert!(page.next >= from.max(1), "it never goes back");
+        assert!(page.next >= from.max(1), "the cursor never goes back");
         from = page.next;
         meanwhile(rig, turn);
     }
-    panic!("it never ends: {keys:?}");
+    panic!("the walk never ends: {keys:?}");
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn any_member_goes_on_from_the_cursor_of_another() {
     for limit in [1, 2, 5, 12, u32::MAX] {
         assert_eq!(walk(&mut rig, &[2, 1, 3], limit, |_, _| {}), expected, "{limit} at a time");
     }
-    assert_eq!(ask(&mut rig, 3, 0, 0).keys, expected[..1], "at least one");
+    assert_eq!(ask(&mut rig, 3, 0, 0).keys, expected[..1], "a page has at least one key");
     let behind = ask(&mut rig, 3, position(&expected[11]) + 1, 9);
     assert_eq!((behind.keys, behind.next), (Vec::new(), 0));
 }
@@ -74,7 +74,7 @@ fn keys_that_stay_are_shown_while_others_come_and_go() {
     assert!(NAMES[4..].iter().all(|name| found.contains(name.as_bytes())), "{found:?}");
 }
 
-/// All keys have three positions. A page never ends between two keys of one position, and a cursor is one of the three.
+/// With three positions for all keys, no page ends between keys of one position, and each cursor is a position.
 #[test]
 fn keys_of_one_position_stay_together() {
     let coarse = || MemoryStore::with_seed(1).with_positions(|key| u64::MAX - 2 + u64::from(key[0]) % 3, 1 << 10);
@@ -97,7 +97,7 @@ fn a_member_without_hash_order_says_so() {
         assert_eq!((page.keys, page.next), (Vec::new(), next));
     }
     assert_eq!(ask(&mut rig, 2, 1, 9).keys.len(), 9);
-    assert_eq!(walk(&mut rig, &[1], 5, |_, _| {}).len(), 12, "each member builds its own order");
+    assert_eq!(walk(&mut rig, &[1], 5, |_, _| {}).len(), 12, "each member builds its own index");
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn a_page_shows_no_pending_key() {
     rig.run(1, 2);
     let all = Query::Hashed(HashedQuery { from: 0, limit: 99 });
     let strong = rig.ask(2, all.clone(), ReadMode::Strong, None);
-    assert!(!rig.replies.contains_key(&strong), "it asks the tail");
+    assert!(!rig.replies.contains_key(&strong), "it must query the tail");
     let eventual = rig.ask(2, all, ReadMode::Eventual, None);
     let old = page(&rig, eventual);
     assert!(old.keys.contains(&"a".into()) && !old.keys.contains(&"new".into()) && old.clean, "{old:?}");

@@ -1,4 +1,4 @@
-//! Writes whose updates are larger than the requests.
+//! Writes whose updates are larger than their requests.
 
 use bytes::Bytes;
 
@@ -7,7 +7,7 @@ use crate::{api::*, types::update::RequestKey};
 
 const VALUE: usize = 1000;
 
-/// A head, perhaps with others behind it, that puts a hundred bytes together in one step.
+/// A chain whose head concatenates a hundred bytes per step.
 fn chain(nodes: &[u8]) -> Rig {
     let settings = ReplicaSettings { join: 100, window: 4 * VALUE, max_value: 2 * VALUE, ..ReplicaSettings::default() };
     let mut rig = Rig::open(nodes, &settings);
@@ -26,7 +26,6 @@ fn head(rig: &mut Rig) -> &mut Replica {
     rig.replicas.get_mut(&1).unwrap()
 }
 
-/// The number of steps until no work is put off.
 fn steps(rig: &mut Rig) -> usize {
     let now = rig.now;
     let mut steps = 0;
@@ -48,9 +47,9 @@ fn a_value_is_put_together_once_in_steps() {
     let batch = rig.write(1, Write::Batch(vec![append("a"); 64]));
     assert!(head(&mut rig).is_behind() && !head(&mut rig).has_room());
     let other = rig.put(1, "k", "v");
-    assert_eq!(rig.replies[&other], Reply::Refused(Refusal::Busy), "the next place in the history is reserved");
+    assert_eq!(rig.replies[&other], Reply::Refused(Refusal::Busy), "the next sequence is reserved");
     let read = rig.ask(1, Query::Key("a".into()), ReadMode::Eventual, None);
-    assert!(rig.replies.contains_key(&read), "reads go on");
+    assert!(rig.replies.contains_key(&read), "reads continue");
     let steps = steps(&mut rig);
     assert!((10..=13).contains(&steps), "{steps} steps of a hundred bytes");
     assert!(matches!(rig.replies[&batch], Reply::Committed(_)), "{:?}", rig.replies[&batch]);
@@ -88,14 +87,14 @@ fn a_too_large_update_is_refused_on_record() {
         rig.input(1, write);
         assert_eq!(rig.replies.remove(&70), Some(refused.clone()));
         assert!(!head(&mut rig).is_behind(), "no value was copied");
-        assert_eq!(head(&mut rig).history().len(), last + 1, "it has exactly one record");
+        assert_eq!(head(&mut rig).history().len(), last + 1, "the request has exactly one record");
     }
     assert_eq!(length(&rig, 1, "a"), VALUE);
     let two = rig.write(1, Write::Batch(vec![append("a"), append("b")]));
     assert_eq!(rig.replies.get(&two), Some(&Reply::Refused(Refusal::UpdateTooLarge { len: limit + 2, limit })));
     let put = |key: &'static str| Step::Put { key: key.into(), value: vec![0; VALUE].into() };
     let two = rig.write(1, Write::Batch(vec![put("a"), put("b")]));
-    assert!(matches!(rig.replies[&two], Reply::Committed(_)), "as much as half of the window");
+    assert!(matches!(rig.replies[&two], Reply::Committed(_)), "half of the window is the limit");
 }
 
 #[test]
@@ -111,7 +110,7 @@ fn few_large_writes_are_under_way() {
     for _ in 0..6 {
         rig.write(1, put(VALUE / 10));
     }
-    assert!(head(&mut rig).has_room_for_large(), "one large write may come, however many small ones there are");
+    assert!(head(&mut rig).has_room_for_large(), "one large write is admitted among any number of small ones");
     rig.write(1, put(VALUE / 2));
     assert!(!head(&mut rig).has_room_for_large() && head(&mut rig).has_room());
 }

@@ -18,7 +18,7 @@ fn chain_with(nodes: &[u8], settings: ReplicaSettings) -> Rig {
     Rig::open(nodes, &ReplicaSettings { chunk: CHUNK, ..settings })
 }
 
-/// A chain whose head has ordered a large value, and `arrived` pieces of it have come to the middle.
+/// A chain whose head has ordered a large value, `arrived` pieces of which have reached the middle.
 fn sending(nodes: &[u8], arrived: usize) -> Rig {
     let mut rig = chain(nodes);
     rig.put(1, "k", LARGE);
@@ -36,20 +36,19 @@ fn pieces(rig: &Rig, from: u8, to: u8) -> Vec<&Chunk> {
     })
 }
 
-/// Delivers frames to the next member until `count` pieces have come.
+/// Delivers frames to the next member until `count` pieces have arrived.
 fn deliver_pieces(rig: &mut Rig, from: u8, to: u8, count: usize) {
     let before = pieces(rig, from, to).len();
     while before - pieces(rig, from, to).len() < count {
-        assert!(rig.deliver(from, to), "there are too few pieces");
+        assert!(rig.deliver(from, to), "too few pieces were sent");
     }
 }
 
-/// The value of the key at a member.
 fn value(rig: &Rig, n: u8) -> bytes::Bytes {
     rig.local(n, "k").unwrap().unwrap().value.unwrap()
 }
 
-/// The middle of three has two pieces of a large value and has handed them on. No frame is on its way.
+/// The middle of three has received two pieces of a large value and forwarded them. No frame is in transit.
 fn halfway() -> Rig {
     let mut rig = sending(&[1, 2, 3], 2);
     rig.run(2, 3);
@@ -82,7 +81,7 @@ fn a_member_hands_on_the_first_piece_before_it_has_the_last() {
         rig.transmit();
         assert_eq!(pieces(&rig, 2, 3).len(), n);
     }
-    assert_eq!(rig.last(2), Version::NONE, "it isn't whole");
+    assert_eq!(rig.last(2), Version::NONE, "the update is incomplete");
     rig.settle();
     assert_eq!(rig.watermark(1), 1);
 }
@@ -93,7 +92,7 @@ fn updates_behind_a_large_value_wait_for_it() {
     rig.put(1, "k", LARGE);
     rig.put(1, "s", "small");
     rig.transmit();
-    assert_eq!(rig.updates(1, 2).len(), 1, "in the frame behind the last piece");
+    assert_eq!(rig.updates(1, 2).len(), 1, "in the frame after the last piece");
     rig.settle();
     assert_eq!(rig.last(3), Version::new(1, 2));
 }

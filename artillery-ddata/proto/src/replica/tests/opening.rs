@@ -13,7 +13,7 @@ fn an_epoch_opens_from_head_to_tail() {
     rig.enter(&[1], &config(1, &[1, 2, 3]));
     assert!(rig.is_open(1) && !rig.is_open(2));
     rig.settle();
-    assert!(!rig.is_open(2), "it hasn't entered");
+    assert!(!rig.is_open(2), "member 2 has not entered");
     rig.enter(&[2], &config(1, &[1, 2, 3]));
     rig.beat(1);
     assert!(rig.is_open(2) && !rig.is_open(3));
@@ -60,7 +60,7 @@ fn an_opened_tail_first_commits_what_it_held() {
     // The tail is removed. The middle, which holds more than was committed, becomes the tail.
     assert_eq!((rig.watermark(2), rig.last(2)), (0, Version::new(1, 1)));
     rig.enter(&[1, 2], &config(2, &[1, 2]));
-    assert_eq!(rig.watermark(2), 0, "not before it is open");
+    assert_eq!(rig.watermark(2), 0, "nothing is committed before it is open");
     rig.settle();
     assert_eq!((rig.watermark(2), rig.watermark(1)), (1, 1));
     assert_eq!(rig.committed(1), Version::new(1, 1));
@@ -80,7 +80,7 @@ fn a_successor_drops_what_its_new_predecessor_never_had() {
     let mut rig = Rig::chain(&[1, 2, 3]);
     rig.commit(1, "k", "1");
     let lost = rig.put(1, "k", "lost");
-    // The old head has an update that no other member has. It comes back behind the others.
+    // The old head has an update that no other member has. It returns as the joiner.
     rig.enter(&[2, 3], &config(2, &[2, 3]));
     rig.settle();
     rig.commit(2, "k", "kept");
@@ -101,7 +101,7 @@ fn a_committed_update_is_never_dropped() {
     rig.put(1, "k", "1");
     rig.beat(1);
     rig.enter(&[2], &config(2, &[1, 2]));
-    // The cut that a predecessor without its history would ask for. No rule allows it.
+    // The cut that a predecessor without this history would request. No rule permits it.
     let cut = Truncate { said: Version::new(1, 1), keep: Version::NONE };
     let message = ChainMessage::Control(Control { cut: Some(cut), ..Control::default() });
     let frame = ChainFrame { chain: ChainId(0), epoch: Epoch(2), index: 2, message };
@@ -134,7 +134,7 @@ fn a_watermark_above_the_history_of_a_serving_member_halts_it() {
     assert!(rig.events.contains(&(3, ReplicaEvent::Halted(halted))));
 }
 
-/// On links that reorder frames, a member's position may be older than the backlog.
+/// On links that reorder frames, the position that a member reports may be older than the backlog.
 #[test]
 fn an_old_position_of_a_serving_member_is_ignored() {
     let mut rig = Rig::new(&[1, 2], &ReplicaSettings { backlog: 300, ..ReplicaSettings::default() });

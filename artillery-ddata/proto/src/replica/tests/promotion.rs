@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{super::*, rig::*};
 use crate::{Epoch, Version, api::*};
 
-/// A chain of 1 and 2 with one update, and 3 behind it. No frame was sent in epoch 2 yet.
+/// A chain of 1 and 2 with one update, and 3 behind it. No frame has been sent in epoch 2.
 fn joined(settings: &ReplicaSettings) -> Rig {
     let mut rig = Rig::new(&[1, 2, 3], settings);
     rig.enter(&[1, 2], &config(1, &[1, 2]));
@@ -21,7 +21,7 @@ fn a_tail_asks_until_the_epoch_ends() {
     rig.settle();
     assert_eq!(rig.promotions, [(2, Epoch(2), 3)]);
     rig.beat(2);
-    assert_eq!(rig.promotions, [(2, Epoch(2), 3); 3], "with each heartbeat");
+    assert_eq!(rig.promotions, [(2, Epoch(2), 3); 3], "one with each heartbeat");
     rig.enter_all(&config(3, &[1, 2, 3]));
     rig.beat(2);
     assert_eq!(rig.promotions.len(), 3);
@@ -36,9 +36,9 @@ fn a_joiner_far_behind_is_not_promoted() {
         rig.put(1, "k", "more");
     }
     rig.settle_without(&[(2, 3), (3, 2)]);
-    // The joiner tells its position, and gets no updates yet.
+    // The joiner reports its position, but gets no updates yet.
     rig.settle_without(&[(2, 3)]);
-    assert_eq!((rig.watermark(2), rig.promotions.len()), (4, 0), "it commits alone");
+    assert_eq!((rig.watermark(2), rig.promotions.len()), (4, 0), "it commits without the joiner");
     rig.settle();
     assert_eq!(rig.promotions.len(), 1);
 }
@@ -49,8 +49,8 @@ fn a_joiner_needs_earlier_commits_before_promotion() {
     rig.run(3, 2);
     let put = rig.put(1, "k", "2");
     rig.settle_without(&[(2, 3)]);
-    assert_eq!(rig.promotions.len(), 0, "close, but the joiner lacks the first update, which is committed");
-    assert!(!rig.replies.contains_key(&put), "from now on it counts as the tail");
+    assert_eq!(rig.promotions.len(), 0, "close, but the joiner is missing the first update, a committed one");
+    assert!(!rig.replies.contains_key(&put), "from now on the joiner is treated as the tail");
     assert_eq!(rig.watermark(2), 1);
     rig.settle();
     assert_eq!(rig.promotions.len(), 1);
@@ -108,7 +108,7 @@ fn an_unopened_tail_sends_its_joiner_no_updates() {
     rig.beat(1);
     rig.enter(&[2, 3], &joining(2, &[1, 2], 3));
     rig.beat(3);
-    assert_eq!(rig.last(3), Version::NONE, "it doesn't know yet whether its history is a prefix of the head's");
+    assert_eq!(rig.last(3), Version::NONE, "it does not know yet whether its history is a prefix of the head's");
     assert_eq!(rig.promotions, []);
     rig.enter(&[1], &joining(2, &[1, 2], 3));
     rig.beat(3);

@@ -39,14 +39,14 @@ fn a_dirty_read_asks_the_tail() {
     let get = rig.read(2, "k", ReadMode::Strong);
     assert!(!rig.replies.contains_key(&get));
     rig.run_along(&[2, 3, 2]);
-    assert_eq!(rig.watermark(2), 2, "the new value went with the query: it is committed by now");
+    assert_eq!(rig.watermark(2), 2, "the new value was sent before the query, and is committed by now");
     assert_eq!(rig.found(get).0, Some("new".into()));
 }
 
 #[test]
 fn a_dirty_read_is_served_the_committed_version() {
     let mut rig = dirty();
-    // The middle's updates to the tail are lost; its query is not.
+    // The middle's updates to the tail are lost, but not its query.
     rig.lose_frames();
     let get = rig.read(2, "k", ReadMode::Strong);
     rig.run_along(&[2, 3, 2]);
@@ -55,7 +55,7 @@ fn a_dirty_read_is_served_the_committed_version() {
     assert_eq!((status.reads.version_queries, status.reads.shared_queries, status.reads.dirty), (1, 0, 1));
 }
 
-/// The links of all frames between members until a lone read at `n` is answered.
+/// The links of all frames between members until the only read, at `n`, is answered.
 fn frames_for_a_read(rig: &mut Rig, n: u8) -> Vec<(u8, u8)> {
     rig.lose_frames();
     let get = rig.read(n, "k", ReadMode::Strong);
@@ -100,17 +100,17 @@ fn one_query_answers_all_that_waited_before_it() {
     while rig.deliver(2, 3) {}
     rig.run(3, 2);
     assert!(gets.iter().all(|&get| rig.found(get).0 == Some("old".into())));
-    assert!(!rig.replies.contains_key(&late), "it came after the query was sent (trap 3)");
+    assert!(!rig.replies.contains_key(&late), "it arrived after the query was sent (trap 3)");
     rig.run_along(&[2, 3, 2]);
     assert!(rig.replies.contains_key(&late));
     let status = rig.replicas[&2].status();
     assert_eq!((status.reads.version_queries, status.reads.shared_queries), (2, 9));
-    // Ten reads shared the first answer: more than eight, and no more than sixteen.
+    // Ten reads shared the first answer, which is in the range from 9 to 16.
     assert_eq!(status.reads.readers, [1, 0, 0, 0, 1, 0, 0, 0, 0]);
 }
 
-/// Two updates of "k" are on their way from middle to tail, and a read at the middle has seen the second. Of the
-/// updates only the first gets through, and of the query nothing, after `before` was called with its frame.
+/// Two updates of "k" are in transit from middle to tail, and a read at the middle has seen the second. Only the first
+/// update arrives. The frames with the query are passed to `before` instead of being delivered.
 fn half_of_two_committed(before: impl FnOnce(&mut Rig, Vec<ChainFrame>)) -> (Rig, u64) {
     let mut rig = dirty();
     rig.put(1, "k", "newer");
@@ -153,7 +153,7 @@ fn an_answer_below_the_own_watermark_still_finds_a_version() {
     });
     assert!(!rig.replies.contains_key(&get));
     rig.receive(3, 2, answers);
-    assert_eq!(rig.found(get).0, Some("new".into()), "the answer names a version that is pruned (trap 12)");
+    assert_eq!(rig.found(get).0, Some("new".into()), "the answer names a pruned version (trap 12)");
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn a_member_without_a_lease_asks_even_for_clean_versions() {
     assert_eq!(rig.found(get), (Some("v".into()), true, ReadPath::Query));
     rig.input(3, ReplicaInput::Lease(rig.now));
     let get = rig.read(3, "k", ReadMode::Strong);
-    assert!(!rig.replies.contains_key(&get), "the tail can ask only the chain");
+    assert!(!rig.replies.contains_key(&get), "only the chain can answer the tail");
     rig.settle();
     assert_eq!(rig.found(get), (Some("v".into()), true, ReadPath::Chain));
 }
@@ -207,7 +207,7 @@ fn reads_through_the_chain_wait_for_their_barrier() {
         let gets: Vec<_> = (0..5).map(|_| rig.read(n, "k", ReadMode::ThroughChain)).collect();
         assert!(gets.iter().all(|get| !rig.replies.contains_key(get)));
         rig.settle_without(&[(2, 3)]);
-        assert!(gets.iter().all(|get| !rig.replies.contains_key(get)), "no barrier passes the tail");
+        assert!(gets.iter().all(|get| !rig.replies.contains_key(get)), "no barrier has reached the tail");
         rig.settle();
         for get in gets {
             assert_eq!(rig.found(get), (Some("v".into()), true, ReadPath::Chain), "at node {n}");

@@ -1,4 +1,4 @@
-//! Restarts of members that join, leave and join again: what their journals make, entry by entry, and over disks.
+//! Restarts of members that join, leave and rejoin, from every prefix of their journals, and over disks.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ enum Third {
     Serves,
 }
 
-/// A chain of two members with a short backlog, and a third one that comes and goes.
+/// A chain of two members with a short backlog, and a third one that joins and leaves.
 struct Company {
     rig: Rig,
     rng: ChaCha8Rng,
@@ -72,7 +72,7 @@ impl Company {
         self.rig.request(self.order[0], Some(request), write);
     }
 
-    /// Another epoch: the head and its successor may change places, and the third member comes, is promoted, or goes.
+    /// Starts another epoch: the head and its successor may swap, and the third member joins, is promoted, or leaves.
     fn change(&mut self) {
         let promoted = self.rig.promotions.iter().any(|&(_, epoch, member)| (epoch.0, member) == (self.epoch, 3));
         self.rig.reconnect();
@@ -117,7 +117,7 @@ impl Company {
         self.rig.beat(6);
     }
 
-    /// A run of so many steps, after which all members but the third one hold the same.
+    /// Takes this many steps. Afterwards the first two members hold the same data.
     fn run(seed: u64, steps: usize) -> Rig {
         let mut company = Self::new(seed);
         (0..steps).for_each(|_| company.step());
@@ -129,7 +129,7 @@ impl Company {
     }
 }
 
-/// The records after all updates up to `upto`, by the history of the first member.
+/// The records after all updates up to `upto`, according to the history of member 1.
 fn folded(rig: &Rig, upto: u64) -> BTreeMap<Bytes, (Version, Bytes)> {
     let mut records = BTreeMap::new();
     let is_good = |version: Version| rig.replicas[&1].log.history().version_at(version.sequence) == Some(version);
@@ -169,10 +169,9 @@ fn each_beginning_of_a_journal_with_resyncs_makes_a_state_that_was_committed() {
         }
     }
     let enough = whole > 5000 && lacking > 500 && resyncs > 100 && pending > 1000 && cuts > 20;
-    assert!(enough, "{whole} whole, {lacking} not, {resyncs} resyncs, {pending} pending updates, {cuts} cuts");
+    assert!(enough, "{whole} whole, {lacking} not whole, {resyncs} resyncs, {pending} pending updates, {cuts} cuts");
 }
 
-/// The entry as one of another chain.
 fn of_chain(chain: ChainId, mut entry: JournalEntry) -> JournalEntry {
     match &mut entry {
         JournalEntry::Sent(frame) => frame.chain = chain,
@@ -184,15 +183,15 @@ fn of_chain(chain: ChainId, mut entry: JournalEntry) -> JournalEntry {
     entry
 }
 
-/// A node whose chains write what was written in other runs, over a disk that loses what a power cut loses.
+/// A node whose chains write the journal entries of other runs, to a disk that loses unsynced data in a power cut.
 struct Scribe {
     rng: ChaCha8Rng,
     disk: SimulatedDisk,
-    /// What each chain writes, in order.
+    /// The entries that each chain writes, in order.
     traces: Vec<Vec<JournalEntry>>,
-    /// How many entries of each chain stand in each group.
+    /// The number of entries of each chain in each group.
     groups: Vec<Vec<usize>>,
-    /// Groups that were synced, groups that the kernel was handed, and groups that the next start has to find.
+    /// How many groups were synced, how many were passed to the kernel, and how many the next start must find.
     synced: usize,
     written: usize,
     kept: usize,
@@ -224,7 +223,7 @@ impl Scribe {
         self.groups.iter().map(|group| group[chain]).sum()
     }
 
-    /// Another start. What it finds is what some beginning of each trace makes, and all that was synced.
+    /// Opens the directory, which must restore the state after some prefix of each trace with all synced entries.
     fn open(&mut self, mode: SyncMode) -> Result<JournalWriter, String> {
         let settings = OpenSettings {
             node: member(1).node,
@@ -245,7 +244,7 @@ impl Scribe {
         };
         let end = dir.journal.synced().0 as usize;
         if end < self.kept || end > self.groups.len() {
-            return Err(format!("{end} groups, {} were kept, {} written", self.kept, self.groups.len()));
+            return Err(format!("{end} groups found, {} were kept, {} written", self.kept, self.groups.len()));
         }
         self.groups.truncate(end);
         (self.synced, self.written) = (end, end);
@@ -271,7 +270,7 @@ impl Scribe {
         Ok(journal)
     }
 
-    /// The next entries of some chains, as one group. An error ends the process.
+    /// Writes the next entries of some chains as one group. An error ends the process.
     fn write(&mut self, journal: &mut JournalWriter) -> Result<(), JournalError> {
         let mut group = Vec::new();
         let mut batches = Vec::new();
@@ -291,7 +290,7 @@ impl Scribe {
             let used = (1 << 30) - self.disk.free().unwrap_or(0);
             self.disk.set_room(used + self.rng.random_range(0..9000));
         }
-        // If the power goes meanwhile, it may be there.
+        // If power is lost during the write, the group may be on the disk.
         self.groups.push(group);
         let written = journal.write(&batches);
         self.disk.set_room(1 << 30);
@@ -331,7 +330,7 @@ impl Scribe {
             self.kept = self.synced;
             self.disk.cut_power();
         } else {
-            // The kernel keeps what it was handed.
+            // The kernel keeps the data that was passed to it.
             self.kept = if has_failed { self.synced } else { self.written };
             self.disk.restart();
         }
@@ -351,5 +350,5 @@ fn what_a_disk_keeps_of_several_chains_is_a_beginning_of_what_they_wrote() {
         (0..3).for_each(|n| counts[n] += scribe.counts[n]);
     }
     let [whole, lacking, failed] = counts;
-    assert!(whole > 400 && lacking > 50 && failed > 100, "{whole} whole, {lacking} not, {failed} failed starts");
+    assert!(whole > 400 && lacking > 50 && failed > 100, "{whole} whole, {lacking} not whole, {failed} failed starts");
 }

@@ -1,20 +1,18 @@
-//! Planned reorders (docs/DESIGN.md §5.4, §5.10): every order of three members before and after, each
-//! fate of the proposal, and links that hold frames back or are made anew.
+//! Planned reorders (docs/DESIGN.md §5.4, §5.10): every order of three members before and after, each fate of the
+//! proposal, and links that delay frames or are restored.
 
 use super::{super::*, rig::*};
 use crate::{Epoch, Version, api::*, guards::Mutant};
 
 const ORDERS: [[u8; 3]; 6] = [[1, 2, 3], [1, 3, 2], [2, 1, 3], [2, 3, 1], [3, 1, 2], [3, 2, 1]];
 
-/// The fate of the proposal of the new order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Proposal {
-    /// It is accepted while the head is closed.
+    /// Accepted while the head is closed.
     Taken,
-    /// It is lost: the closing ends by itself, and the head goes on. A second proposal is accepted.
+    /// Lost: the closing expires, and the head continues. A second proposal is accepted.
     Lost,
-    /// It is accepted after the closing has ended by itself and the head has ordered an update, which has made this
-    /// many hops.
+    /// Accepted after the closing has expired and the head has ordered an update, which has passed this many hops.
     Late(usize),
 }
 
@@ -28,7 +26,7 @@ struct Course {
     proposal: Proposal,
     /// The order in which the members enter the new epoch.
     entering: [u8; 3],
-    /// A link that holds its frames back until all members have entered, and whether it is made anew then.
+    /// A link that delays its frames until all members have entered, and whether it then breaks and loses them.
     held: Option<(u8, u8)>,
     remade: bool,
 }
@@ -65,7 +63,7 @@ impl Course {
         self.check(&mut rig, written)
     }
 
-    /// The closing ends by itself, and the head orders an update.
+    /// The closing expires, and the head orders an update.
     fn write_on(self, rig: &mut Rig) -> u64 {
         rig.heartbeat();
         let put = rig.put(self.before[0], "k", "old epoch");
@@ -106,7 +104,7 @@ impl Course {
         let acknowledged = written.filter(|token| matches!(rig.replies.get(token), Some(Reply::Committed(_))));
         let value = rig.contents(1).into_iter().find(|record| record.key == "k").and_then(|record| record.held.value);
         match (self.proposal, acknowledged) {
-            (Proposal::Lost, None) => Err("the write was not disturbed, yet failed".into()),
+            (Proposal::Lost, None) => Err("the write failed although nothing disturbed it".into()),
             (_, Some(_)) if value.as_deref() != Some(b"old epoch") => Err("an acknowledged write is lost".into()),
             _ => Ok(()),
         }
@@ -126,7 +124,7 @@ fn any_order_becomes_any_other_and_loses_nothing() {
     }
 }
 
-/// Without the rule, exactly those pairs of orders break in which the new middle was before the new head.
+/// Without the rule, exactly those pairs of orders break in which the new middle preceded the new head.
 #[test]
 fn following_too_soon_breaks_half_of_all_pairs() {
     let run = |course: Course| {
@@ -141,8 +139,8 @@ fn following_too_soon_breaks_half_of_all_pairs() {
     }
 }
 
-/// Member 1 was the head, and ordered an update that no other member has. It is the tail of the next epoch, and `then`
-/// happens before it exchanges frames with the others there.
+/// Member 1 was the head, and ordered an update that no other member has. It is the tail of the next epoch. `then` runs
+/// before it exchanges frames there.
 fn old_head_is_tail(new: &Arc<ChainConfig>, then: impl FnOnce(&mut Rig)) -> Rig {
     let mut rig = Rig::new(&[1, 2, 3], &ReplicaSettings::default());
     rig.enter(&[1, 2], &config(1, &[1, 2]));
@@ -170,10 +168,10 @@ fn a_probe_that_waits_for_a_dropped_version_ends_with_the_cut() {
     let rig = &mut old_head_is_tail(&joining(2, &[2, 1], 3), |rig| rig.beat(2));
     let report = rig.replicas[&1].progress().report(ChainId(0), rig.now).unwrap();
     assert_eq!((report.hop.waits, report.commit.waits), (None, None));
-    assert_eq!(rig.promotions, [(1, Epoch(2), 3); 3], "the joiner is not taken for a distant one");
+    assert_eq!(rig.promotions, [(1, Epoch(2), 3); 3], "the joiner is not considered far behind");
 }
 
-/// The reached version after an update of a predecessor whose history differs from ours under the same sequence.
+/// The newest version after an update from a predecessor whose history differs in an update with the same sequence.
 fn parted(mutant: Option<Mutant>) -> Version {
     let mut rig = Rig::new(&[1, 2], &without(mutant));
     rig.enter_all(&config(1, &[1, 2]));

@@ -1,4 +1,4 @@
-//! Exactly-once: retries, sessions, and the table that records them.
+//! Exactly-once semantics: retries, sessions, and the table that records them.
 
 use bytes::Bytes;
 
@@ -56,7 +56,7 @@ fn a_failed_swap_never_succeeds_later() {
     let Reply::Conflict { replayed, version, value, .. } = rig.replies[&duplicate].clone() else {
         panic!("{:?}", rig.replies[&duplicate])
     };
-    assert_eq!((replayed, version.is_none(), value), (true, false, None), "the value is gone, the answer isn't");
+    assert_eq!((replayed, version.is_none(), value), (true, false, None), "the value is gone, but not the answer");
     assert_eq!(rig.local(1, "k").unwrap(), None);
 }
 
@@ -134,7 +134,6 @@ fn the_table_is_bounded_and_all_members_evict_alike() {
     assert_eq!(rig.local(1, "log").unwrap().unwrap().value.unwrap(), "a");
 }
 
-/// Many requests are under way before any of them is committed.
 #[test]
 fn no_session_outgrows_its_quarter_of_the_table() {
     let mut rig = Rig::open(&[1, 2], &ReplicaSettings { sessions: 4000, ..ReplicaSettings::default() });
@@ -151,7 +150,7 @@ fn a_new_head_knows_the_retries_of_the_old_one() {
     let mut rig = Rig::chain(&[1, 2, 3]);
     let session = rig.session(1);
     let lost = rig.request(1, key(session, 1, 1), append("a"));
-    // The update reaches the middle and no further. The head is removed before any member learns of that.
+    // The update reaches only the middle. The head is removed before any member learns of the commit.
     rig.run(1, 2);
     rig.replicas.remove(&1);
     for n in [2, 3] {

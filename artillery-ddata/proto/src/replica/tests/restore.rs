@@ -1,4 +1,4 @@
-//! A restart: what a member has written into its journal makes its state again.
+//! A restart: a member's state is restored from its journal.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::{
     types::update::RequestKey,
 };
 
-/// What a journal holds: the chain, its records, and its sessions in words.
+/// The content of a journal: the chain, its records, and its sessions in debug format.
 pub(super) struct Found {
     pub(super) last: Version,
     pub(super) watermark: u64,
@@ -32,7 +32,7 @@ pub(super) fn restored(entries: &[JournalEntry]) -> Result<Option<Found>, Restor
     restored_as(1, entries)
 }
 
-/// Restores member `n` from these entries; `None`: its store isn't whole.
+/// Restores member `n` from these entries. `None` if its store is not whole.
 pub(super) fn restored_as(n: u8, entries: &[JournalEntry]) -> Result<Option<Found>, RestoreError> {
     let places = (0..).map(|n| EntryPlace { group: GroupNumber(n / 3), index: (n % 3) as u32 });
     let mut survey = RestoreSurvey::default();
@@ -54,8 +54,8 @@ pub(super) fn restored_as(n: u8, entries: &[JournalEntry]) -> Result<Option<Foun
     Ok(Some(Found { last, watermark, unreplicated, sessions, records, store, replica }))
 }
 
-/// A chain of three whose head or tail is moved out now and then, with writes of many kinds. No update is ever acknowledged
-/// and lost, so each member's history at the end has all that was committed.
+/// A chain of three whose order is rotated now and then, with writes of many kinds. No acknowledged update is ever
+/// lost, so each member's history finally has every committed update.
 struct Unrest {
     rig: Rig,
     rng: ChaCha8Rng,
@@ -90,7 +90,7 @@ impl Unrest {
         self.rig.request(head, Some(request), write);
     }
 
-    /// All members enter an epoch in which the order differs: what wasn't committed may be cut.
+    /// All members enter an epoch with another order. Uncommitted updates may be cut.
     fn reorder(&mut self) {
         self.rig.reconnect();
         self.epoch += 1;
@@ -116,7 +116,7 @@ impl Unrest {
     }
 }
 
-/// The records after all updates up to `upto`, by the history of a member that has all of them.
+/// The records after all updates up to `upto`, according to the history of a member that has all of them.
 fn folded(replica: &Replica, upto: u64) -> BTreeMap<Bytes, (Version, Bytes)> {
     let mut records = BTreeMap::new();
     for update in replica.history().take_while(|update| update.version.sequence.0 <= upto) {
@@ -183,7 +183,6 @@ fn each_beginning_of_a_journal_makes_a_state_that_was_committed() {
     assert!(enough, "{whole} beginnings, {pending} pending updates, {cuts} cuts, {checkpoints} checkpoints");
 }
 
-/// Parts of snapshots in a journal, each with its place.
 fn parts(entries: &[JournalEntry]) -> impl DoubleEndedIterator<Item = (usize, &SnapshotPart)> {
     entries.iter().enumerate().filter_map(|(place, entry)| {
         let JournalEntry::Sent(frame) = entry else { return None };
@@ -200,7 +199,7 @@ fn a_checkpoint_that_a_later_start_continues_makes_the_same_state() {
         let journal = &unrest.rig.journals[&2];
         for end in 0..=journal.len() {
             let Some(mut found) = restored(&journal[..end]).unwrap() else { continue };
-            // Updates that a part shows must no longer be cut.
+            // Updates included in a part must not be cut any longer.
             let shown = parts(&journal[..end]).map(|(_, part)| part.watermark.0).max();
             assert!(shown <= Some(found.watermark), "seed {seed}, {end} entries");
             let Some(checkpoint) = found.replica.log.journal().unwrap().checkpoint() else { continue };
@@ -211,7 +210,7 @@ fn a_checkpoint_that_a_later_start_continues_makes_the_same_state() {
             while let Some(batch) = found.replica.poll_journal(1 << 20) {
                 entries.extend(batch.entries);
             }
-            // All that is before its beginning may be gone.
+            // The entries before its beginning may be gone.
             let is_begin = |(_, part): &(usize, &SnapshotPart)| matches!(part.content, SnapshotContent::Begin(_));
             let begin = parts(&entries).rev().find(is_begin).unwrap().0;
             let why = |error| panic!("seed {seed}, {end} entries: {error}");
@@ -224,12 +223,12 @@ fn a_checkpoint_that_a_later_start_continues_makes_the_same_state() {
     let enough = continued > 200 && in_sessions > 20 && in_a_value > 5;
     assert!(
         enough,
-        "{continued} were continued, {in_sessions} of them in the table of sessions, {in_a_value} in a value"
+        "{continued} were continued, {in_sessions} of them within the session table, {in_a_value} within a value"
     );
 }
 
-/// A member has an update that is cut, and the one in its place, which the chain has committed without it, before its journal
-/// takes anything. What is restored of it; an error, if a watermark speaks of updates that were cut.
+/// While a member's journal accepts no writes, an update is cut and replaced by one that the chain commits without this
+/// member. Returns the restored state, or an error if a watermark covers the cut update.
 fn restored_behind_a_late_journal(mutant: Option<Mutant>) -> Result<Option<Found>, RestoreError> {
     let mut rig = Rig::open(&[1, 2, 3], &ReplicaSettings { durable: true, ..without(mutant) });
     rig.commit(1, "k", "1");
@@ -270,7 +269,7 @@ fn a_store_that_is_not_whole_begins_empty() {
     let mut entries = rig.journals[&1].clone();
     entries.push(JournalEntry::NotWhole { chain: ChainId(0) });
     assert!(restored(&entries).unwrap().is_none());
-    // Without its beginning a journal is damaged.
+    // A journal without its beginning is damaged.
     let lost = &rig.journals[&1][2..];
     assert_eq!(restored(lost).err(), Some(RestoreError::NoBeginning(ChainId(0))));
 }

@@ -1,4 +1,4 @@
-//! Joiners whose place in the history is no longer kept.
+//! Joiners whose position is no longer in the backlog.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub(super) fn small() -> ReplicaSettings {
     ReplicaSettings { backlog: 300, chunk: 256, ..ReplicaSettings::default() }
 }
 
-/// A chain of 1 and 2 with data and a short backlog, and 3, which has no data yet.
+/// A chain of 1 and 2 with data and a short backlog, and 3 without data.
 pub(super) fn filled(settings: &ReplicaSettings) -> Rig {
     let mut rig = Rig::new(&[1, 2, 3], settings);
     rig.enter(&[1, 2], &config(1, &[1, 2]));
@@ -51,7 +51,7 @@ pub(super) fn begin(rig: &mut Rig) {
     rig.settle_without(&[(2, 3)]);
 }
 
-/// Delivers one frame at a time until `count` parts have come.
+/// Delivers one frame at a time until `count` parts have arrived.
 pub(super) fn run_parts(rig: &mut Rig, from: u8, to: u8, count: usize) {
     let mut come = 0;
     for _ in 0..1000 {
@@ -67,24 +67,24 @@ pub(super) fn run_parts(rig: &mut Rig, from: u8, to: u8, count: usize) {
         come += usize::from(is_part);
         rig.deliver(from, to);
     }
-    panic!("only {come} parts came");
+    panic!("only {come} parts arrived");
 }
 
-/// The joiner has so many parts of a snapshot. No link takes more than two frames.
+/// The joiner has received `count` parts of a snapshot. No link holds more than two frames.
 fn part_way(count: usize) -> Rig {
     let mut rig = filled(&small());
     begin_parts(&mut rig, count);
     rig
 }
 
-/// Node 3 joins, and gets so many parts, while no link takes more than two frames.
+/// Node 3 joins and receives `count` parts, while no link holds more than two frames.
 pub(super) fn begin_parts(rig: &mut Rig, count: usize) {
     rig.enter_all(&joining(2, &[1, 2], 3));
     rig.frames = 2;
     run_parts(rig, 2, 3, count);
 }
 
-/// Checks that one snapshot makes the joiner equal to its source.
+/// Checks that one snapshot makes the joiner identical to its source.
 pub(super) fn comes_in(rig: &mut Rig) {
     rig.beat(2);
     rig.assert_same(2, 3);
@@ -129,7 +129,7 @@ fn updates_travel_beside_the_snapshot() {
     let put = rig.put(1, "key/01", "beside");
     let delete = rig.write(1, Write::Delete { key: "key/20".into() });
     rig.settle_without(&[(2, 3)]);
-    assert!(rig.committed(put) < rig.committed(delete), "it counts for no commit");
+    assert!(rig.committed(put) < rig.committed(delete), "commits do not wait for the joiner");
     rig.settle();
     rig.assert_same(2, 3);
     assert_eq!(rig.contents(3).len(), 18);
@@ -138,7 +138,7 @@ fn updates_travel_beside_the_snapshot() {
 #[test]
 fn a_full_buffer_holds_the_source_back() {
     let mut rig = filled(&ReplicaSettings { joiner_buffer: 200, backlog: 2000, ..small() });
-    // Its history is of an epoch that the chain never had, so no backlog has its place.
+    // Its history is of an epoch that the chain never had, so no backlog includes its position.
     begin_parts(&mut rig, 3);
     for _ in 0..8 {
         rig.put(1, "key/01", "more");
@@ -169,7 +169,7 @@ fn a_joiner_that_ends_behind_the_backlog_gets_another_snapshot() {
     let (now, source) = (rig.now, rig.replicas.get_mut(&2).unwrap());
     let (id, last) = (source.source.number(), Version { epoch: Epoch(1), sequence: at });
     assert!(source.source.is_sending() && at.next() < source.log.history().first());
-    // The joiner reports that it has ended this snapshot, without the updates that it received alongside.
+    // The joiner reports that it completed this snapshot, but without the updates received alongside.
     source.follow(now, member(3), &crate::message::Position { last, epochs: vec![(Epoch(1), Sequence(1))] }, None);
     assert_eq!(rig.replicas[&2].source.number(), id + 1);
 }
@@ -181,7 +181,7 @@ fn a_broken_link_resumes_at_the_last_part() {
     rig.cut_link(2, 3);
     rig.put(1, "key/02", "meanwhile");
     rig.beat(1);
-    assert_eq!(rig.status(3).receiving, Some(before), "nothing is lost");
+    assert_eq!(rig.status(3).receiving, Some(before), "no received part is lost");
     rig.join_link(2, 3);
     rig.frames = usize::MAX;
     rig.run(3, 2);
@@ -215,7 +215,7 @@ fn lost_repeated_and_swapped_parts_are_harmless() {
 fn a_lost_place_begins_a_new_snapshot() {
     let mut rig = part_way(16);
     rig.cut_link(2, 3);
-    // The parts received are dropped, and more changes come than the backlog holds.
+    // The received parts are dropped, and more changes follow than the backlog holds.
     for key in ["key/01", "key/02", "key/03", "key/04"] {
         rig.write(1, Write::Delete { key: key.into() });
         rig.commit(1, "key/05", "new");
@@ -233,7 +233,6 @@ fn another_source_begins_anew() {
     let mut rig = part_way(16);
     rig.write(1, Write::Delete { key: "key/01".into() });
     rig.run_others(2, 3);
-    // The tail is removed.
     rig.input(2, ReplicaInput::Expelled(Epoch(3)));
     assert_eq!(rig.status(2).sending, None);
     rig.enter(&[1, 3], &joining(3, &[1], 3));
@@ -303,7 +302,7 @@ fn a_returning_head_drops_updates_that_no_other_member_had() {
     for _ in 0..5 {
         rig.put(2, "key/01", "new");
     }
-    // The old head's history is as long as the new head's backlog, but a different one.
+    // The old head's history is as long as the new head's backlog, but differs from it.
     rig.enter(&[1, 2], &joining(3, &[2], 1));
     rig.become_same(2, 2, 1);
     assert_eq!(rig.replies[&lost], Reply::Expired);

@@ -28,7 +28,7 @@ pub(super) use crate::fixtures::id as member;
 
 pub(super) const FAR: Timestamp = Timestamp::from_nanos(u64::MAX / 2);
 
-/// Settings without this guard.
+/// Default settings, with the guard of `mutant` disabled.
 pub(super) fn without(mutant: Option<Mutant>) -> ReplicaSettings {
     ReplicaSettings { guards: mutant.into(), ..ReplicaSettings::default() }
 }
@@ -37,14 +37,14 @@ pub(super) fn config(epoch: u64, members: &[u8]) -> Arc<ChainConfig> {
     Arc::new(fixtures::serving(epoch, members))
 }
 
-/// A configuration in which `joiner` is syncing behind the others.
+/// A configuration in which `joiner` is syncing behind the serving members.
 pub(super) fn joining(epoch: u64, serving: &[u8], joiner: u8) -> Arc<ChainConfig> {
     let mut with_joiner = (*config(epoch, &[serving, &[joiner]].concat())).clone();
     with_joiner.members[serving.len()].role = Role::Syncing;
     Arc::new(with_joiner)
 }
 
-/// Replicas on virtual time; frames lie in queues, one per ordered pair and lane, until the test moves them.
+/// Replicas on virtual time. Frames wait in queues, one per ordered pair of members, until the test delivers them.
 pub(super) struct Rig {
     pub(super) now: Timestamp,
     pub(super) replicas: BTreeMap<u8, Replica>,
@@ -53,16 +53,15 @@ pub(super) struct Rig {
     pub(super) wire: BTreeMap<(u8, u8), VecDeque<ChainFrame>>,
     pub(super) replies: BTreeMap<u64, Reply>,
     pub(super) events: Vec<(u8, ReplicaEvent)>,
-    /// All updates that were in some history, also for a moment only.
+    /// Every update that was ever in some history.
     pub(super) updates: BTreeMap<Version, Update>,
     /// Requests for promotion: the tail, the epoch and the joiner.
     pub(super) promotions: Vec<(u8, Epoch, u8)>,
     pub(super) room: usize,
-    /// The most frames on one link.
+    /// Maximum number of frames on one link.
     pub(super) frames: usize,
-    /// What each member has written into its journal.
     pub(super) journals: BTreeMap<u8, Vec<JournalEntry>>,
-    /// Journals that take nothing now.
+    /// Members whose journals currently accept no writes.
     pub(super) unwritten: BTreeSet<u8>,
     /// The last batch in each journal, and whether its disk syncs.
     pub(super) disks: BTreeMap<u8, (u64, bool)>,
@@ -108,22 +107,20 @@ impl Rig {
         rig
     }
 
-    /// A chain that is open everywhere.
     pub(super) fn chain(nodes: &[u8]) -> Self {
         Self::open(nodes, &ReplicaSettings::default())
     }
 
-    /// A chain that is open everywhere, and whose members keep journals.
     pub(super) fn chain_of_durable(nodes: &[u8]) -> Self {
         Self::open(nodes, &ReplicaSettings { durable: true, ..ReplicaSettings::default() })
     }
 
-    /// A chain that is open everywhere, with these settings.
+    /// A chain that is open everywhere.
     pub(super) fn open(nodes: &[u8], settings: &ReplicaSettings) -> Self {
         Self::new(nodes, settings).opened()
     }
 
-    /// The same, on stores of this kind.
+    /// The same with default settings, on stores of this kind.
     pub(super) fn chain_with(nodes: &[u8], make: impl Fn() -> MemoryStore) -> Self {
         Self::with_stores(nodes, &ReplicaSettings::default(), make).opened()
     }
@@ -149,7 +146,7 @@ impl Rig {
         let replica = self.replicas.get_mut(&n).unwrap();
         replica.handle(now, input);
         for update in replica.history().rev() {
-            // The first update of a version counts: no other update may have that version.
+            // Keep the first update of a version: no other update may have that version.
             let Entry::Vacant(place) = self.updates.entry(update.version) else { break };
             place.insert(update.clone());
         }
@@ -166,12 +163,11 @@ impl Rig {
         }
     }
 
-    /// The disk of a member syncs, or doesn't from now on.
+    /// Sets whether the disk of a member syncs.
     pub(super) fn disk(&mut self, n: u8, syncs: bool) {
         self.disks.entry(n).or_default().1 = syncs;
     }
 
-    /// Members write their journals, and their disks sync.
     fn write_journals(&mut self) {
         for n in self.nodes() {
             while !self.unwritten.contains(&n)
@@ -189,7 +185,7 @@ impl Rig {
         }
     }
 
-    /// Puts on the wire all frames that the replicas have to send now.
+    /// Puts all frames on the wire that the replicas have to send.
     pub(super) fn transmit(&mut self) {
         self.write_journals();
         for n in self.nodes() {
@@ -197,7 +193,7 @@ impl Rig {
             for to in replica.peers().collect::<Vec<_>>() {
                 let queue = self.wire.entry((n, number(to))).or_default();
                 queue.extend(replica.poll_control(self.now, to));
-                // Controls have a lane of their own.
+                // Control frames have a lane of their own.
                 let controls = queue.iter().filter(|frame| matches!(frame.message, ChainMessage::Control(_))).count();
                 let most = self.frames.saturating_add(controls);
                 while queue.len() < most
@@ -222,31 +218,31 @@ impl Rig {
         has_come
     }
 
-    /// Delivers all frames between two members, and the frames that they send in reply, but no others.
+    /// Delivers all frames from one member to another, and no others.
     pub(super) fn run(&mut self, from: u8, to: u8) {
         self.transmit();
         while self.deliver(from, to) {}
     }
 
-    /// The same from each of these members to the next, one after the other.
+    /// The same from each of these members to the next, in turn.
     pub(super) fn run_along(&mut self, path: &[u8]) {
         path.windows(2).for_each(|hop| self.run(hop[0], hop[1]));
     }
 
-    /// Delivers these frames, past those that lie on the link.
+    /// Delivers these frames, bypassing those queued on the link.
     pub(super) fn receive(&mut self, from: u8, to: u8, frames: impl IntoIterator<Item = ChainFrame>) {
         for frame in frames {
             self.input(to, ReplicaInput::Receive { from: member(from), frame });
         }
     }
 
-    /// Loses the frames on all links, and those that the members have to send now.
+    /// Drops all frames on links, and all frames that members have to send now.
     pub(super) fn lose_frames(&mut self) {
         self.transmit();
         self.wire.clear();
     }
 
-    /// Delivers the frames on all links but this one.
+    /// Delivers the frames on all links except this one.
     pub(super) fn run_others(&mut self, from: u8, to: u8) {
         let links: Vec<_> = self.wire.keys().copied().filter(|&link| link != (from, to)).collect();
         for (from, to) in links {
@@ -259,7 +255,7 @@ impl Rig {
         self.settle_without(&[]);
     }
 
-    /// The same, while frames on these links stay where they are.
+    /// The same, while frames on these links are not delivered.
     pub(super) fn settle_without(&mut self, cut: &[(u8, u8)]) {
         for _ in 0..10_000 {
             self.transmit();
@@ -269,7 +265,7 @@ impl Rig {
                 .filter(|(link, q)| !q.is_empty() && !cut.contains(link))
                 .map(|(&link, _)| link)
                 .collect();
-            // A joiner that clears its store sends nothing meanwhile.
+            // A joiner sends nothing while it clears its store.
             if busy.is_empty() && !self.replicas.values().any(Replica::is_behind) {
                 return;
             }
@@ -277,10 +273,10 @@ impl Rig {
                 self.deliver(from, to);
             }
         }
-        panic!("the chain never stops talking");
+        panic!("the chain never settles");
     }
 
-    /// Lets heartbeats pass, and delivers all frames between them.
+    /// Lets heartbeats pass, and delivers all frames after each of them.
     pub(super) fn beat(&mut self, times: usize) {
         for _ in 0..times {
             self.settle();
@@ -289,18 +285,17 @@ impl Rig {
         self.settle();
     }
 
-    /// After so many heartbeats two members hold the same, to the byte.
+    /// Checks that after this many heartbeats two members hold identical data.
     pub(super) fn become_same(&mut self, times: usize, a: u8, b: u8) {
         self.beat(times);
         self.assert_same(a, b);
     }
 
-    /// These members enter a configuration.
     pub(super) fn enter(&mut self, nodes: &[u8], config: &Arc<ChainConfig>) {
         nodes.iter().for_each(|&n| self.input(n, ReplicaInput::Enter(config.clone())));
     }
 
-    /// The connection between two members is lost, with all frames on it.
+    /// Breaks the connection between two members and loses its frames.
     pub(super) fn cut_link(&mut self, a: u8, b: u8) {
         self.wire.remove(&(a, b));
         self.wire.remove(&(b, a));
@@ -313,12 +308,11 @@ impl Rig {
         self.input(b, ReplicaInput::Connected(member(a)));
     }
 
-    /// All newest records of a store, committed or not.
+    /// The newest record of each key of a store, committed or not.
     pub(super) fn contents(&self, n: u8) -> Vec<crate::store::ScanRecord> {
         self.stores[&n].scan(ChainId(0), b"", Sequence::MAX).map(Result::unwrap).collect()
     }
 
-    /// The table of sessions, in words.
     pub(super) fn sessions(&self, n: u8) -> String {
         format!("{:?}", self.replicas[&n].log.sessions())
     }
@@ -327,7 +321,7 @@ impl Rig {
         self.replicas[&n].status()
     }
 
-    /// Asserts that two members hold the same. One may lack values that were taken away while it was a joiner.
+    /// Asserts that two members hold the same data, except for taken values that a joiner did not receive.
     pub(super) fn assert_alike(&self, a: u8, b: u8) {
         assert_eq!(self.contents(a), self.contents(b));
         assert_eq!(self.stores[&a].bytes(), self.stores[&b].bytes());
@@ -335,7 +329,7 @@ impl Rig {
         assert_eq!((self.last(a), self.watermark(a)), (self.last(b), self.watermark(b)));
     }
 
-    /// The table of sessions without the values that were taken away.
+    /// The session table without taken values.
     pub(super) fn requests(&self, n: u8) -> Vec<SessionEntry> {
         let forgets = |entry| match entry {
             SessionEntry::Record { number, version, outcome, .. } => {
@@ -346,7 +340,6 @@ impl Rig {
         self.replicas[&n].log.sessions().copy().into_iter().map(forgets).collect()
     }
 
-    /// Asserts that two members hold the same, to the byte.
     pub(super) fn assert_same(&self, a: u8, b: u8) {
         assert_eq!(self.contents(a), self.contents(b));
         assert_eq!(self.stores[&a].bytes(), self.stores[&b].bytes());
@@ -354,7 +347,6 @@ impl Rig {
         assert_eq!((self.last(a), self.watermark(a)), (self.last(b), self.watermark(b)));
     }
 
-    /// Lets a heartbeat pass everywhere.
     pub(super) fn heartbeat(&mut self) {
         self.now = self.now + Duration::from_millis(100);
         for n in self.nodes() {
@@ -377,7 +369,6 @@ impl Rig {
         token.0
     }
 
-    /// Opens a client session at the head `n`.
     pub(super) fn session(&mut self, n: u8) -> Version {
         let token = self.write(n, Write::OpenSession);
         self.settle();
@@ -388,7 +379,7 @@ impl Rig {
         self.write(n, Write::Put { key: key.into(), value: value.into() })
     }
 
-    /// Puts a value at the head `n`. Returns its version, once it is committed.
+    /// Puts a value at the head `n`. Returns its committed version.
     pub(super) fn commit(&mut self, n: u8, key: &'static str, value: &'static str) -> Version {
         let token = self.put(n, key, value);
         self.settle();
@@ -405,7 +396,7 @@ impl Rig {
         token.0
     }
 
-    /// The same without a floor, until this deadline.
+    /// The same without a floor, and with a deadline.
     pub(super) fn ask_until(&mut self, n: u8, query: Query, mode: ReadMode, deadline: Timestamp) -> u64 {
         let token = self.token();
         self.input(n, ReplicaInput::Read { token, query, mode, floor: None, deadline });
@@ -430,7 +421,7 @@ impl Rig {
         }
     }
 
-    /// The version of a committed request, whether the reply is an earlier one's, and its result.
+    /// The version of a committed request, whether the reply repeats an earlier one, and the result.
     pub(super) fn computed(&self, token: u64) -> (Version, bool, Computed) {
         match &self.replies[&token] {
             Reply::Committed(done) => (done.version, done.replayed, done.result.clone()),
@@ -450,13 +441,11 @@ impl Rig {
         self.replicas[&n].status().watermark.0
     }
 
-    /// What `choose` makes of the messages that lie on a link.
     pub(super) fn on_link<'a, T>(&'a self, from: u8, to: u8, choose: impl Fn(&'a ChainMessage) -> Option<T>) -> Vec<T> {
         let frames = self.wire.get(&(from, to)).into_iter().flatten();
         frames.filter_map(|frame| choose(&frame.message)).collect()
     }
 
-    /// Every control frame that lies on a link.
     pub(super) fn controls(&self, from: u8, to: u8) -> Vec<&Control> {
         self.on_link(from, to, |message| match message {
             ChainMessage::Control(control) => Some(control),
@@ -464,7 +453,6 @@ impl Rig {
         })
     }
 
-    /// Every update frame that lies on a link.
     pub(super) fn updates(&self, from: u8, to: u8) -> Vec<&Updates> {
         self.on_link(from, to, |message| match message {
             ChainMessage::Updates(updates) => Some(updates),

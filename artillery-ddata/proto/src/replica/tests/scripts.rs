@@ -51,7 +51,7 @@ fn results_come_with_the_commit_and_not_before() {
     let (version, replayed, result) = rig.computed(asked);
     let told = vec![StepOutcome::Found(Some((old, "old".into()))), StepOutcome::Done, StepOutcome::Number(1)];
     assert_eq!((replayed, &result), (false, &Computed::Ran(vec![Ok(told)])));
-    assert_eq!(rig.computed(meanwhile), (version, true, result), "it waited for the same commit");
+    assert_eq!(rig.computed(meanwhile), (version, true, result), "the duplicate waited for the same commit");
     for n in [1, 2, 3] {
         assert_eq!((value(&rig, n, "k"), value(&rig, n, "n")), (Some("new".into()), Some("1".into())));
     }
@@ -157,7 +157,7 @@ fn the_size_of_a_script_is_bounded() {
     }
 }
 
-/// Values that a script made and took away again are in no update, and yet are held until its commit.
+/// Values that a script creates and then removes are in no update, but are held until its commit.
 #[test]
 fn results_count_in_the_window() {
     let mut rig = Rig::open(&[1, 2], &ReplicaSettings { window: 1000, ..ReplicaSettings::default() });

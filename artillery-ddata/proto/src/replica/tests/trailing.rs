@@ -1,4 +1,4 @@
-//! Updates that a member has handed on, and not yet put into its store.
+//! Updates that a member has forwarded but not stored yet.
 
 use super::rig::Rig;
 use crate::{
@@ -17,13 +17,13 @@ fn the_gate_is_held_until_the_store_has_what_others_may_know() {
     let mut rig = Rig::chain(&[1, 2, 3]);
     rig.put(1, "k", "v");
     assert!(rig.replicas[&1].is_behind());
-    assert_eq!(stored(&rig, 1, "k"), None, "not yet");
+    assert_eq!(stored(&rig, 1, "k"), None, "not stored yet");
     assert_eq!(rig.local(1, "k"), Err(NotLocal::Dirty));
     assert_eq!(rig.local(1, "another"), Err(NotLocal::Dirty));
     rig.transmit();
     assert!(!rig.replicas[&1].is_behind());
     assert!(stored(&rig, 1, "k").is_some());
-    assert_eq!(rig.local(1, "k"), Err(NotLocal::Dirty), "it isn't committed");
+    assert_eq!(rig.local(1, "k"), Err(NotLocal::Dirty), "the update is not committed");
     assert_eq!(rig.local(1, "another"), Ok(None));
     rig.deliver(1, 2);
     assert_eq!(rig.local(2, "another"), Err(NotLocal::Dirty), "the middle's gate is held too");
@@ -37,7 +37,7 @@ fn the_tail_commits_before_it_stores_with_its_gate_held() {
     assert_eq!(rig.watermark(3), rig.last(1).sequence.0);
     assert_eq!(stored(&rig, 3, "k"), None);
     assert_eq!(rig.local(3, "k"), Err(NotLocal::Dirty));
-    assert!(rig.gates[&3].watermark() < rig.last(1).sequence, "it covers only stored updates");
+    assert!(rig.gates[&3].watermark() < rig.last(1).sequence, "the gate's watermark only covers stored updates");
     rig.transmit();
     assert_eq!(rig.gates[&3].watermark(), rig.last(1).sequence);
     assert_eq!(rig.local(3, "k").unwrap(), stored(&rig, 1, "k"));
@@ -75,7 +75,7 @@ fn a_deferred_commit_waits_for_later_updates() {
     assert!(rig.replicas[&1].is_behind());
     while rig.deliver(2, 1) {}
     assert_eq!(rig.watermark(1), rig.watermark(2));
-    assert_eq!(rig.local(1, "k"), Err(NotLocal::Dirty), "the store lacks the second update");
+    assert_eq!(rig.local(1, "k"), Err(NotLocal::Dirty), "the second update is not stored");
     rig.settle();
     assert_eq!(rig.local(1, "k").unwrap(), stored(&rig, 2, "k"));
     rig.assert_same(1, 2);

@@ -1,4 +1,4 @@
-//! What a restart of all members finds above the watermark, and what settles it.
+//! Records above the watermark after a restart of all members, and how they are settled.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::{
     journal::JournalEntry,
 };
 
-/// A chain in which a disk at the tail syncs nothing any more, so that nothing more is committed.
+/// A chain whose tail no longer syncs its disk, so that nothing more is committed.
 fn stuck(nodes: &[u8]) -> Rig {
     let mut rig = Rig::chain_of_durable(nodes);
     rig.commit(nodes[0], "a", "1");
@@ -18,7 +18,7 @@ fn stuck(nodes: &[u8]) -> Rig {
     rig
 }
 
-/// All members end, and start again with these journals, connected, and in no epoch yet.
+/// All members restart from these journals. They are connected, but in no epoch yet.
 fn restart(rig: &mut Rig, journals: &[(u8, &[JournalEntry])]) {
     rig.wire.clear();
     for &(n, journal) in journals {
@@ -44,7 +44,7 @@ fn left(rig: &Rig) -> Vec<u64> {
     rig.nodes().into_iter().map(|n| rig.status(n).rereplication.left).collect()
 }
 
-/// Delivers all frames. Returns the updates that were sent, with their links, and how many snapshots were.
+/// Delivers all frames. Returns the updates sent, with their links, and the number of snapshots.
 fn sent(rig: &mut Rig) -> (Vec<(u8, u8, u64)>, usize) {
     let (mut updates, mut snapshots) = (Vec::new(), 0);
     loop {
@@ -91,7 +91,7 @@ fn what_all_members_hold_is_settled_and_no_value_travels() {
     restart_all(&mut rig);
     assert_eq!(left(&rig), [4, 4, 4]);
     rig.enter_all(&config(2, &[1, 2, 3]));
-    assert_eq!(sent(&mut rig), (vec![], 0), "each member has everything");
+    assert_eq!(sent(&mut rig), (vec![], 0), "no member is missing an update");
     assert_eq!(left(&rig), [0, 0, 0]);
     assert_eq!([1, 2, 3].map(|n| rig.last(n)).to_vec(), versions);
     assert_eq!(rig.contents(1), rig.contents(3));
@@ -128,7 +128,7 @@ fn a_strong_read_is_a_dirty_read_that_settles_its_record() {
     let read = rig.read(2, "c", ReadMode::Strong);
     let keys = [Bytes::from("a"), "b".into(), "d".into()];
     let many = rig.ask(2, Query::Keys(keys.to_vec()), ReadMode::Strong, None);
-    // Neither a clean read nor one of another member counts.
+    // Neither a clean read nor an eventual read settles a record.
     rig.read(2, "a", ReadMode::Strong);
     rig.read(2, "e", ReadMode::Eventual);
     assert!(!rig.replies.contains_key(&read), "it waits");
@@ -158,7 +158,7 @@ fn what_the_chain_went_on_without_is_superseded() {
     rig.enter_all(&config(2, &[2, 1]));
     rig.settle();
     let Rereplication { left: rest, by_start, .. } = rig.status(1).rereplication;
-    // The older update of k counts anew.
+    // The older update of k is counted again.
     assert_eq!((rest, by_start.superseded, by_start.done), (0, 2, 1));
     assert_eq!((left(&rig), rig.status(2).rereplication.by_start.done), (vec![0, 0], 1));
     assert_eq!(rig.contents(1), rig.contents(2));
@@ -177,7 +177,7 @@ fn a_snapshot_supersedes_all_of_them() {
     (0..9).for_each(|_| _ = rig.commit(1, "l", "2"));
     restart(&mut rig, &[(2, &journal)]);
     assert_eq!(left(&rig), [0, 1]);
-    // What it lacks isn't kept any more, so a snapshot comes.
+    // The missing updates are no longer in the backlog, so a snapshot is sent.
     rig.enter_all(&joining(2, &[1], 2));
     rig.beat(3);
     let Rereplication { left, by_start, .. } = rig.status(2).rereplication;
@@ -191,7 +191,7 @@ fn reports_come_while_records_are_left_and_at_the_end() {
     rig.settle();
     restart_all(&mut rig);
     rig.events.clear();
-    assert_eq!(rig.replicas[&1].next_tick(), Some(Timestamp::ZERO), "it reports in no epoch too");
+    assert_eq!(rig.replicas[&1].next_tick(), Some(Timestamp::ZERO), "it reports outside of an epoch, too");
     let reports = |rig: &Rig| -> Vec<u64> {
         let of = |(n, event): &(u8, ReplicaEvent)| match event {
             ReplicaEvent::Rereplicating(so_far) if *n == 1 => Some(so_far.left),
@@ -199,7 +199,7 @@ fn reports_come_while_records_are_left_and_at_the_end() {
         };
         rig.events.iter().filter_map(of).collect()
     };
-    // Ten heartbeats are a second.
+    // Ten heartbeats take one second.
     (0..250).for_each(|_| rig.heartbeat());
     assert_eq!(reports(&rig), [1, 1, 1]);
     rig.enter_all(&config(2, &[1, 2]));
@@ -214,7 +214,7 @@ fn a_member_that_was_never_restarted_has_none() {
     let mut rig = Rig::chain_of_durable(&[1, 2]);
     rig.commit(1, "a", "1");
     assert_eq!(rig.status(1).rereplication, Rereplication::default());
-    // After a stop behind which the watermark is on disk, nothing is left.
+    // After a stop with the watermark on disk, nothing is left.
     rig.beat(2);
     restart_all(&mut rig);
     assert_eq!(left(&rig), [0, 0]);

@@ -110,7 +110,7 @@ fn a_fruitless_query_of_a_long_history_gets_the_position_reached() {
     let asked = ask(&mut rig, 1, "none", Some(0));
     assert_eq!(changes(&rig, asked), (vec![], 4));
     let asked = ask(&mut rig, 1, "none", Some(4));
-    assert!(!rig.replies.contains_key(&asked), "all of the history was examined");
+    assert!(!rig.replies.contains_key(&asked), "the whole history was examined");
 }
 
 #[test]

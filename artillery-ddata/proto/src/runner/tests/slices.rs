@@ -3,7 +3,7 @@
 use super::*;
 
 impl Rig {
-    /// Takes a turn in by a clock that shows one more millisecond at each reading. Returns whether nothing is left.
+    /// Runs a turn with a clock that advances by one millisecond per reading. Returns whether nothing is left.
     fn take_slowly(&mut self, now: u64) -> bool {
         let time = Cell::new(now);
         let is_whole = self.runner.take(|| at(time.replace(time.get() + 1)), || 0, &mut self.turn, |_| None);
@@ -30,8 +30,8 @@ fn with_reads(mut rig: Rig, count: u64, lease: u64) -> Rig {
 fn what_is_left_of_a_turn_keeps_its_order() {
     let mut rig = with_reads(Rig::new(), 5, 1_000);
     assert!(!rig.take_slowly(10));
-    assert_eq!(rig.answered(), [0, 1], "two milliseconds are over");
-    // Whatever comes meanwhile comes last.
+    assert_eq!(rig.answered(), [0, 1], "the turn ends after two milliseconds");
+    // Inputs received in the meantime are processed last.
     rig.ask(5, None);
     assert!(!rig.take_slowly(20));
     assert!(rig.take_slowly(30));
@@ -49,7 +49,7 @@ fn each_part_of_a_turn_has_a_reading_and_a_lease_of_its_own() {
     let paths = [0, 1, 4, 5].map(|caller| rig.way(caller));
     assert_eq!(paths, [Some(ReadPath::Local); 4]);
     let late = [2, 3].map(|caller| rig.way(caller));
-    assert_ne!(late, [Some(ReadPath::Local); 2], "the lease is over");
+    assert_ne!(late, [Some(ReadPath::Local); 2], "the lease has expired");
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn short_turns_share_the_time_until_other_tasks_run() {
     assert!(rig.take_slowly(10));
     assert!(!rig.runner.is_over(at(11)));
     assert!(rig.take_slowly(11));
-    assert!(rig.runner.is_over(at(12)), "the second turn began no new time");
+    assert!(rig.runner.is_over(at(12)), "the second turn starts no new slice");
     assert!(rig.take_slowly(12));
     assert!(!rig.runner.is_over(at(13)));
 }

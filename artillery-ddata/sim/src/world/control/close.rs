@@ -1,4 +1,4 @@
-//! The end of a cluster after a run has settled: all nodes are told to stop within a moment.
+//! The shutdown of a cluster after a run has settled: all nodes are asked to stop at about the same time.
 
 use std::fmt::Write as _;
 
@@ -8,18 +8,18 @@ use crate::{
     scenario::SECOND,
 };
 
-/// Time within which the operator tells all nodes.
+/// Interval within which the operator stops all nodes.
 const TELLS: u64 = SECOND / 2;
 
-/// Time within which all nodes end, besides the leases for which they wait.
+/// Time within which all nodes must end, besides the leases that they wait out.
 const ENDS: u64 = 5 * SECOND;
 
-/// Number of leases for which nodes wait until they ask each other, or learn that all leave.
+/// Number of leases that nodes may wait until they ask each other, or learn that all are leaving.
 const LEASES: u64 = 10;
 
 impl World {
-    /// Tells all nodes to stop; in some runs one node is only drained. No node remains for which another one could wait, so
-    /// all that were told to stop must end.
+    /// Tells all nodes to stop; in some runs one node is only drained. No node is left to wait for, so all of them must
+    /// end.
     pub(in super::super) fn close_down(&mut self) -> Result<(), Failure> {
         let nodes = self.nodes.len();
         let Some(control) = &mut self.control else { return Ok(()) };
@@ -38,13 +38,13 @@ impl World {
             }
             self.happen()?;
             if self.now > deadline {
-                let what = format!("nodes {there:?} were told to stop, as all others were, and didn't end");
+                let what = format!("nodes {there:?} were asked to stop with all others, but did not end");
                 return Err(Failure::new(Oracle::Stops, what));
             }
         }
     }
 
-    /// Drains a node, and gives it more time than any node needs to end.
+    /// Drains a node, with a deadline by which every other node must have ended.
     pub(super) fn drain_at_last(&mut self, node: usize) {
         if self.nodes[node].is_alive() && !self.nodes[node].stops {
             let until = self.now + (LEASES + 1) * self.lease_and_drift() + ENDS;
@@ -54,12 +54,11 @@ impl World {
         }
     }
 
-    /// Whether the cluster is being closed. Meanwhile nothing fails, and the log is as prompt as it can be.
+    /// Whether the cluster is being shut down. Nothing fails then, and the log answers without delay.
     pub(in super::super) fn is_closing(&self) -> bool {
         self.phase == Phase::End
     }
 
-    /// A node is told to stop.
     pub(super) fn sigterm(&mut self, node: usize) {
         if self.nodes[node].is_alive() {
             self.trace.line(self.now, |out| write!(out, "SIGTERM for n{node}"));

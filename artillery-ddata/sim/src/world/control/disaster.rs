@@ -1,4 +1,4 @@
-//! Most nodes that keep the log are lost for good, and an operator recovers the cluster from the rest (docs/DESIGN.md §5.12).
+//! Most voters of the log are lost, and an operator recovers the cluster from the rest (docs/DESIGN.md §5.12).
 
 use std::{collections::BTreeSet, fmt::Write as _, sync::Arc, time::Duration};
 
@@ -17,12 +17,12 @@ use crate::{
     scenario::{HEALED, SECOND},
 };
 
-/// How long before healing the last disaster may come.
+/// How long before healing a disaster may still happen.
 const LAST: u64 = 8 * SECOND;
 
 impl World {
-    /// Kills nodes until those that keep the log have no majority, but spares one that serves all chains. The killed
-    /// incarnations are lost for good, and their nodes start others later. The survivor may be told to stop.
+    /// Kills nodes until the log has no majority, but spares one that serves all chains. The killed incarnations are
+    /// lost, and their nodes start others later. The survivor may be asked to stop.
     pub(super) fn disaster(&mut self) {
         let again = self.now + SECOND / 5;
         if self.now > HEALED - LAST {
@@ -37,8 +37,9 @@ impl World {
         for node in (0..self.nodes.len()).filter(|&node| node != survivor) {
             let id = self.ids[node];
             let Some(control) = &mut self.control else { return };
-            // Others may survive too, as long as they are no majority. Not with several chains: each survivor may hold more of
-            // another chain, and no node all. Such a cluster can't be recovered.
+            // With a single chain, other nodes may survive too if they are no majority. With several chains each
+            // survivor may be ahead in a different chain, so that no node has everything. Such a cluster can't be
+            // recovered.
             let is_enough = control.group.has_majority_of(|other| other == id || alive.contains(&other));
             let (lives_on, after) = (
                 !is_enough && self.setup.chains == 1 && control.operator.chance(500),
@@ -58,7 +59,7 @@ impl World {
         self.queue.push(again, super::super::Event::Control(Event::WantRecovery));
     }
 
-    /// A node that serves all chains, holds everything, and is no majority of the log alone. None while a decision is pending.
+    /// A node that serves all chains with all data, but is no majority by itself. `None` while a decision is pending.
     fn survivor(&self) -> Option<usize> {
         let control = self.control.as_ref()?;
         let proposes = control.nodes.iter().any(|half| half.decider.proposes());
@@ -77,7 +78,7 @@ impl World {
         (!control.group.has_majority_of(|id| id == self.ids[node])).then_some(node)
     }
 
-    /// An operator surveys the nodes that one of them reaches, and orders the recovery from the best of them.
+    /// An operator surveys the nodes that one of them reaches, and orders the best one to recover the cluster.
     pub(super) fn want_recovery(&mut self) {
         let Some(control) = &mut self.control else { return };
         let (pause, draw) = (control.operator.between(100_000_000, 500_000_000), control.operator.below(u64::MAX));
@@ -108,7 +109,7 @@ impl World {
         plan(cluster, &standings, Duration::from_nanos(since))
     }
 
-    /// A lease after the order the node surveys once more, and goes on alone.
+    /// Executes a recovery order one lease after it was given: surveys again, and continues alone.
     pub(super) fn recover(&mut self, node: usize, since: u64) {
         let plan = self.plan_at(node, self.now - since);
         self.trace.line(self.now, |out| write!(out, "n{node} is to go on alone: {plan:?}"));
@@ -132,14 +133,14 @@ impl World {
         self.spread();
     }
 
-    /// Whether nothing is lost if this node goes on alone. Then all promises must hold as if nothing had happened.
+    /// Whether a recovery by this node loses nothing, since it serves every chain. All promises must then hold.
     fn has_all(&self, by: MemberId) -> bool {
         let Some(control) = &self.control else { return false };
         control.configs().iter().all(|config| config.role(by) == Some(Role::Serving))
     }
 
-    /// Whether a node may listen to a node of this history. A node belongs to the first history that it learns of. One that
-    /// learns of a newer history has been left behind, and stops.
+    /// Checks whether a node accepts messages of this history. A node adopts the first history that it learns of. One
+    /// that learns of a newer history was left behind, and stops.
     pub(super) fn listens(&mut self, node: usize, theirs: History) -> Result<(), Option<History>> {
         let Some(control) = &mut self.control else { return Ok(()) };
         match History::meet(&mut control.nodes[node].history, theirs) {
@@ -159,27 +160,26 @@ impl World {
         let after = control.operator.between(SECOND / 10, SECOND);
         self.trace.line(self.now, |out| write!(out, "n{node} was left behind"));
         self.end_life(node);
-        // Its operator gives it an empty directory.
+        // Its operator replaces its directory by an empty one.
         self.drop_disk(node);
         self.queue.push(self.now + after, super::super::Event::Control(Event::Start(node)));
     }
 
-    /// A recovery keeps all that was committed here ([`has_all`](Self::has_all)), so no store may be said to hold more.
+    /// Recoveries here keep every committed update ([`has_all`](Self::has_all)), so no store may report more.
     fn check_nothing_parts(&mut self, node: usize) {
         let branches = self.control.as_ref().map(|control| control.configs().branches().to_vec());
         let holds = self.standing(node).zip(branches).is_some_and(|(mine, branches)| holds_more(&mine, &branches));
         if holds {
-            let what = format!("n{node} was left behind, and is said to hold commits that the newer history lacks");
+            let what = format!("n{node} was left behind, and reports commits that the newer history is missing");
             self.claim(Failure::new(Oracle::Claims, what));
         }
     }
 
-    /// Whether most of those that keep the log may be lost, and no node has gone on alone yet.
     pub(in super::super) fn may_need_recovery(&self) -> bool {
         self.setup.control.is_some_and(|control| control.loses) && self.recoveries == 0
     }
 
-    /// The disks of nodes that are down when the cluster is recovered don't come back: their history is over.
+    /// Empties the disks of nodes that are down at a recovery. Their history is over.
     fn empty_lost_disks(&mut self) {
         for node in 0..self.nodes.len() {
             if !self.nodes[node].is_alive() {
@@ -188,7 +188,7 @@ impl World {
         }
     }
 
-    /// The history of a new incarnation: founders belong to the first history, other nodes to none yet.
+    /// The history of a new incarnation: founders belong to the first one, other nodes to none yet.
     pub(super) fn first_history(founding: &Bootstrap, id: MemberId) -> Option<History> {
         founding.names(id).then(|| History::first(founding.cluster))
     }

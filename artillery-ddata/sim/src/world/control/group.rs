@@ -1,4 +1,4 @@
-//! A model of what a consensus log promises: one order, one leader per term, and nothing else.
+//! A model of the guarantees of a consensus log: one order, one leader per term, and nothing else.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,38 +17,37 @@ use artillery_proto::{
 use super::{Event, World};
 use crate::rng::Rng;
 
-/// The interval of checks whether the leader goes on, in nanoseconds.
+/// The interval of checks of the leader, in nanoseconds.
 const LOOK: u64 = 20_000_000;
 
-/// The group that keeps the log.
 #[derive(Debug)]
 pub(super) struct Group {
     rng: Rng,
     configs: Arc<Configs>,
     voters: BTreeSet<MemberId>,
-    /// The nodes that are to replace the voters. Until a majority of each set has agreed, each entry needs both majorities.
+    /// The next set of voters. Until the change is agreed, each decision needs a majority of both sets.
     next: Option<BTreeSet<MemberId>>,
     term: u64,
     leader: Option<MemberId>,
-    /// Nodes that have given up a leadership, and stand in no election.
+    /// Nodes that have resigned as leader, and are not electable.
     retired: BTreeSet<MemberId>,
-    /// When the leader was lost.
+    /// When the leader last had a majority.
     lost: u64,
     patience: u64,
-    /// A proposal of the last leader that may be in some of the logs and not in others.
+    /// A proposal of the last leader that may be in some of the logs but not in others.
     limbo: Option<(Term, LogIndex, ConfigChange)>,
-    /// The term and index of which each node was told last.
+    /// For each node, the term and index of the newest notification sent to it.
     told: Vec<(MemberId, u64, LogIndex)>,
-    /// Configurations of chains that were replaced, each with the next one.
+    /// The chain configurations replaced since the last check, each with its replacement.
     changes: Vec<[ChainConfig; 2]>,
-    /// Choices that a test fixes instead of chance.
+    /// Choices that a test fixes instead of drawing them.
     #[cfg(test)]
     rig: tests::Settled,
 }
 
 impl Group {
     pub(super) fn new(founding: &Bootstrap, rng: Rng) -> Self {
-        // As in real processes: an odd number of voters, so one of two.
+        // Like real groups, an odd number of voters: one of two.
         let odd = |count: usize| count - usize::from(count.is_multiple_of(2));
         let voters = founding.members.iter().take(odd(founding.members.len().min(5)));
         Self {
@@ -73,23 +72,21 @@ impl Group {
         &self.configs
     }
 
-    /// All nodes that keep the log. While the voters change, both sets.
     pub(super) fn voters(&self) -> BTreeSet<MemberId> {
         self.sets().flatten().copied().collect()
     }
 
-    /// The sets of voters. A majority of each has to agree.
+    /// The sets of voters. A decision needs a majority of each.
     fn sets(&self) -> impl Iterator<Item = &BTreeSet<MemberId>> {
         [&self.voters].into_iter().chain(&self.next)
     }
 
-    /// Whether the nodes for which `counts` holds are a majority of each set.
     pub(super) fn has_majority_of(&self, counts: impl Fn(MemberId) -> bool) -> bool {
         self.sets().all(|set| 2 * set.iter().filter(|&&id| counts(id)).count() > set.len())
     }
 
-    /// The nodes that are told of news: all that keep the log, and the leader, which knows what it has written even if it no
-    /// longer keeps the log. Other nodes learn of it later, with their leases.
+    /// The nodes that are notified of changes: all voters, and the leader even if it is no longer a voter, since it
+    /// wrote them. Other nodes learn of them later, with their lease renewals.
     fn hearers(&self) -> BTreeSet<MemberId> {
         #[cfg(test)]
         if self.rig.all_hear {
@@ -98,7 +95,6 @@ impl Group {
         self.voters().into_iter().chain(self.leader).collect()
     }
 
-    /// Whether the next leader has the proposal in limbo.
     fn has_limbo(&mut self) -> bool {
         #[cfg(test)]
         if let Some(has) = self.rig.next_has_limbo {
@@ -119,7 +115,7 @@ impl Group {
         Term(self.term)
     }
 
-    /// The log begins anew after a recovery: kept by one node, in a later term, and with the configurations of that node.
+    /// Restarts the log after a recovery: one voter, a later term, and the configurations of that voter.
     pub(super) fn begin_anew(&mut self, now: u64, by: MemberId, configs: Arc<Configs>) {
         self.configs = configs;
         self.voters = BTreeSet::from([by]);
@@ -130,8 +126,8 @@ impl Group {
         self.told.clear();
     }
 
-    /// A store that keeps the log has begun another life: it is the same voter. A life leads only in terms that it was elected in
-    /// (R5), unless it `leads_again`.
+    /// Replaces a voter by the next incarnation of its store, which is the same voter. An incarnation leads only in
+    /// terms in which it was elected (R5), unless it `leads_again`.
     pub(super) fn begins(&mut self, before: MemberId, life: MemberId, leads_again: bool) {
         if before == life || !before.shares_store(life) {
             return;
@@ -143,7 +139,6 @@ impl Group {
         self.told.retain(|&(told, ..)| told != before);
     }
 
-    /// A voter's store is in this life.
     pub(super) fn has_lived_on(&mut self, life: MemberId) {
         for set in [Some(&mut self.voters), self.next.as_mut()].into_iter().flatten() {
             let before: Vec<_> = set.iter().copied().filter(|voter| voter.shares_store(life)).collect();
@@ -154,7 +149,6 @@ impl Group {
         }
     }
 
-    /// Whether a node has given up a leadership, and may not lead.
     pub(super) fn is_retired(&self, id: MemberId) -> bool {
         self.retired.contains(&id)
     }
@@ -163,13 +157,13 @@ impl Group {
         self.limbo.is_some()
     }
 
-    /// Puts a change at its index, if that is free. Returns whether it was.
+    /// Appends a change if `at` is the next index. Returns whether it was.
     fn take(&mut self, term: Term, at: LogIndex, change: ConfigChange) -> bool {
         let free = at == self.configs.applied().next();
         if free {
             let mut configs = (*self.configs).clone();
             let entry = LogEntry { index: at, term, change };
-            // Doesn't fail: the index was just checked.
+            // Can't fail: the index was just checked.
             let new = configs.apply(&entry).unwrap_or_default();
             let changes = new.into_iter().filter_map(|after| Some([self.configs.get(after.chain)?.clone(), after]));
             self.changes.extend(changes);
@@ -182,7 +176,7 @@ impl Group {
 }
 
 impl World {
-    /// The changes of chains since the last call: what was replaced, and by what.
+    /// The changes of chain configurations since the last call, each as the old and the new one.
     pub(in super::super) fn take_changes(&mut self) -> Vec<[ChainConfig; 2]> {
         self.control.as_mut().map(|control| std::mem::take(&mut control.group.changes)).unwrap_or_default()
     }
@@ -191,8 +185,8 @@ impl World {
         self.ids.iter().position(|&other| other == id).filter(|&at| self.nodes[at].is_alive())
     }
 
-    /// Whether a majority of the nodes that keep the log can talk to this node now. A store with less than it had has no vote, and
-    /// gets none: each message of the log's group says how far its store has come.
+    /// Whether a majority of the voters can communicate with this node. A store that was rolled back neither votes nor
+    /// gets votes: every message of the group carries the position of the sender's store.
     fn reaches_majority(&self, id: MemberId) -> bool {
         let (Some(control), Some(me)) = (&self.control, self.index_of(id)) else { return false };
         let votes = |voter| self.index_of(voter).filter(|at| !self.restored.contains(at));
@@ -207,7 +201,7 @@ impl World {
         control.group.has_majority_of(joined)
     }
 
-    /// For each node, when the latest message was sent that it has answered, if that was now.
+    /// The nodes that would answer `node` now, with its clock as the time of their answers.
     pub(super) fn answered(&self, node: usize) -> BTreeMap<MemberId, Timestamp> {
         let Some(control) = &self.control else { return BTreeMap::new() };
         let clock = self.nodes[node].clock(self.now);
@@ -219,7 +213,7 @@ impl World {
         known.filter(answers).map(|id| (id, clock)).collect()
     }
 
-    /// A node gives up its leadership, or may lead again.
+    /// Lets a node resign as leader, or lead again.
     pub(super) fn may_lead(&mut self, node: usize, may: bool) {
         let id = self.ids[node];
         self.trace.line(self.now, |out| {
@@ -230,7 +224,7 @@ impl World {
         if may {
             control.group.retired.remove(&id);
             if control.group.leader == Some(id) {
-                // It leads in another term only.
+                // It may lead again only in a later term.
                 control.group.leader = None;
             }
         } else {
@@ -238,7 +232,7 @@ impl World {
         }
     }
 
-    /// Whether a node leads in this term, as a majority confirms now.
+    /// Whether a node leads in this term, as confirmed by a majority now.
     pub(super) fn has_majority(&self, id: MemberId, term: Term) -> bool {
         let Some(control) = &self.control else { return false };
         let group = &control.group;
@@ -255,13 +249,13 @@ impl World {
         let goes_on = leader.is_some_and(|leader| votes(leader) && stands(leader) && self.reaches_majority(leader));
         let whims = self.setup.control.filter(|_| !self.is_closing()).map_or(0, |control| control.whims);
         let Some(control) = &mut self.control else { return };
-        // Sometimes there is an election without cause.
+        // Occasionally there is an election without cause.
         let whim = control.group.rng.chance(whims);
         let group = &mut control.group;
         if goes_on && !whim {
             group.lost = now;
-            // An entry in the leader's own log is committed once a majority that follows it again has the entry.
-            // That holds even if its proposer was told of a failure. The majority confirms before that that it leads.
+            // An entry in the leader's own log commits once a majority that follows the leader has it, even if its
+            // proposer was notified of a failure. The same majority first confirms the leadership.
             if group.rng.chance(50)
                 && let Some((term, at, change)) = group.limbo.take_if(|(term, ..)| *term == Term(group.term))
             {
@@ -295,7 +289,7 @@ impl World {
         group.leader = Some(group.rng.pick(&able));
         group.lost = now;
         group.patience = group.rng.between(50_000_000, 400_000_000);
-        // The proposal of an old leader may be in the log of the new one. Then it is settled before any other.
+        // The new leader's log may contain the old leader's proposal, which is then decided before any other.
         if let Some((term, at, change)) = group.limbo.take()
             && group.has_limbo()
         {
@@ -309,7 +303,7 @@ impl World {
         self.spread();
     }
 
-    /// The nodes that keep the log learn its news, each with a delay of its own. Nodes cut off from the leader don't.
+    /// Notifies the nodes that follow the log, each after its own delay, unless they are cut off from the leader.
     pub(super) fn spread(&mut self) {
         let Some(control) = &self.control else { return };
         let group = &control.group;
@@ -332,7 +326,7 @@ impl World {
         }
     }
 
-    /// What a node that keeps the log learns of it now. Nothing if it can't hear the leader; then it is told again later.
+    /// The state of the log for a node. `None` if it can't reach the leader. Then it is notified again later.
     pub(super) fn said_of_log(&mut self, id: MemberId) -> Option<(Option<Term>, MemberId, Arc<Configs>)> {
         let leader = self.control.as_ref()?.group.leader?;
         let (at, leads_at) = (self.index_of(id)?, self.index_of(leader));
@@ -360,7 +354,7 @@ impl World {
             group.take(term, at, change);
             if lost { ProposalFate::Unknown } else { ProposalFate::Decided }
         } else if group.leader == Some(id) && Term(group.term) == term && !known {
-            // The proposal is in the leader's own log, and perhaps in some others. A retry may still be refused.
+            // The proposal is in the leader's own log, and possibly in some others. A retry may still be refused.
             let again = group.limbo.as_ref().is_some_and(|(known, place, _)| (*known, *place) == (term, at));
             group.limbo = Some((term, at, change));
             if again && group.rng.chance(300) { ProposalFate::Refused } else { ProposalFate::Unknown }
@@ -376,12 +370,12 @@ impl World {
 
     pub(super) fn set_voters(&mut self, node: usize, id: MemberId, term: Term, voters: BTreeSet<MemberId>) {
         let leads = self.has_majority(id, term);
-        // A voter is a store, whichever of its lives the leader has named.
+        // A voter is identified by its store, whichever incarnation the leader named.
         let present = |voter: MemberId| self.ids.iter().copied().find(|id| id.shares_store(voter)).unwrap_or(voter);
         let voters = voters.into_iter().map(present).collect();
         let Some(control) = &mut self.control else { return };
         if leads && control.group.next.is_none() {
-            // The change is in the leader's log, and counts from then on, whether or not it will be agreed to.
+            // The change is in the leader's log, and takes effect there at once, whether or not it will be agreed.
             control.group.next = Some(voters);
         }
         if leads && self.has_majority(id, term) {
@@ -390,12 +384,12 @@ impl World {
         self.hand_in(node, NodeInput::VotersSet);
     }
 
-    /// A majority of the old and of the new set agrees on the new voters.
+    /// Completes a change of voters once both sets agree.
     fn end_change_of_voters(&mut self) {
         let Some(control) = &mut self.control else { return };
         if let Some(next) = control.group.next.take() {
             control.group.voters = next;
-            // Have all of them told.
+            // Notify every node again.
             control.group.told.clear();
             self.spread();
         }

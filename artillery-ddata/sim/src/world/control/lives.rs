@@ -1,4 +1,4 @@
-//! Incarnations of nodes: how they end, pause and begin, and which members they leave to a chain.
+//! The start, pause and end of incarnations, and the members that remain in a chain without one of them.
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
@@ -10,7 +10,7 @@ use super::{Event, World};
 use crate::{oracle::Failure, scenario::SECOND};
 
 impl World {
-    /// Stops an incarnation, unless the chains or the log could not go on without it.
+    /// Stops an incarnation, unless the chains or the log could not continue without it.
     pub(in super::super) fn stop_life(&mut self, node: usize) {
         let may_end = self.can_spare(node) && !self.is_rolling() && !self.may_need_recovery();
         if !self.nodes[node].is_alive() || !may_end {
@@ -20,14 +20,13 @@ impl World {
         self.end_life(node);
     }
 
-    /// An incarnation ends.
     pub(in super::super) fn end_life(&mut self, node: usize) {
         self.nodes[node].down = true;
         self.disconnect(node);
         self.leave_disk(node);
     }
 
-    /// Whether each chain has another serving member without this node, and no decision is under way that may change that.
+    /// Whether each chain keeps another serving member without this node, and no pending decision may change that.
     pub(in super::super) fn chains_can_spare(&self, node: usize) -> bool {
         let Some(control) = &self.control else { return true };
         let stays = |id: MemberId| {
@@ -39,7 +38,7 @@ impl World {
         !decides && control.configs().iter().all(|config| self.keeps_another(node, config, stays))
     }
 
-    /// Whether each chain has another serving member, and the log a majority, without this node.
+    /// Whether each chain keeps another serving member, and the log a majority, without this node.
     pub(in super::super) fn can_spare(&self, node: usize) -> bool {
         let Some(control) = &self.control else { return true };
         if self.setup.durable.is_some() {
@@ -49,20 +48,20 @@ impl World {
         let lives = |id: MemberId| {
             id != without && self.ids.iter().position(|&other| other == id).is_some_and(|at| self.nodes[at].is_alive())
         };
-        // A node that is about to end, or whose store fails, is not a copy to count on.
+        // A node that is about to end, or whose store fails, can't be counted on as a copy.
         let stays = |id: MemberId| {
             let at = self.ids.iter().position(|&other| other == id);
             lives(id) && at.is_some_and(|at| !self.nodes[at].fails && !self.nodes[at].stops)
         };
         let chains = control.configs().iter().all(|config| self.keeps_another(node, config, stays));
-        // A decision under way may leave this node as the only one.
+        // A pending decision may leave this node as the only member.
         let proposes = control.nodes.iter().any(|half| half.decider.proposes());
         let decides = control.group.in_limbo() || control.appends > 0 || proposes;
         !decides && chains && control.group.has_majority_of(lives)
     }
 
-    /// Whether another member of a chain `stays`. One that the newest leader has fenced doesn't: the leader is about to remove it, and
-    /// then leaves this node alone in the chain, also if it has just ended.
+    /// Whether a chain has another member for which `stays` holds. A member that the newest leader has fenced does not
+    /// count: the leader is about to remove it, which would leave `node` alone in the chain.
     fn keeps_another(&self, node: usize, config: &ChainConfig, stays: impl Fn(MemberId) -> bool) -> bool {
         let serves = config.serving().any(|id| id == self.ids[node]);
         config.serving().any(|id| stays(id) && !(serves && self.is_fenced(id)))
@@ -75,14 +74,15 @@ impl World {
         leader.is_some_and(|leader| leader.fences(id))
     }
 
-    /// Whether each chain has another serving member whose disk is kept, and the log a majority, without this node's disk.
+    /// Whether each chain keeps the disk of a serving member, and the log a majority of disks, without this node's
+    /// disk.
     pub(in super::super) fn can_lose_disk(&self, node: usize) -> bool {
         let Some(control) = &self.control else { return false };
         let is_kept = |id: MemberId| {
             let has_disk = |at: usize| at != node && self.ids[at].shares_store(id);
             (0..self.nodes.len()).any(has_disk) && !self.lacking.has_lost_disk(id)
         };
-        // Stores that don't sync open a chain all together only.
+        // Stores that did not sync can only reopen a chain all together.
         let is_weak = self.setup.durable.is_some_and(|of| of.never > 0);
         let keeps = |config: &ChainConfig| match is_weak {
             true => config.serving().all(is_kept),
@@ -94,7 +94,6 @@ impl World {
         !decides && chains && control.group.has_majority_of(is_kept)
     }
 
-    /// The store of a node fails from now on, unless its chains could not go on without it.
     pub(in super::super) fn fail_store(&mut self, node: usize) {
         if self.control.is_some() && self.nodes[node].is_alive() && self.can_spare(node) {
             self.nodes[node].fails = true;
@@ -103,7 +102,7 @@ impl World {
         }
     }
 
-    /// A node whose store failed starts another incarnation, unless the chains or the log could not go on without it.
+    /// Restarts a node whose store failed. Returns `false` while the chains or the log need the node.
     pub(in super::super) fn replace_store(&mut self, node: usize) -> bool {
         let is_there = self.nodes[node].fails && self.nodes[node].is_alive();
         if is_there && !self.can_spare(node) {
@@ -157,7 +156,6 @@ impl World {
         Ok(())
     }
 
-    /// A node loads its directory, which takes a moment, or long.
     fn load(&mut self, node: usize, id: MemberId) {
         let Some(control) = &mut self.control else { return };
         let longest =
@@ -171,7 +169,6 @@ impl World {
         self.hand_in(node, NodeInput::Loaded { holds });
     }
 
-    /// Pauses a node, or lets it go on.
     pub(in super::super) fn pause(&mut self, node: usize, paused: bool) {
         if self.nodes[node].paused == paused || !self.nodes[node].is_alive() {
             return;
@@ -185,14 +182,14 @@ impl World {
         }
     }
 
-    /// Returns the event, unless it is for a paused node: then it is kept until the node goes on.
+    /// Returns the event, unless its node is paused. Such an event is kept until the node resumes.
     pub(in super::super) fn unless_paused(&mut self, event: super::super::Event) -> Option<super::super::Event> {
         let Some(node) = event.waits_for().filter(|&node| self.nodes[node].paused) else { return Some(event) };
         self.held[node].push(event);
         None
     }
 
-    /// Whether each chain has as many members as it can have.
+    /// Whether each chain has as many members as are available, up to the replica count.
     pub(in super::super) fn is_settled(&self) -> bool {
         let Some(control) = &self.control else { return true };
         let lives = |id: MemberId| self.ids.contains(&id);
@@ -204,64 +201,58 @@ impl World {
                 node.is_alive() && (serves || !node.drained && !node.fails && !away.contains(&self.ids[*at].node))
             };
             let wanted = control.settings.replicas.min((0..self.nodes.len()).filter(may_serve).count());
-            // Stores that are back open their chain together, also if they are more than it is to have.
+            // Reopening stores all become members, even if that exceeds the replica count.
             let count = config.serving().count();
             let is_full = count == wanted || (count > wanted && self.counts.disks.reopened > 0);
             is_full && config.syncing().is_none() && config.serving().all(lives)
         })
     }
 
-    /// Whether no node is kept away for a gray failure.
     pub(in super::super) fn all_may_return(&self) -> bool {
         self.kept_away(None).is_empty()
     }
 
-    /// Whether a node acts as coordinator now.
     pub(in super::super) fn is_deciding(&self, node: usize) -> bool {
         self.control.as_ref().is_some_and(|control| control.nodes[node].decider.decides_in().is_some())
     }
 
-    /// The configurations that a node knows.
     pub(in super::super) fn configs_of(&self, node: usize) -> Option<&Configs> {
         self.control.as_ref().map(|control| &**control.nodes[node].decider.configs())
     }
 
-    /// The reason why a node is not ready.
     pub(in super::super) fn unready(&self, node: usize) -> Option<String> {
         self.control.as_ref()?.nodes[node].decider.state().unready.map(|why| format!("n{node}: {why}"))
     }
 
-    /// The incarnations that a leader has heard within the suspicion time and that do not leave, itself among them.
+    /// The leader and all incarnations that renewed within the suspicion time and are not leaving.
     pub(in super::super) fn heard_of(&self, leader: usize) -> BTreeSet<MemberId> {
         let Some(control) = &self.control else { return BTreeSet::new() };
         let suspect = control.founding.timing.suspect.as_nanos() as u64;
         let of = control.heard.iter().filter(|((by, _), _)| *by == leader);
-        // Allows for the drift of clocks.
+        // The margin allows for clock drift.
         let heard = of.filter(|&(_, &(at, leaves))| !leaves && self.now - at <= suspect + suspect / 50);
         let itself = (!self.nodes[leader].drained).then_some(self.ids[leader]);
         heard.map(|(&(_, id), _)| id).chain(itself).collect()
     }
 
-    /// Whether these are a majority of the stores that keep the log. A voter may have just started again.
+    /// Whether these nodes hold a majority of the voting stores. Compares stores, since a voter may have restarted.
     pub(in super::super) fn has_majority_among(&self, nodes: &BTreeSet<MemberId>) -> bool {
         let counts = |id: MemberId| nodes.iter().any(|node| node.shares_store(id));
         self.control.as_ref().is_none_or(|control| control.majority_in(counts))
     }
 
-    /// The highest watermark of a chain that nodes have reported to a leader.
     pub(in super::super) fn highest_reported(&self, chain: ChainId) -> Option<Sequence> {
         let halves = self.control.as_ref()?.nodes.iter().zip(&self.nodes).filter(|(_, node)| node.is_alive());
         halves.filter_map(|(half, node)| half.decider.highest_watermark(chain, node.clock(self.now))).max()
     }
 
-    /// Nodes that a leader keeps out of a chain for a while, since they held it up.
+    /// Nodes that a leader keeps out of a chain temporarily because they held it up.
     fn kept_away(&self, tail: Option<MemberId>) -> BTreeSet<NodeId> {
         let Some(control) = &self.control else { return BTreeSet::new() };
         let halves = control.nodes.iter().zip(&self.nodes).filter(|(half, _)| half.decider.decides_in().is_some());
         halves.flat_map(|(half, node)| half.decider.kept_away(node.clock(self.now), tail)).collect()
     }
 
-    /// The nodes that serve a chain by the last configuration.
     pub(in super::super) fn members_now(&self, chain: usize) -> Vec<usize> {
         let Some(control) = &self.control else { return Vec::new() };
         let config = control.configs().get(ChainId(chain as u32));
@@ -269,7 +260,7 @@ impl World {
         config.map(|config| config.serving().filter_map(at).collect()).unwrap_or_default()
     }
 
-    /// Whether a node serves all chains by the last configurations. Always so where configurations never change.
+    /// Whether a node serves all chains in the newest configurations. Always true if configurations never change.
     pub(in super::super) fn is_member_now(&self, node: usize) -> bool {
         self.control.is_none() || (0..self.setup.chains).all(|chain| self.members_now(chain).contains(&node))
     }

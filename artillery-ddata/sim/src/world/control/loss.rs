@@ -1,5 +1,5 @@
-//! All stores that served a chain last are lost for good, and an operator accepts that (docs/DESIGN.md §5.8). The operator gives
-//! the order again and again, also while nothing is lost: then it must be refused.
+//! All stores that served a chain last are lost permanently, and an operator accepts that (docs/DESIGN.md §5.8). The
+//! operator repeats the order, also while nothing is lost. It must be refused then.
 
 use std::fmt::Write as _;
 
@@ -24,19 +24,18 @@ use crate::{
 const LAST: u64 = 10 * SECOND;
 const CHAIN: ChainId = ChainId(0);
 
-/// A loss that an operator has accepted.
 #[derive(Debug)]
 pub(in super::super) struct Loss {
-    /// The first epoch in which the lost updates aren't there.
+    /// The first epoch without the lost updates.
     epoch: Epoch,
     /// When the first member entered it, on the clients' clock.
     moment: u64,
-    /// What clients saw before.
+    /// The clients' history before that.
     before: History,
 }
 
 impl World {
-    /// Ends all members of the chain, and takes their disks away, unless the log could not go on.
+    /// Ends all members of the chain and destroys their disks, unless the log could not continue.
     pub(super) fn lose_stores(&mut self) {
         if self.now > HEALED - LAST {
             return;
@@ -56,7 +55,7 @@ impl World {
         }
     }
 
-    /// The nodes with the stores that serve the chain; none, if one of them isn't there now, or too few voters are left.
+    /// The nodes whose stores serve the chain; `None` if one of them is down, or too few voters would remain.
     fn stores_to_lose(&self) -> Option<Vec<usize>> {
         let control = self.control.as_ref()?;
         let proposes = control.nodes.iter().any(|half| half.decider.proposes());
@@ -70,17 +69,16 @@ impl World {
         control.group.has_majority_of(stays).then_some(lost)
     }
 
-    /// Asks the leader to open the chain from what is left.
     pub(super) fn want_reopening(&mut self) {
         let Some(control) = &mut self.control else { return };
         let pause = control.operator.between(SECOND / 10, SECOND);
         let is_lost = |of: &ChainConfig| of.serving().all(|id| self.lacking.has_lost_disk(id));
-        // Leaders that change, and joiners that come and go, end an order: then it is given again.
+        // A change of leader or of joiners cancels an order, so it is repeated.
         if self.now > HEALED - LAST / 2 && !control.configs().get(CHAIN).is_some_and(is_lost) {
             return;
         }
         self.queue.push(self.now + pause, super::super::Event::Control(Event::WantReopening));
-        // An operator gives the order only when no store of these members can come back: each of them lives, or has lost its disk.
+        // An operator gives the order only if no missing store can return: each member is up or has lost its disk.
         let is_alive =
             |id: MemberId| self.ids.iter().position(|&other| other == id).is_some_and(|at| self.nodes[at].is_alive());
         let comes_back = |id: MemberId| !is_alive(id) && !self.lacking.has_lost_disk(id);
@@ -101,7 +99,7 @@ impl World {
         self.trace.line(self.now, |out| write!(out, "the order to open the chain is answered: {result:?}"));
     }
 
-    /// A leader wants to accept a loss: it has heard of no store that served the chain last.
+    /// Checks a leader that accepts a loss: it must not know of any store that served the chain last.
     pub(super) fn check_loss(&mut self, leader: usize, change: &ConfigChange) {
         let ConfigChange::AcceptLoss(change) = change else { return };
         let heard = self.heard_of(leader);
@@ -110,24 +108,24 @@ impl World {
         else {
             return;
         };
-        // One that has lost what it hadn't synced lacks something for certain.
+        // A store that has lost unsynced data is certainly missing something.
         let may_lack_nothing = |id: &MemberId| !self.lacking.has_lost_power(*id);
         let is_heard = |id: &MemberId| heard.iter().any(|life| life.shares_store(*id));
         let there = before.serving().find(|id| may_lack_nothing(id) && is_heard(id));
         if let Some(there) = there {
-            let what = format!("n{leader} accepts a loss, though it has heard of the store of {there}");
+            let what = format!("n{leader} accepts a loss although the store of {there} reports to it");
             self.claim(Failure::new(Oracle::Lost, what));
         }
     }
 
-    /// The first serving member enters the epoch that an accepted loss has made. What was committed and isn't there is lost, and clients
-    /// may see that from now on. Nothing else may be lost.
+    /// Records the loss when the first serving member enters the epoch that accepted it. The committed updates that are
+    /// missing there are lost, and clients may observe that from then on. Nothing else may be lost.
     pub(in super::super) fn note_loss(&mut self, index: usize, slot: usize) {
         let Some(loss) = self.control.as_ref().and_then(|control| control.configs().loss(ChainId(slot as u32))) else {
             return;
         };
         let replica = self.nodes[index].slots[slot].runner.replica();
-        // A joiner may enter it before the member that has what is left.
+        // A joiner may enter the epoch before the member that holds the remaining data.
         let serves = |id: MemberId| id == self.ids[index];
         let entered =
             replica.status().config.is_some_and(|config| config.epoch >= loss.epoch && config.serving().any(serves));
@@ -151,13 +149,14 @@ impl World {
         self.loss = Some(loss);
     }
 
-    /// Whether an operator has accepted a loss of a chain, and no serving member has entered an epoch since.
+    /// Whether an operator has accepted a loss of a chain that no serving member has entered yet.
     pub(in super::super) fn has_unseen_loss(&self, chain: ChainId) -> bool {
         let accepted = self.control.as_ref().and_then(|control| control.configs().loss(chain));
         accepted.is_some_and(|loss| self.loss.as_ref().is_none_or(|seen| seen.epoch < loss.epoch))
     }
 
-    /// Whether a member has committed what was lost by an accepted loss: what it holds isn't the chain's.
+    /// Whether a replica's content includes updates lost by an accepted loss, so that it no longer belongs to the
+    /// chain.
     pub(in super::super) fn is_of_lost_past(&self, index: usize, slot: usize, status: &Status) -> bool {
         let Some(loss) = self.loss.as_ref().filter(|_| slot == CHAIN.0 as usize) else { return false };
         let Some(config) = status.config.as_ref().filter(|config| config.epoch >= loss.epoch) else { return true };
@@ -169,13 +168,14 @@ impl World {
         status.watermark > Sequence::ZERO && self.is_lost(slot, committed.unwrap_or(status.last))
     }
 
-    /// Whether an operation that was called then spans the loss: it ends after it.
+    /// Whether an operation called at `called` and ending now spans the loss.
     pub(in super::super) fn spans_loss(&self, chain: usize, called: u64) -> bool {
         chain == CHAIN.0 as usize && self.loss.as_ref().is_some_and(|loss| called < loss.moment)
     }
 
-    /// Takes down operations that span the loss. Before it, the outcome of their writes is unknown. After it, they count as far
-    /// as they were kept. What they read may be of before.
+    /// Records operations that span the loss in both histories. In the earlier one the outcome of their writes is
+    /// unknown. In the later one, a write counts if it was kept. Reads are dropped: they may show the state before the
+    /// loss.
     pub(in super::super) fn record_spanning(&mut self, operations: &[Operation], series: &[SeriesOperation]) {
         let slot = CHAIN.0 as usize;
         let (Some(loss), oracle) = (&mut self.loss, &self.oracles[slot]) else { return };
@@ -193,17 +193,15 @@ impl World {
         loss.before.series.extend(earlier_series);
     }
 
-    /// What clients saw before an accepted loss.
     pub(in super::super) fn history_before_loss(&self) -> Option<&History> {
         self.loss.as_ref().map(|loss| &loss.before)
     }
 
-    /// Whether an operator has accepted a loss of the chain.
     pub(in super::super) fn has_lost(&self, chain: usize) -> bool {
         chain == CHAIN.0 as usize && self.loss.is_some()
     }
 
-    /// Whether a version was acknowledged, and lost by an accepted loss.
+    /// Whether a version of before an accepted loss is not in the log any longer.
     pub(in super::super) fn is_lost(&self, chain: usize, version: artillery_proto::Version) -> bool {
         let slot = CHAIN.0 as usize;
         let is_old = self.loss.as_ref().is_some_and(|loss| version.epoch < loss.epoch);
@@ -212,9 +210,10 @@ impl World {
 }
 
 impl Loss {
-    /// What is known of an earlier operation: a write counts if it was kept. One that wasn't may be applied again, by a late copy
-    /// of its request. So may one whose record said that it had changed nothing, or that it was barred: that record may be lost,
-    /// and what is left may even hold an attempt that the chain had dropped. A read shows nothing of what is kept.
+    /// The part of an earlier operation that remains known after the loss. A write counts if it was kept. Otherwise its
+    /// outcome is unknown: a late copy of its request may apply it again. That includes writes recorded as barred or
+    /// without effect, because the record may be lost, and the remaining store may even hold an attempt that the chain
+    /// had dropped. Reads are omitted.
     fn known_after(
         &self,
         operation: &Operation,

@@ -1,4 +1,4 @@
-//! Renewals and their answers under way between nodes.
+//! Renewals and their answers between nodes.
 
 use std::fmt::Write as _;
 
@@ -14,19 +14,17 @@ use artillery_proto::{
 use super::Event;
 use crate::{network::Flight, world::World};
 
-/// Messages about leases between nodes.
 #[derive(Clone, Debug)]
 pub(crate) enum Message {
     Renewal(Option<History>, Renewal),
     Renewed(Option<History>, Renewed),
-    /// The receiver's history is over.
+    /// The history of the receiver is over.
     OtherHistory(History),
     /// The receiver's directory is an older copy.
     RolledBack,
 }
 
 impl World {
-    /// Sends the renewals that are due.
     pub(super) fn renew(&mut self, node: usize) {
         self.tell_position(node);
         loop {
@@ -45,7 +43,6 @@ impl World {
         }
     }
 
-    /// A node tells its deciding part how far its store has come.
     pub(super) fn tell_position(&mut self, index: usize) {
         let Some(opened) = &self.nodes[index].opened else { return };
         let position = opened.control.position(opened.journal.synced().0);
@@ -104,7 +101,7 @@ impl World {
                     return;
                 }
                 let Some(control) = &mut self.control else { return };
-                // A call has one answer.
+                // Each renewal gets at most one answer.
                 if control.nodes[to].asked.remove(&(sender, renewed.number)) {
                     self.hand_in(to, NodeInput::Renewed { from: sender, renewed: Some(renewed) });
                 }

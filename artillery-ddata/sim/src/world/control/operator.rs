@@ -1,5 +1,4 @@
-//! An operator that restarts one node after the other: SIGTERM, and the next node when the one before reports that it is
-//! ready.
+//! An operator that restarts nodes one after the other: SIGTERM, then the next one once the node reports ready.
 
 use std::fmt::Write as _;
 
@@ -14,20 +13,18 @@ use crate::{
 /// How long before healing the operator stops the last node.
 const LAST: u64 = 5 * SECOND;
 
-/// The node that is being restarted, and the progress of that.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) enum Rolling {
-    /// All nodes are ready, as far as the operator knows.
+    /// No restart is in progress.
     #[default]
     Rests,
     /// SIGTERM was sent to this node.
     Leaves(usize),
-    /// This node has ended, starts another incarnation, and isn't ready yet.
+    /// This node has ended, and its next incarnation is not ready yet.
     Starts(usize),
 }
 
 impl World {
-    /// The operator checks the nodes, and takes the next step.
     pub(super) fn operate(&mut self) {
         let Some(control) = &mut self.control else { return };
         let (pause, draw) = (control.operator.between(20_000_000, 400_000_000), control.operator.below(u64::MAX));
@@ -40,7 +37,7 @@ impl World {
                     control.rolling = Rolling::Leaves(node);
                     self.rolls += 1;
                     self.trace.line(self.now, |out| write!(out, "SIGTERM for n{node}"));
-                    // One node of four is to leave for good though it has a disk.
+                    // One node in four leaves permanently although it has a disk.
                     if self.setup.durable.is_some() && !(draw >> 32).is_multiple_of(4) {
                         self.withdraw(node);
                     } else {
@@ -50,7 +47,7 @@ impl World {
                 }
             }
             Rolling::Rests => return,
-            // The node was killed meanwhile, and may have started again.
+            // The node was killed in the meantime, and may have started again.
             Rolling::Leaves(node) if !self.nodes[node].is_alive() || !self.nodes[node].drained => {
                 control.rolling = Rolling::Starts(node);
                 self.queue.push(self.now + after, super::super::Event::Control(Event::Start(node)));
@@ -64,18 +61,18 @@ impl World {
         self.queue.push(self.now + pause, super::super::Event::Control(Event::Operate));
     }
 
-    /// Whether a node is being restarted. Meanwhile no other one is killed.
+    /// Whether a restart is in progress. No other node is killed then.
     pub(in super::super) fn is_rolling(&self) -> bool {
         self.control.as_ref().is_some_and(|control| control.rolling != Rolling::Rests)
     }
 
-    /// A node that was told to stop ends.
+    /// Ends a node that was asked to stop, and checks that it may end.
     pub(super) fn ends_when_told(&mut self, node: usize) -> Result<(), Failure> {
         if !self.nodes[node].stops || !self.nodes[node].is_alive() {
             return Ok(());
         }
         if self.nodes[node].returns {
-            // Its disk keeps copy and vote.
+            // Its disk keeps its copy and its vote.
             self.end_life(node);
             self.start_soon(node);
             return Ok(());
@@ -86,7 +83,7 @@ impl World {
         Ok(())
     }
 
-    /// Checks that a node that ends does not take the quorum of the log from a member that was not told to stop.
+    /// Checks that this node does not take the log's majority from a member that was not asked to stop.
     fn check_last_votes(&self, node: usize) -> Result<(), Failure> {
         let Some(control) = &self.control else { return Ok(()) };
         let at = |id: MemberId| self.ids.iter().position(|&other| other == id).filter(|&at| self.nodes[at].is_alive());
@@ -95,13 +92,13 @@ impl World {
         let had = control.group.has_majority_of(|id| at(id).is_some());
         let has = control.group.has_majority_of(|id| at(id).is_some_and(|at| at != node));
         if had && !has && members.any(stays) {
-            let what = format!("n{node} was told to stop, and ended with the quorum of the log");
+            let what = format!("n{node} was asked to stop, and took the log's quorum with it");
             return Err(Failure::new(Oracle::Lost, what));
         }
         Ok(())
     }
 
-    /// Checks that a node that ends is not the last that serves a chain while another node could take over.
+    /// Checks that this node is not the last serving member of a chain while another node could replace it.
     fn check_last_copy(&self, node: usize) -> Result<(), Failure> {
         let Some(control) = &self.control else { return Ok(()) };
         let (me, there) = (self.ids[node], |id: MemberId| {
@@ -113,7 +110,7 @@ impl World {
             let serves = config.serving().any(|id| id == me);
             if serves && others && !config.serving().any(|id| there(id).is_some()) {
                 let what =
-                    format!("n{node} was told to stop, and ended as the last that serves chain {}", config.chain.0);
+                    format!("n{node} was asked to stop, and was the last member serving chain {}", config.chain.0);
                 return Err(Failure::new(Oracle::Lost, what));
             }
         }

@@ -1,7 +1,8 @@
-//! Another cluster of this one's name and secret is met, around the first writes. The empty one of the two gives way.
+//! Around the first writes, nodes meet another cluster of the same name and secret. The empty one gives way.
 //!
-//! The other cluster isn't simulated: it is an id, and whether it holds data. It gives way by the same function as this one. The
-//! nodes of this cluster learn of it now and then, each for itself, and of its data late.
+//! The other cluster is not simulated: it consists of an id and whether it holds data. The same function decides
+//! whether it gives way. The nodes of this cluster learn of it occasionally and independently, and learn late that it
+//! holds data.
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
@@ -13,42 +14,39 @@ use crate::{
     scenario::{HEALED, SECOND},
 };
 
-/// By this time an empty cluster that is outranked has given way.
+/// By this time, an empty cluster that is outranked has given way.
 const GIVEN_WAY: u64 = HEALED + 12 * SECOND;
 
-/// Nodes of this cluster remember the other one for this long (`encounter::FORGET_AFTER`).
+/// How long nodes of this cluster remember the other one (`encounter::FORGET_AFTER`).
 const REMEMBERED: u64 = 15 * SECOND;
 
-/// After this number of leases all nodes of a cluster that is over know it.
+/// Number of leases after which all nodes of a cluster that is over know it.
 const LEARNING_LEASES: u64 = 12;
 
-/// A seal stays for this many leases at most after healing. The leader removes it after six without certainty.
+/// Maximum duration of a seal after healing, in leases. The leader removes it after six leases without certainty.
 const SEAL_LEASES: u64 = 12;
 
-/// The cluster that is met.
 #[derive(Debug)]
 pub(super) struct Stranger {
     party: Party,
-    /// When it begins to hold data; `None`: never.
+    /// When it starts to hold data; `None`: never.
     writes_at: Option<u64>,
-    /// From when until when it is met.
+    /// The interval in which nodes meet it.
     met: (u64, u64),
-    /// When the clients begin.
     clients_at: u64,
-    /// It has given way to this cluster.
+    /// Whether it has given way to this cluster.
     is_over: bool,
-    /// Until when nodes of this cluster may take it for one that is met, though it has given way.
+    /// Until when nodes of this cluster may still remember it after it has given way.
     known_until: u64,
     /// When this cluster was first seen to be over.
     over_at: Option<u64>,
-    /// The nodes of this cluster that have gone over to the other one.
+    /// The nodes of this cluster that have moved to the other one.
     gone: BTreeSet<usize>,
-    /// Since when a chain is sealed.
     sealed_since: Option<u64>,
 }
 
 impl World {
-    /// Draws the other cluster. The clients begin at some time around the first meeting, or only long after healing.
+    /// Draws the other cluster. Clients start around the first meeting, or long after healing.
     pub(super) fn begin_meeting(&mut self) {
         let Some(control) = &mut self.control else { return };
         let rng = &mut control.operator;
@@ -77,7 +75,7 @@ impl World {
         self.queue.push(clients_at, super::super::Event::Control(Event::BeginClients));
     }
 
-    /// Nodes of both clusters meet: some of this one learn of the other one, and that one decides whether it gives way.
+    /// Some nodes of this cluster learn of the other one, which decides whether it gives way.
     pub(super) fn meet_stranger(&mut self) -> Result<(), Failure> {
         let now = self.now;
         let holds: Vec<bool> = (0..self.nodes.len()).map(|at| self.holds_data(at)).collect();
@@ -113,7 +111,7 @@ impl World {
         self.check_liveness()
     }
 
-    /// Nodes that have gone over state to others of this cluster that it has given way.
+    /// Nodes that have moved inform others of this cluster that it has given way.
     fn meet_gone_nodes(&mut self) {
         let Some(stranger) = self.control.as_ref().and_then(|control| control.stranger.as_ref()) else { return };
         let by = stranger.party.cluster;
@@ -131,7 +129,7 @@ impl World {
         self.hand_in(node, NodeInput::GaveWay { by });
     }
 
-    /// A node belongs to the other cluster from now on.
+    /// Moves a node to the other cluster, which ends it here.
     pub(super) fn join_stranger(&mut self, node: usize) {
         if let Some(stranger) = self.control.as_mut().and_then(|control| control.stranger.as_mut()) {
             stranger.gone.insert(node);
@@ -145,7 +143,7 @@ impl World {
         stranger.is_some_and(|stranger| stranger.gone.contains(&node))
     }
 
-    /// A node of this cluster, which is over, that neither knows so nor serves nothing.
+    /// A live node that does not know that this cluster is over, and still serves.
     fn unaware(&self) -> Option<usize> {
         let control = self.control.as_ref()?;
         let is_aware = |at: usize| {
@@ -159,7 +157,6 @@ impl World {
         self.hand_in(node, NodeInput::Outranked { by });
     }
 
-    /// Whether this cluster has given way to the other one.
     pub(in super::super) fn is_given_up(&self) -> bool {
         self.control.as_ref().is_some_and(|control| control.stranger.is_some() && control.configs().is_over())
     }
@@ -168,8 +165,8 @@ impl World {
         self.control.as_ref().is_some_and(|control| control.nodes[node].decider.state().holds_data)
     }
 
-    /// Checks that a cluster that is over has committed nothing, and that not both are over. The run ends once all nodes had time to
-    /// learn of it, including the nodes that were away.
+    /// Checks that a cluster that is over has committed nothing, and that the clusters have not given way to each
+    /// other. Ends the run once all nodes had time to learn of it, including nodes that were disconnected.
     pub(super) fn check_given_way(&mut self) -> Result<(), Failure> {
         let Some(control) = &self.control else { return Ok(()) };
         let Some(stranger) = &control.stranger else { return Ok(()) };
@@ -178,18 +175,15 @@ impl World {
         }
         let fail = |what: String| Err(Failure::new(Oracle::Lost, what));
         if let Some((chain, last)) = self.committed() {
-            return fail(format!("the cluster has given way, and update {last} of chain {chain} is committed"));
+            return fail(format!("the cluster gave way although update {last} of chain {chain} is committed"));
         }
         if stranger.is_over {
-            return fail("both clusters have given way to each other".into());
+            return fail("the clusters have given way to each other".into());
         }
         let (over_at, wait) = (stranger.over_at.unwrap_or(self.now), self.lease_and_drift() * LEARNING_LEASES);
         if self.now >= over_at.max(HEALED) + wait {
             if let Some(node) = self.unaware() {
-                return Err(Failure::new(
-                    Oracle::Liveness,
-                    format!("n{node} doesn't learn that its cluster has given way"),
-                ));
+                return Err(Failure::new(Oracle::Liveness, format!("n{node} did not learn that its cluster gave way")));
             }
             self.gave_way = true;
             self.counts.gave_way = 1;
@@ -208,7 +202,7 @@ impl World {
         all.into_iter().find(|&(_, last)| last > Sequence::ZERO)
     }
 
-    /// After healing, an empty cluster that is outranked has given way, and no chain stays sealed.
+    /// Checks that after healing an outranked empty cluster gives way in time, and no chain stays sealed.
     fn check_liveness(&mut self) -> Result<(), Failure> {
         let (now, is_empty, longest) = (self.now, self.committed().is_none(), self.lease_and_drift() * SEAL_LEASES);
         let guards = self.setup.guards;
@@ -222,12 +216,12 @@ impl World {
         }
         let fail = |what: &str| Err(Failure::new(Oracle::Liveness, what));
         if stranger.sealed_since.is_some_and(|since| now > since + longest) {
-            return fail("a chain stays sealed");
+            return fail("a chain stayed sealed");
         }
         let is_met = (stranger.met.0..stranger.met.1).contains(&now) && !stranger.is_over;
         if is_met && is_empty && now > GIVEN_WAY && now < stranger.clients_at && mine.gives_way(stranger.party, guards)
         {
-            return fail("an empty cluster doesn't give way");
+            return fail("an empty cluster did not give way");
         }
         Ok(())
     }

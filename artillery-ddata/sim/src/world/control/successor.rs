@@ -1,8 +1,6 @@
-//! An operator gives the cluster up wherever no incarnation that ever served answers. The remaining nodes must cope with
-//! that.
+//! An operator creates a new cluster from nodes that reach no incarnation that ever served. The others must cope.
 //!
-//! The other cluster is not simulated. The nodes that found or join it are lost to this one, and a node that reaches one of
-//! them learns that its own cluster was succeeded.
+//! The new cluster is not simulated. Nodes that create or join it leave this one. Nodes that reach them learn of it.
 
 use std::{collections::BTreeSet, fmt::Write as _, time::Duration};
 
@@ -21,7 +19,6 @@ use crate::scenario::{HEALED, SECOND};
 /// How long before healing the operator gives the last order.
 const LAST: u64 = 3 * SECOND;
 
-/// The cluster that succeeds this one.
 #[derive(Debug)]
 pub(super) struct Successor {
     by: ClusterId,
@@ -29,7 +26,7 @@ pub(super) struct Successor {
 }
 
 impl World {
-    /// The operator asks a node that never served to found another cluster.
+    /// The operator orders a node that never served to create another cluster.
     pub(super) fn want_founding(&mut self) {
         let Some(control) = &mut self.control else { return };
         let (pause, draw) = (control.operator.between(50_000_000, 400_000_000), control.operator.below(u64::MAX));
@@ -45,7 +42,8 @@ impl World {
         self.give_order(node);
     }
 
-    /// Whether the cluster can go on without a node and those that it reaches. The run then shows that it does.
+    /// Whether the cluster can continue without a node and the nodes that it reaches. The rest of the run verifies
+    /// this.
     fn goes_on_without(&self, node: usize) -> bool {
         let Some(control) = &self.control else { return false };
         let stays = |id: MemberId| {
@@ -56,7 +54,7 @@ impl World {
         !decides && control.majority_in(stays) && control.configs().iter().all(|config| config.serving().any(stays))
     }
 
-    /// Orders a node to found or join the other cluster. It does so if a lease later it still hears no incarnation that served.
+    /// Orders a node to create or join the other cluster in one lease, if it still reaches no incarnation that served.
     fn give_order(&mut self, node: usize) {
         if self.founds(node, 0).is_some() {
             let event = Event::Found { node, id: self.ids[node], since: self.now };
@@ -76,7 +74,8 @@ impl World {
         self.control.as_ref().is_some_and(|control| control.nodes[node].decider.state().served)
     }
 
-    /// The node that founds another cluster, by the standings of the nodes that `node` reaches, `since` the order.
+    /// The node that should create another cluster, by the standings that `node` collects `since` nanoseconds after the
+    /// order.
     fn founds(&self, node: usize, since: u64) -> Option<MemberId> {
         let cluster = self.control.as_ref()?.founding.cluster;
         let reached = (0..self.nodes.len()).filter(|&at| self.reaches(node, at));
@@ -86,7 +85,7 @@ impl World {
         found(cluster, &standings, Duration::from_nanos(since), lease, founds).ok().map(|by| by.id)
     }
 
-    /// What a node reports of itself; nothing, while it loads its directory.
+    /// The standing that a node reports; `None` while it loads its directory.
     pub(super) fn standing(&self, at: usize) -> Option<Standing> {
         let control = self.control.as_ref()?;
         let (id, decider, group) = (self.ids[at], &control.nodes[at].decider, &control.group);
@@ -106,11 +105,11 @@ impl World {
         })
     }
 
-    /// A lease after the order the node surveys once more.
+    /// Executes an order one lease after it was given, with newly collected standings.
     pub(super) fn found_another(&mut self, node: usize, since: u64) {
         let by = self.founds(node, self.now - since);
         if self.control.as_ref().is_some_and(|control| control.successor.is_some()) {
-            // The other cluster exists: the node joins it.
+            // The other cluster already exists, so the node joins it.
             if by.is_some() && self.goes_on_without(node) {
                 self.go_over(node);
             }
@@ -130,7 +129,6 @@ impl World {
         }
     }
 
-    /// A node belongs to the other cluster from now on.
     pub(super) fn go_over(&mut self, node: usize) {
         let Some(control) = &mut self.control else { return };
         if let Some(successor) = &mut control.successor {
@@ -140,13 +138,12 @@ impl World {
         }
     }
 
-    /// Whether a node belongs to the other cluster.
     pub(in super::super) fn has_gone_over(&self, node: usize) -> bool {
         let successor = self.control.as_ref().and_then(|control| control.successor.as_ref());
         successor.is_some_and(|successor| successor.nodes.contains(&node)) || self.has_joined_stranger(node)
     }
 
-    /// A node that reaches a node of the other cluster learns of that cluster.
+    /// Tells every node that can reach a member of the other cluster about that cluster, and schedules the next round.
     pub(super) fn greet(&mut self) {
         let Some(Successor { by, nodes }) = self.control.as_ref().and_then(|control| control.successor.as_ref()) else {
             return;

@@ -7,7 +7,7 @@ use artillery_proto::{ChainId, Epoch, MemberId, Timestamp, control::message::Reo
 use super::{Event, World};
 
 impl World {
-    /// Asks the leader for another order of the first chain.
+    /// Asks the leader to reorder the first chain. `number` selects the permutation.
     pub(in super::super) fn want_order(&mut self, number: u64) {
         let Some(control) = &self.control else { return };
         let Some(config) = control.configs().get(ChainId(0)) else { return };
@@ -28,7 +28,6 @@ impl World {
         self.trace.line(self.now, |out| write!(out, "an order is answered: {result:?}"));
     }
 
-    /// Asks a node to leave its chains, with this deadline.
     pub(in super::super) fn drain(&mut self, node: usize, until: u64) {
         if self.nodes[node].is_alive() && self.can_spare(node) {
             self.drains += 1;
@@ -37,7 +36,6 @@ impl World {
         }
     }
 
-    /// Asks a node to leave for good.
     pub(in super::super) fn leave_for_good(&mut self, node: usize) {
         if self.nodes[node].is_alive() {
             self.leaves += 1;
@@ -46,7 +44,6 @@ impl World {
         }
     }
 
-    /// Asks a node with a disk to leave for a while, and to end.
     pub(in super::super) fn withdraw(&mut self, node: usize) {
         if self.nodes[node].is_alive() && !self.nodes[node].stops {
             self.trace.line(self.now, |out| write!(out, "n{node} is to stop for a while"));
@@ -61,7 +58,7 @@ impl World {
         self.hand_in(node, NodeInput::Leave { until });
     }
 
-    /// A node has left its chains and may end. It ends if it was told to stop.
+    /// Called when a node has left its chains. The node ends if it was asked to stop.
     pub(super) fn left(&mut self, node: usize) {
         self.trace.line(self.now, |out| write!(out, "n{node} has left"));
         self.nodes[node].left = true;
@@ -70,12 +67,12 @@ impl World {
         }
     }
 
-    /// A drain ends: the node starts another incarnation, unless it can't be spared.
+    /// Ends a drain: the node starts another incarnation, unless it can't be spared.
     pub(in super::super) fn end_drain(&mut self, node: usize) {
         if self.nodes[node].drained && self.can_spare(node) {
             self.end_life(node);
         }
-        // A node that has left and couldn't be spared serves no more in this incarnation: it waits for the operator to end it.
+        // A node that has left but couldn't be spared no longer serves. It waits for the operator to end it.
         self.nodes[node].drained &= self.nodes[node].left && self.nodes[node].is_alive();
         self.restart_life(node);
     }

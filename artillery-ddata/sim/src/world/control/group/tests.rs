@@ -1,4 +1,4 @@
-//! The suite for groups whose links are cut, run against the model. Decisions of nodes are left out.
+//! Runs the conformance suite for groups with cut links against the model. The nodes' own decisions are disabled.
 
 use std::{
     cell::RefCell,
@@ -29,15 +29,14 @@ use crate::{
 /// Choices that these tests fix, and results that they read.
 #[derive(Debug, Default)]
 pub(super) struct Settled {
-    /// Whether nodes that do not keep the log follow it too, as real ones do.
+    /// Whether nodes that are not voters follow the log too, as real ones do.
     pub(super) all_hear: bool,
-    /// Whether the next leader has the proposal in limbo. `None`: by chance.
+    /// Whether the next leader has the proposal in limbo. `None`: drawn.
     pub(super) next_has_limbo: Option<bool>,
-    /// All entries but that of the founding.
+    /// All entries except that of the founding.
     pub(super) entries: Vec<LogEntry>,
 }
 
-/// What a node last learned of the log.
 #[derive(Clone)]
 struct Heard {
     leads: Option<Term>,
@@ -46,7 +45,7 @@ struct Heard {
 
 struct Six {
     world: World,
-    /// The number of nodes that are present.
+    /// The number of nodes that take part.
     there: usize,
     cuts: BTreeSet<(usize, usize)>,
     heard: BTreeMap<usize, Heard>,
@@ -54,7 +53,7 @@ struct Six {
 }
 
 impl Six {
-    /// Five nodes that keep the log, and a sixth that may come.
+    /// Five voters, and a sixth node that may join.
     fn new(seed: u64) -> Self {
         let mut setup = Scenario::Failover.setup(seed, None);
         (setup.members, setup.faults, setup.crash) = (6, Vec::new(), None);
@@ -79,7 +78,7 @@ impl Six {
         self.heard.get(&self.at(node)).cloned().unwrap_or_else(unheard)
     }
 
-    /// Handles the next event of the log, and no other. Returns the fate of a proposal, if it was one.
+    /// Handles the next event of the log, and discards others. Returns the fate of a proposal if the event has one.
     fn step(&mut self) -> Option<ProposalFate> {
         let (now, event) = self.world.queue.pop().unwrap();
         self.world.now = now;
@@ -114,7 +113,7 @@ impl Six {
         let free = self.group().configs().applied() < at;
         self.world.control.as_mut().unwrap().appends += 1;
         self.world.append(leader, node, term, at, entry.change.clone());
-        // A node that hears the leader has its proposal, even if no answer comes back.
+        // A node that reaches the leader delivers its proposal, even if the answer is lost.
         let (ids, cuts) = (self.world.ids.clone(), self.cuts.clone());
         let hears = |id| ids.iter().position(|&other| other == id).is_some_and(|to| !cuts.contains(&(leader, to)));
         let group = self.group();
@@ -146,7 +145,7 @@ impl Six {
     }
 }
 
-/// For the suite, which changes the cluster through shared references.
+/// The suite changes the cluster through shared references.
 struct Cluster(RefCell<Six>);
 
 impl Rig for Cluster {
@@ -208,7 +207,7 @@ impl Rig for Cluster {
     }
 }
 
-/// Runs a case in one poll: every call advances virtual time itself, so nothing is ever pending.
+/// Runs a case in one poll: each call advances virtual time itself, so nothing is ever pending.
 fn run(case: impl Future<Output = ()>) {
     assert_eq!(pin!(case).poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(()));
 }
