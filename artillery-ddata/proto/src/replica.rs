@@ -14,8 +14,6 @@
 //! Local clean reads don't pass through here at all: [`Gate`] serves them from any thread.
 
 mod ends;
-#[cfg(feature = "mutants")]
-mod fork;
 mod frames;
 mod gate;
 mod head;
@@ -30,6 +28,7 @@ mod resync;
 mod sending;
 mod throughput;
 mod types;
+mod unhashed;
 mod upstream;
 
 #[cfg(test)]
@@ -39,7 +38,6 @@ use std::{fmt, sync::Arc};
 
 #[cfg(feature = "mutants")]
 pub use self::gate::Begun;
-pub(crate) use self::log::{RECORD_BYTES, checkpoint_bytes};
 pub use self::{
     gate::{Gate, NotLocal, ReadCounters},
     log::{ChainRestore, JournalBatch, RestoreError, RestoreSurvey, RestoredChain},
@@ -58,6 +56,10 @@ use self::{
     throughput::ThroughputMonitor,
     upstream::Upstream,
 };
+pub(crate) use self::{
+    log::{RECORD_BYTES, checkpoint_bytes},
+    unhashed::Unhashed,
+};
 use crate::{
     ChainConfig, ChainId, Epoch, MemberId, Role, Sequence, Timestamp,
     api::Refusal,
@@ -67,6 +69,7 @@ use crate::{
 };
 
 /// One member of one chain.
+#[derive(Clone, Hash)]
 pub struct Replica {
     membership: Membership,
     log: Log,
@@ -77,7 +80,7 @@ pub struct Replica {
     source: Source,
     joiner: Joiner,
     promotion: Promotion,
-    pace: ThroughputMonitor,
+    pace: Unhashed<ThroughputMonitor>,
     outputs: Outbox,
     next_heartbeat: Timestamp,
 }
@@ -113,13 +116,22 @@ impl Replica {
             source: Source::default(),
             joiner: Joiner::default(),
             promotion: Promotion::default(),
-            pace: ThroughputMonitor::default(),
+            pace: Unhashed::default(),
             outputs: Outbox::default(),
             next_heartbeat: Timestamp::ZERO,
         };
         // A new chain has an empty checkpoint.
         replica.begin_checkpoint();
         replica
+    }
+
+    /// Test-only: a member in the same state, over a store and behind a gate that are copies of this one's.
+    #[cfg(feature = "mutants")]
+    pub(crate) fn fork(&self, store: Arc<dyn Store>, gate: Arc<Gate>) -> Self {
+        let mut fork = self.clone();
+        fork.log.attach(store, gate.clone());
+        fork.reads.attach(gate);
+        fork
     }
 
     /// Continues from the content of the journal. Call it before the first input.
@@ -436,7 +448,7 @@ impl Replica {
             open: self.upstream.is_open(),
             held: log.last().sequence,
             watermark: log.watermark(),
-            pace: self.pace,
+            pace: *self.pace,
             closed: self.head.is_closed() && log.is_committed(),
             member: member.config().is_some(),
             unheard_since: self.awaits_joiner().then_some(self.promotion.heard()),

@@ -20,8 +20,7 @@
 //! - When all of that has been sent and no input waits, call [`ChainRunner::settle`], which does deferred work. Also
 //!   call [`ChainRunner::settle_in_time`] regularly, however busy the chain is.
 
-#[cfg(feature = "mutants")]
-mod fork;
+mod callers;
 mod output;
 mod slice;
 #[cfg(test)]
@@ -31,9 +30,7 @@ mod write_line;
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use slab::Slab;
-
-use self::slice::Slice;
+use self::{callers::Callers, slice::Slice};
 pub use self::{
     output::{ChainReadiness, RunnerOutput, Word},
     turn::{ChainOrder, Lease, LinkChange, ReadRequest, Turn, WriteRequest},
@@ -47,7 +44,7 @@ use crate::{
     message::ChainFrame,
     replica::{
         Gate, Halt, JournalBatch, Replica, ReplicaEvent, ReplicaInput, ReplicaOutput as Said, ReplicaSettings,
-        RestoredChain, Token,
+        RestoredChain, Unhashed,
     },
     store::Store,
 };
@@ -60,10 +57,10 @@ const SMALL_WRITES: u32 = 256;
 const MAX_DEFERRAL: Duration = Duration::from_millis(1);
 
 /// One replica and the callers that wait for its replies. `C` identifies a caller to the driver.
+#[derive(Clone, Hash)]
 pub struct ChainRunner<C> {
     replica: Replica,
-    /// The callers that wait for a reply, each with the history in which its request is valid.
-    callers: Slab<(C, Option<ClusterId>)>,
+    callers: Callers<C>,
     /// The history of the newest known configuration, even if that does not name this member. Otherwise the member
     /// would reject requests of that history with `OtherHistory`, and clients would drop valid sessions.
     history: Option<ClusterId>,
@@ -78,11 +75,14 @@ pub struct ChainRunner<C> {
     yields: Option<Refusal>,
     words: VecDeque<Word>,
     refused: VecDeque<(C, Refusal)>,
-    open: Option<Epoch>,
-    halted: Option<Halt>,
-    small_writes: u32,
+    /// This and the next follow from the replica's events.
+    open: Unhashed<Option<Epoch>>,
+    halted: Unhashed<Option<Halt>>,
+    /// Decides only which line comes first.
+    small_writes: Unhashed<u32>,
     behind_since: Option<Timestamp>,
-    slice: Slice,
+    /// Decides only when other tasks run.
+    slice: Unhashed<Slice>,
     guards: Guards,
     /// The clock reading of the previous turn, which the mutant `KeepReading` uses.
     #[cfg(any(test, feature = "mutants"))]
@@ -106,9 +106,9 @@ impl<C> ChainRunner<C> {
     ) -> Self {
         Self {
             guards: settings.guards,
-            slice: Slice::of(settings.turn),
+            slice: Unhashed(Slice::of(settings.turn)),
             replica: Replica::new(me, chain, settings, store, gate),
-            callers: Slab::new(),
+            callers: Callers::new(),
             history: None,
             is_restored: false,
             is_foreign: false,
@@ -117,9 +117,9 @@ impl<C> ChainRunner<C> {
             yields: None,
             words: VecDeque::new(),
             refused: VecDeque::new(),
-            open: None,
-            halted: None,
-            small_writes: 0,
+            open: Unhashed(None),
+            halted: Unhashed(None),
+            small_writes: Unhashed(0),
             behind_since: None,
             #[cfg(any(test, feature = "mutants"))]
             kept: None,
@@ -135,12 +135,21 @@ impl<C> ChainRunner<C> {
         self
     }
 
+    /// Test-only: a runner in the same state, over a store and behind a gate that are copies of this one's.
+    #[cfg(feature = "mutants")]
+    pub fn fork(&self, store: Arc<dyn Store>, gate: Arc<Gate>) -> Self
+    where
+        C: Clone,
+    {
+        Self { replica: self.replica.fork(store, gate), ..self.clone() }
+    }
+
     pub fn replica(&self) -> &Replica {
         &self.replica
     }
 
     pub fn callers(&self) -> impl Iterator<Item = &C> {
-        self.callers.iter().map(|(_, (caller, _))| caller)
+        self.callers.iter()
     }
 
     pub fn waiting(&self) -> usize {
@@ -237,7 +246,7 @@ impl<C> ChainRunner<C> {
     /// The lines in the order in which they supply the next write. Small writes have precedence, but after
     /// `SMALL_WRITES` of them a large one goes first, so that neither line waits until the other is empty.
     pub fn lines(&self) -> [WriteLine; 2] {
-        if self.small_writes < SMALL_WRITES {
+        if *self.small_writes < SMALL_WRITES {
             [WriteLine::Small, WriteLine::Large]
         } else {
             [WriteLine::Large, WriteLine::Small]
@@ -322,12 +331,12 @@ impl<C> ChainRunner<C> {
         if let Some(refusal) = self.refuses(history) {
             return self.refused.push_back((caller, refusal));
         }
-        let token = Token(self.callers.insert((caller, history)) as u64);
+        let token = self.callers.add(caller, history);
         self.replica.handle(now, ReplicaInput::Read { token, query, mode, floor, deadline });
     }
 
     fn write_of(&mut self, line: WriteLine, now: Timestamp, request: WriteRequest<C>, wall_clock: u64) {
-        self.small_writes = if line == WriteLine::Large { 0 } else { self.small_writes.saturating_add(1) };
+        *self.small_writes = if line == WriteLine::Large { 0 } else { self.small_writes.saturating_add(1) };
         self.write(now, request, wall_clock);
     }
 
@@ -336,7 +345,7 @@ impl<C> ChainRunner<C> {
         if let Some(refusal) = self.refuses(history) {
             return self.refused.push_back((caller, refusal));
         }
-        let token = Token(self.callers.insert((caller, history)) as u64);
+        let token = self.callers.add(caller, history);
         self.replica.handle(now, ReplicaInput::Write { token, request, write, deadline, wall_clock });
     }
 
@@ -362,7 +371,7 @@ impl<C> ChainRunner<C> {
         while let Some(said) = self.replica.poll_output() {
             match said {
                 Said::Reply(token, reply) => {
-                    let Some((caller, history)) = self.callers.try_remove(token.0 as usize) else { continue };
+                    let Some((caller, history)) = self.callers.remove(token) else { continue };
                     // Another history may have begun while the request waited.
                     let is_late = self.is_another(history);
                     return Some(RunnerOutput::Reply(caller, if is_late { of_another_history(reply) } else { reply }));
@@ -399,9 +408,9 @@ impl<C> ChainRunner<C> {
 
     fn note(&mut self, event: &ReplicaEvent) {
         match event {
-            ReplicaEvent::Opened(epoch) => self.open = Some(*epoch),
-            ReplicaEvent::Entered(_) | ReplicaEvent::Expelled(_) => self.open = None,
-            ReplicaEvent::Halted(why) => self.halted = Some(why.clone()),
+            ReplicaEvent::Opened(epoch) => *self.open = Some(*epoch),
+            ReplicaEvent::Entered(_) | ReplicaEvent::Expelled(_) => *self.open = None,
+            ReplicaEvent::Halted(why) => *self.halted = Some(why.clone()),
             ReplicaEvent::Closed(_) => self.say(Word::Closed),
             _ => {}
         }
@@ -409,12 +418,12 @@ impl<C> ChainRunner<C> {
 
     /// The state of the chain. Valid once [`poll_output`](Self::poll_output) returns `None`.
     pub fn standing(&self) -> ChainReadiness {
-        ChainReadiness { open: self.open, halted: self.halted.clone(), progress: self.replica.progress() }
+        ChainReadiness { open: *self.open, halted: (*self.halted).clone(), progress: self.replica.progress() }
     }
 
     /// The epoch in which the chain is open here, if it is.
     pub fn is_open(&self) -> Option<Epoch> {
-        self.open
+        *self.open
     }
 
     /// The peers in the order in which messages to them should be polled.

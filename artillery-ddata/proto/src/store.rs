@@ -14,7 +14,7 @@ mod position;
 pub use memory::MemoryStore;
 pub use position::position;
 
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Held {
     /// The version of the update that wrote it.
     pub version: Version,
@@ -22,7 +22,7 @@ pub struct Held {
     pub value: Option<Bytes>,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ScanRecord {
     pub key: Bytes,
     /// The key's newest version at or below the bound of the scan.
@@ -35,7 +35,7 @@ pub type RecordIter<'a> = Box<dyn Iterator<Item = Result<ScanRecord, StoreError>
 pub type HashedIter<'a> = Box<dyn Iterator<Item = Result<(u64, ScanRecord), StoreError>> + Send + 'a>;
 
 /// The size of one chain's data in a store.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Size {
     /// Keys whose newest version, committed or not, is a value.
     pub keys: u64,
@@ -44,7 +44,7 @@ pub struct Size {
 }
 
 /// One step of a [`StoreBatch`]. Deliberately exhaustive: a store that skipped an unknown step would lose data.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum StoreOp {
     /// Adds the newest version of the key. If it is at or below [`StoreBatch::keep_from`], the versions that it
     /// supersedes are dropped as by [`Prune`](Self::Prune), but the new version stays even if it is a tombstone.
@@ -62,7 +62,7 @@ pub enum StoreOp {
 }
 
 /// Changes to one chain. See [`Store::apply`].
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct StoreBatch {
     pub chain: ChainId,
     /// The commit watermark: versions that a reader at this sequence or above needs are kept.
@@ -76,7 +76,7 @@ pub struct StoreBatch {
 pub struct Applied(pub u64);
 
 /// The content of one chain in a store that was opened.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct RecoveredChain {
     pub chain: ChainId,
     /// The newest version that the store holds.
@@ -85,7 +85,7 @@ pub struct RecoveredChain {
     pub watermark: Sequence,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
     /// The storage medium reported an error.

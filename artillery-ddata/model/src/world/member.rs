@@ -13,7 +13,7 @@ use artillery_proto::{
 
 use super::{
     KEY, UNIT,
-    part::{Part, Piece},
+    part::{Part, Piece, hash_of},
 };
 use crate::bounds::Bounds;
 
@@ -122,8 +122,7 @@ impl Piece for Node {
             runner.replica().history().try_for_each(|update| write!(out, "{update:?}"))?;
             return write!(out, "{:?}", runner.replica().status().halted);
         }
-        runner.describe(out)?;
-        write!(out, "{:?}{:?}", decider.fingerprint(), self.versions())?;
+        write!(out, "{:?}{:?}{:?}", hash_of(runner), decider.fingerprint(), self.versions())?;
         write!(out, "{:?}", (gate.serving(), gate.lease_until()))
     }
 }

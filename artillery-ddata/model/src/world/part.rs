@@ -3,7 +3,7 @@
 
 use std::{
     fmt,
-    hash::{DefaultHasher, Hasher},
+    hash::{DefaultHasher, Hash, Hasher},
     ops::{Deref, DerefMut},
     sync::{Arc, OnceLock},
 };
@@ -59,6 +59,13 @@ impl<T: Piece> DerefMut for Part<T> {
         self.fingerprint = OnceLock::new();
         Arc::make_mut(&mut self.piece)
     }
+}
+
+/// 64 bits of a piece that leaves out of its hash whatever doesn't affect its later steps.
+pub(crate) fn hash_of(piece: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    piece.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// 64 bits of a description.

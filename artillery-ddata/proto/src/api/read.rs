@@ -28,7 +28,7 @@ pub enum ReadMode {
     },
 }
 
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Query {
     Key(Bytes),
     /// These keys, all at one point of the history.
@@ -42,7 +42,7 @@ pub enum Query {
 }
 
 /// The range of a watch.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct WatchQuery {
     /// Only changes of keys with this prefix.
     pub prefix: Bytes,
@@ -54,7 +54,7 @@ pub struct WatchQuery {
 }
 
 /// The range of one page of a scan in key order.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ScanQuery {
     /// Only keys with this prefix.
     pub prefix: Bytes,
@@ -66,7 +66,7 @@ pub struct ScanQuery {
 }
 
 /// The range of one page of a scan in hash order.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct HashedQuery {
     /// Only keys from this [`position`](crate::store::position) up; 0: from the first.
     pub from: u64,

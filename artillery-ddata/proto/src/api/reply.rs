@@ -8,7 +8,7 @@ use crate::{
     store::{Held, ScanRecord},
 };
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Reply {
     /// The write is committed: every serving member holds it.
     Committed(WriteReply),
@@ -37,7 +37,7 @@ pub enum Reply {
     Hashed(HashedReply),
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct WriteReply {
     /// The version that the write created.
     pub version: Version,
@@ -49,7 +49,7 @@ pub struct WriteReply {
 }
 
 /// The result of a committed write.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Computed {
     /// The write has no result.
@@ -68,7 +68,7 @@ pub enum Computed {
     RanForgotten,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ReadReply {
     /// The version that was found; `None` for a tombstone or an absent key.
     pub held: Option<Held>,
@@ -80,7 +80,7 @@ pub struct ReadReply {
 }
 
 /// The result of a read of several keys at one point of the history.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct MultiGetReply {
     /// What each key holds, in the order of the query; `None` for a tombstone or an absent key.
     pub found: Vec<Option<Held>>,
@@ -92,7 +92,7 @@ pub struct MultiGetReply {
 }
 
 /// A page of a scan, at one point of the history.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ScanReply {
     /// Keys and values in order, without tombstones.
     pub records: Vec<ScanRecord>,
@@ -108,7 +108,7 @@ pub struct ScanReply {
 }
 
 /// A page of keys in hash order, at one point of the history.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HashedReply {
     /// Every key that holds a value, in hash order, up to the position at which the scan continues.
     pub keys: Vec<Bytes>,
@@ -123,7 +123,7 @@ pub struct HashedReply {
 }
 
 /// Committed changes, in the order of the history.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct WatchReply {
     /// Keys with their new values; a tombstone is a deletion.
     pub records: Vec<ScanRecord>,

@@ -6,7 +6,7 @@ use super::expected::Expected;
 use crate::{Version, types::update::RequestFailure};
 
 /// Groups of steps that run in order; each group fails independently. Readers see all changes of the script or none.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct ScriptWrite {
     /// Conditions checked before the script runs. If one fails, nothing of the script takes effect.
     pub require: Vec<Requirement>,
@@ -15,7 +15,7 @@ pub struct ScriptWrite {
 }
 
 /// Steps that take effect together or not at all. The other groups of the script run in either case.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct ScriptGroup {
     /// Conditions checked when the group begins. If one fails, the group changes nothing.
     pub require: Vec<Requirement>,
@@ -24,14 +24,14 @@ pub struct ScriptGroup {
 }
 
 /// A condition on a key.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Requirement {
     pub key: Bytes,
     pub expected: Expected,
 }
 
 /// One step of a [`ScriptGroup`].
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum ScriptStep {
     /// Returns the key's value.
     Get { key: Bytes },
@@ -52,7 +52,7 @@ pub enum ScriptStep {
 /// The outcome of each step of a group, or why the group changed nothing.
 pub type GroupOutcome = Result<Vec<StepOutcome>, GroupFailure>;
 
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum StepOutcome {
     /// A put has no result.

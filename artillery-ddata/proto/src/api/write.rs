@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::{Expected, ScriptStep, ScriptWrite};
 use crate::Version;
 
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Write {
     /// Sets the key's value.
     Put { key: Bytes, value: Bytes },
@@ -98,7 +98,7 @@ impl Step {
     }
 }
 
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Step {
     /// A condition: the batch has no effect unless it holds.
     Require { key: Bytes, expected: Expected },

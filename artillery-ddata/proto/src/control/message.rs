@@ -152,7 +152,7 @@ pub struct Close {
 }
 
 /// A tail's request to promote the joiner behind it (docs/DESIGN.md §5.6).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Promotion {
     pub chain: ChainId,
     /// The epoch of the request: it is valid in no other.

@@ -16,7 +16,7 @@ use super::{
 use crate::{ChainId, Epoch, Sequence, Version, types::update::Update};
 
 /// A message and the configuration in which it was sent.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ChainFrame {
     pub chain: ChainId,
     /// The epoch of the sender's configuration; a receiver in another epoch ignores the message (docs/DESIGN.md §5.4).
@@ -26,7 +26,7 @@ pub struct ChainFrame {
     pub message: ChainMessage,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum ChainMessage {
     /// To the successor.
     Updates(Updates),
@@ -45,7 +45,7 @@ pub enum ChainMessage {
 }
 
 /// The resource of a member that is full. Its chain then accepts no writes that add data.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub enum Fullness {
     #[default]
     Nothing,
@@ -55,7 +55,7 @@ pub enum Fullness {
 }
 
 /// Consecutive updates, and the sender's watermark.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Updates {
     pub watermark: Sequence,
     /// The version before the first update; [`Version::NONE`]: the history begins here. If the receiver's history ends
@@ -67,7 +67,7 @@ pub struct Updates {
 
 /// A piece of the next update, and the sender's watermark. A member forwards a piece before it receives the next, so
 /// that the hops of a chain transfer a large value concurrently.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Chunk {
     pub watermark: Sequence,
     /// The version before the update, as in [`Updates`].
@@ -83,7 +83,7 @@ pub struct Chunk {
 pub const MAX_CHUNK: usize = 64 << 10;
 
 /// The position of a piece in its update.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum ChunkPart {
     /// At the start; carries the update without its bytes.
     First(Outline),
@@ -92,7 +92,7 @@ pub enum ChunkPart {
 }
 
 /// The part of an update that has been received.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Partial {
     /// The version of the update.
     pub version: Version,
@@ -101,7 +101,7 @@ pub struct Partial {
 }
 
 /// The end of a member's history, and its epochs.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct Position {
     /// The newest version applied.
     pub last: Version,
@@ -111,7 +111,7 @@ pub struct Position {
 }
 
 /// The cumulative state that a member sends to another one.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct Control {
     pub watermark: Sequence,
     /// The receiver's watermark as known to the sender; the receiver needn't repeat it.
@@ -147,7 +147,7 @@ pub struct Control {
 }
 
 /// The point from which a successor must drop its history, which diverges from its predecessor's.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Truncate {
     /// The newest version that the successor reported. If it has another one by now, the message is outdated and it
     /// drops nothing.
@@ -156,7 +156,7 @@ pub struct Truncate {
     pub keep: Version,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct VersionAnswer {
     /// The number of the query or barrier. The answer also applies to all lower ones.
     pub number: u64,

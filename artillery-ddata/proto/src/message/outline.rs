@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// The lengths of a key and of its new value, in bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Lengths {
     pub key: u32,
     /// `None`: the key is deleted.
@@ -24,7 +24,7 @@ impl Lengths {
 }
 
 /// An update without its version and the bytes of its keys and values.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Outline {
     pub kind: UpdateKind,
     /// The id of the request that the update answers, if any.

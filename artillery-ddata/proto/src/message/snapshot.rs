@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::raw;
 use crate::{Epoch, Sequence, Version, store::ScanRecord, types::update::RequestOutcome};
 
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SnapshotPart {
     /// The source's number of the snapshot: at least 1, ascending within an epoch.
     pub id: u64,
@@ -19,7 +19,7 @@ pub struct SnapshotPart {
 }
 
 /// The kinds of parts, in the order in which they are sent.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum SnapshotContent {
     /// The first part.
     Begin(SnapshotHeader),
@@ -47,7 +47,7 @@ impl SnapshotContent {
     }
 }
 
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct SnapshotHeader {
     /// The newest version that the joiner reported ([`Version::NONE`] too, if it was in the middle of another
     /// snapshot). If it has another one by now, the header is outdated and the joiner doesn't begin this snapshot.
@@ -64,7 +64,7 @@ pub struct SnapshotHeader {
 }
 
 /// A piece of a record's value.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct RecordPiece {
     pub key: Bytes,
     pub version: Version,
@@ -75,7 +75,7 @@ pub struct RecordPiece {
 }
 
 /// An entry of the table of sessions. Sessions are in the order of their ids, each followed by its records.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum SessionEntry {
     Session {
         /// The version of the update that opened it.
@@ -99,7 +99,7 @@ pub enum SessionEntry {
 }
 
 /// A position in a snapshot: the parts sent before it.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Default, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Debug, Serialize, Deserialize)]
 pub struct SnapshotCursor {
     /// The number of entries of the table of sessions.
     pub sessions: u64,
@@ -132,7 +132,7 @@ impl SnapshotCursor {
 }
 
 /// The progress of a joiner that is receiving a snapshot and therefore has no history.
-#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Default, Debug, Serialize, Deserialize)]
 pub struct SnapshotProgress {
     /// The number of the snapshot in this epoch; 0: none yet.
     pub id: u64,

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// What one peer may not know yet.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Unsure {
     Watermark,
     Acknowledged,

@@ -40,7 +40,7 @@ struct Looked {
 }
 
 /// Why a read can't be served here and now. No reason is final: a node can serve the read by another path.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotLocal {
     /// The newest version here isn't known to be committed, or the store lacks updates that others may know.
@@ -219,6 +219,21 @@ impl Gate {
 
     pub(crate) fn lease(&self, until: Timestamp) {
         self.lease_until.store(until.as_nanos(), Ordering::Release);
+    }
+}
+
+#[cfg(feature = "mutants")]
+impl Gate {
+    /// A gate in the same state, without its counters.
+    pub fn fork(&self) -> Self {
+        let fork = Self::new(self.chain).with_guards(self.guards());
+        fork.serve(self.serving());
+        if self.is_held() {
+            fork.hold();
+        }
+        fork.commit(self.watermark());
+        fork.lease(self.lease_until());
+        fork
     }
 }
 

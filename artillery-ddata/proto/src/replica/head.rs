@@ -28,7 +28,7 @@ use crate::{
     types::update::{KeyChange, MAX_KEY, RequestKey, RequestOutcome, Update, UpdateKind},
 };
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Hash, Debug, Default)]
 pub(super) struct Head {
     waiting: WaitingWrites,
     /// The newest large update.
@@ -49,7 +49,7 @@ pub(super) struct WriteInput {
 }
 
 /// A caller that waits for the commit of an update.
-#[derive(Clone, Debug)]
+#[derive(Clone, Hash, Debug)]
 pub(super) struct Waiter {
     pub(super) token: Token,
     pub(super) deadline: Timestamp,
@@ -57,7 +57,7 @@ pub(super) struct Waiter {
     pub(super) replayed: bool,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Hash, Debug)]
 struct Assembly {
     waiter: Waiter,
     update: Update,

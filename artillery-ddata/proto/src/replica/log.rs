@@ -28,7 +28,7 @@ pub use self::{
     journal::JournalBatch,
     restore::{ChainRestore, RestoreError, RestoreSurvey, RestoredChain},
 };
-use super::{Context, Gate, Halt, Membership, Outbox, ReplicaEvent};
+use super::{Context, Gate, Halt, Membership, Outbox, ReplicaEvent, unhashed::Unhashed};
 use crate::{
     ChainId, Sequence, Timestamp, Version,
     api::Query,
@@ -37,7 +37,8 @@ use crate::{
     types::update::{MAX_TAKEN, RequestOutcome, Update},
 };
 
-/// The history of a chain as far as this member has it, and everything that follows from the history.
+/// The part of a chain's history that this member has, and everything that follows from it.
+#[derive(Clone, Hash)]
 pub(super) struct Log {
     store: WriteBehindStore,
     history: UpdateHistory,
@@ -49,7 +50,7 @@ pub(super) struct Log {
     applied_bytes: u64,
     /// `None`: the member keeps no journal.
     journal: Option<Box<Journal>>,
-    unreplicated: UnreplicatedRecords,
+    unreplicated: Unhashed<UnreplicatedRecords>,
 }
 
 /// The updates that a new watermark covers.
@@ -70,35 +71,20 @@ impl Log {
             chain_time: 0,
             applied_bytes: 0,
             journal: is_durable.then(Box::default),
-            unreplicated: UnreplicatedRecords::default(),
+            unreplicated: Unhashed::default(),
         }
     }
 
-    /// Test-only: the same log over a copy of the store, behind a copy of the gate.
+    /// Test-only: the copy of a member has a store and a gate of its own.
     #[cfg(feature = "mutants")]
-    pub(super) fn fork(&self, store: Arc<dyn Store>, gate: Arc<Gate>) -> Self {
-        Self {
-            store: self.store.fork(store, gate),
-            history: self.history.clone(),
-            sessions: self.sessions.clone(),
-            journal: self.journal.clone(),
-            unreplicated: self.unreplicated.clone(),
-            ..*self
-        }
-    }
-
-    /// Test-only: everything that the log's behaviour depends on, except for the store. Only reports use the unreplicated
-    /// records.
-    #[cfg(feature = "mutants")]
-    pub(super) fn describe(&self) -> impl std::fmt::Debug {
-        let Self { store, history, watermark, sessions, chain_time, applied_bytes, journal, unreplicated: _ } = self;
-        (store.is_behind(), history, watermark, sessions, chain_time, applied_bytes, journal)
+    pub(super) fn attach(&mut self, store: Arc<dyn Store>, gate: Arc<Gate>) {
+        self.store.attach(store, gate);
     }
 
     /// Replaces the empty log by the one that the journal held.
     pub(super) fn restore(&mut self, restored: RestoredChain) {
         let RestoredChain { sessions, history, chain_time, watermark, unreplicated, checkpoint } = restored;
-        self.unreplicated = unreplicated;
+        *self.unreplicated = unreplicated;
         if let Some(journal) = &mut self.journal {
             **journal = Journal::resumed(history.last(), watermark, checkpoint);
         }

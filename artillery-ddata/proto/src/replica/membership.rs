@@ -2,7 +2,7 @@
 
 use std::{ops::Deref, sync::Arc};
 
-use super::{Halt, ReplicaSettings};
+use super::{Halt, ReplicaSettings, unhashed::Unhashed};
 use crate::{
     ChainConfig, ChainId, Epoch, MemberId, Mode, Role, Timestamp,
     guards::Guards,
@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// The position of this member in the configuration that it has entered.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Hash, Debug, Default)]
 pub(super) struct ChainPosition {
     pub(super) role: Option<Role>,
     pub(super) head: Option<MemberId>,
@@ -54,11 +54,11 @@ impl ChainPosition {
 }
 
 /// What every part of a replica may read and none of them changes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Hash, Debug)]
 pub(super) struct Membership {
     me: MemberId,
     chain: ChainId,
-    settings: ReplicaSettings,
+    settings: Unhashed<ReplicaSettings>,
     config: Option<Arc<ChainConfig>>,
     /// The newest epoch that was entered, or whose configuration doesn't name this member. Older ones are ignored.
     newest: Epoch,
@@ -67,7 +67,7 @@ pub(super) struct Membership {
 }
 
 /// The membership at the time of an input.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Hash, Debug)]
 pub(super) struct Context<'a> {
     pub(super) now: Timestamp,
     membership: &'a Membership,
@@ -84,15 +84,15 @@ impl Deref for Context<'_> {
 impl Membership {
     /// A member that is in no configuration yet.
     pub(super) fn new(me: MemberId, chain: ChainId, settings: ReplicaSettings) -> Self {
-        Self { me, chain, settings, config: None, newest: Epoch(0), place: ChainPosition::default(), halted: None }
-    }
-
-    /// Test-only: everything that the behaviour depends on, except for the settings and what the log says of the epoch.
-    /// The place follows from the configuration.
-    #[cfg(feature = "mutants")]
-    pub(super) fn describe(&self) -> impl std::fmt::Debug {
-        let Self { me, chain, settings: _, config: _, newest, place, halted } = self;
-        (me.node, chain, self.epoch(), newest, place.role, halted)
+        Self {
+            me,
+            chain,
+            settings: Unhashed(settings),
+            config: None,
+            newest: Epoch(0),
+            place: ChainPosition::default(),
+            halted: None,
+        }
     }
 
     pub(super) fn at(&self, now: Timestamp) -> Context<'_> {

@@ -6,7 +6,7 @@ use super::{ReplicaEvent, ReplicaOutput, Token};
 use crate::api::{Refusal, Reply};
 
 /// Every part of a replica adds its replies and events here, so their order is that of the steps that cause them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Hash, Debug, Default)]
 pub(super) struct Outbox(VecDeque<ReplicaOutput>);
 
 impl Outbox {

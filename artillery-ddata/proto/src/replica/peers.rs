@@ -9,7 +9,7 @@ pub(super) use self::{
     link::PeerLink,
     stream::{Cursor, SuccessorStream},
 };
-use super::{Context, Membership, log::Log};
+use super::{Context, Membership, log::Log, unhashed::Unhashed};
 use crate::{
     MemberId, Sequence, Timestamp, Version,
     message::{ChainMessage, Fullness},
@@ -19,27 +19,16 @@ use crate::{
 /// report that revokes it is lost.
 const FULLNESS_HEARTBEATS: u32 = 4;
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Hash, Debug, Default)]
 pub(super) struct Peers {
     /// Every node with a link, whether or not it is a member.
     connected: BTreeSet<MemberId>,
     links: BTreeMap<MemberId, PeerLink>,
-    /// No peer's report that it is full is valid from this time on.
-    full_until: Timestamp,
+    /// No peer's report that it is full is valid from this time on. The reports themselves are hashed.
+    full_until: Unhashed<Timestamp>,
 }
 
 impl Peers {
-    /// Test-only: everything that the behaviour depends on. The reports of the peers say more than `full_until`. When a
-    /// stream last made progress matters to resends alone.
-    #[cfg(feature = "mutants")]
-    pub(super) fn describe(&self, resends: bool) -> impl std::fmt::Debug {
-        let mut peers = Self { full_until: Timestamp::ZERO, ..self.clone() };
-        if !resends {
-            peers.iter_mut().for_each(|link| link.stream_mut().forget_progress());
-        }
-        peers
-    }
-
     /// Replaces the links by those of the configuration that was entered.
     pub(super) fn enter(&mut self, cx: Context<'_>) {
         let links = cx.others().map(|id| (id, PeerLink::new(self.connected.contains(&id))));
@@ -195,7 +184,7 @@ impl Peers {
         let until = cx.now + cx.settings().heartbeat * FULLNESS_HEARTBEATS;
         if let Some(link) = self.links.get_mut(&from) {
             link.set_fullness(fullness, until);
-            self.full_until = until;
+            *self.full_until = until;
         }
     }
 
@@ -206,7 +195,7 @@ impl Peers {
         if mine != Fullness::Nothing {
             return Some((cx.me(), mine));
         }
-        if cx.now >= self.full_until {
+        if cx.now >= *self.full_until {
             return None;
         }
         cx.serving().find_map(|id| Some((id, self.get(Some(id))?.fullness(cx.now)?)))

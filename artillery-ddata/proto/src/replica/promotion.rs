@@ -5,23 +5,23 @@
 //! heartbeat. Whether the request is granted or lost, every member that the log names as serving holds every committed
 //! update.
 
-use super::{Context, ReplicaOutput, log::Log, peers::Peers};
+use super::{Context, ReplicaOutput, log::Log, peers::Peers, unhashed::Unhashed};
 use crate::{MemberId, Sequence, Timestamp};
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Hash, Debug, Default)]
 pub(super) struct Promotion {
     /// The joiner that is treated as the tail in the rest of this epoch.
     joiner: Option<MemberId>,
     is_requested: bool,
     /// When a frame of the joiner behind this tail was last received in this epoch, or when the epoch was entered. Only
     /// reports use it.
-    heard: Timestamp,
+    heard: Unhashed<Timestamp>,
 }
 
 impl Promotion {
     /// The epoch was entered, or the successor sent a frame.
     pub(super) fn hear(&mut self, now: Timestamp) {
-        self.heard = now;
+        *self.heard = now;
     }
 
     /// The epoch is over.
@@ -30,13 +30,7 @@ impl Promotion {
     }
 
     pub(super) fn heard(&self) -> Timestamp {
-        self.heard
-    }
-
-    /// Test-only: everything that the behaviour depends on.
-    #[cfg(feature = "mutants")]
-    pub(super) fn describe(&self) -> impl std::fmt::Debug {
-        (self.joiner, self.is_requested)
+        *self.heard
     }
 
     pub(super) fn joiner(&self) -> Option<MemberId> {

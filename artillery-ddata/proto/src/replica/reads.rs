@@ -17,7 +17,7 @@ use self::{
     parked::{Parked, ParkedReads},
     watch::Watchers,
 };
-use super::{Context, Gate, Outbox, ReadCounts, Token, log::Log};
+use super::{Context, Gate, Outbox, ReadCounts, Token, log::Log, unhashed::Unhashed};
 use crate::{
     ChainConfig, MemberId, Mode, Sequence, Timestamp,
     api::{Query, ReadMode, ReadPath, Refusal, Reply, Snapshot},
@@ -30,9 +30,9 @@ use crate::{
 const MAX_KEYS: usize = 4096;
 
 /// The reads of one member.
-#[derive(Clone, Debug)]
+#[derive(Clone, Hash, Debug)]
 pub(super) struct Reads {
-    gate: Arc<Gate>,
+    gate: Unhashed<Arc<Gate>>,
     lease: Timestamp,
     parked: ParkedReads,
     /// The newest barrier that this member ordered for reads of its own.
@@ -54,7 +54,7 @@ pub(super) struct ReadFailed {
 impl Reads {
     pub(super) fn new(me: MemberId, gate: Arc<Gate>) -> Self {
         Self {
-            gate,
+            gate: Unhashed(gate),
             lease: Timestamp::ZERO,
             parked: ParkedReads::default(),
             own_barrier: Sequence::ZERO,
@@ -65,17 +65,10 @@ impl Reads {
         }
     }
 
-    /// Test-only: the same reads behind a copy of the gate.
+    /// Test-only: the copy of a member has a gate of its own.
     #[cfg(feature = "mutants")]
-    pub(super) fn fork(&self, gate: Arc<Gate>) -> Self {
-        Self { gate, ..self.clone() }
-    }
-
-    /// Test-only: everything that the reads' behaviour depends on, except for the gate.
-    #[cfg(feature = "mutants")]
-    pub(super) fn describe(&self) -> impl std::fmt::Debug {
-        let Self { gate: _, lease, parked, own_barrier, shown, counts, snapshots, watchers } = self;
-        (lease, parked, own_barrier, shown, counts, snapshots, watchers)
+    pub(super) fn attach(&mut self, gate: Arc<Gate>) {
+        *self.gate = gate;
     }
 
     #[cfg(any(test, feature = "mutants"))]

@@ -17,7 +17,7 @@ pub(super) use self::{
 use super::ResyncProgress;
 
 /// Resyncs that a joiner has completed.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Hash, Debug, Default)]
 pub(super) struct Resyncs {
     pub(super) full: u64,
     pub(super) partial: u64,

@@ -23,7 +23,7 @@ pub(super) const MAX_UPDATES: usize = 4096;
 pub(crate) struct Token(pub u64);
 
 /// Settings of a replica.
-#[derive(Clone, Debug)]
+#[derive(Clone, Hash, Debug)]
 pub struct ReplicaSettings {
     /// Bytes of updates above the watermark that a head takes in before it answers
     /// [`Refusal::Busy`](crate::Refusal::Busy).
@@ -192,7 +192,7 @@ pub(crate) enum ReplicaInput {
 }
 
 /// What a replica asks of its driver.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum ReplicaOutput {
     /// Answer the request with this token. Each request gets exactly one.
     Reply(Token, Reply),
@@ -209,7 +209,7 @@ pub(crate) enum ReplicaOutput {
 }
 
 /// Something that observers are told.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ReplicaEvent {
     /// The member entered this epoch.
@@ -242,7 +242,7 @@ pub enum ReplicaEvent {
 }
 
 /// Why a member stopped serving: an invariant doesn't hold, or its store failed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Halt {
     /// A watermark covers an update that this serving member doesn't hold.
@@ -295,7 +295,7 @@ pub enum Halt {
 }
 
 /// The progress of a snapshot.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ResyncProgress {
     /// Records: sent by the source, or received by the joiner.
     pub records: u64,
@@ -304,7 +304,7 @@ pub struct ResyncProgress {
 }
 
 /// A replica as an observer sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Status {
     /// The configuration entered last.
     pub config: Option<Arc<ChainConfig>>,
@@ -357,7 +357,7 @@ pub struct Status {
 }
 
 /// Reads served by a replica, by their path. Its gate counts the local clean ones.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct ReadCounts {
     /// Version queries that were sent, also those whose answers weren't needed any more. A repeated one counts once.
     pub version_queries: u64,

@@ -14,7 +14,7 @@ use crate::{
 
 pub(super) use self::acks::ack_delay;
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Hash, Debug, Default)]
 pub(super) struct Upstream {
     /// The predecessor hasn't confirmed yet that it knows the position of our history.
     needs_resume: bool,

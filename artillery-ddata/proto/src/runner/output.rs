@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// A notification of a chain to its node.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Word {
     /// The chain has applied the configuration log up to this index.
     ActsBy(LogIndex),

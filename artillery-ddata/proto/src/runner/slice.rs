@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::Timestamp;
 
 /// A slice of a thread's time, which several short turns may share.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Slice {
     length: Duration,
     ends: Timestamp,

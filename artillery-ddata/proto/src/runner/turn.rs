@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// A lease of this node, on its own clock.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Lease {
     pub until: Timestamp,
     /// When the node requested it.
@@ -22,7 +22,7 @@ pub struct Lease {
 }
 
 /// An order of the node to a chain.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum ChainOrder {
     /// This configuration names this member. Answered by [`Word::ActsBy`](super::Word::ActsBy).
     Enter {
@@ -66,7 +66,7 @@ pub enum ChainOrder {
 }
 
 /// A change of the link to a peer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum LinkChange {
     /// Frames can be sent from now on. Those sent earlier may be lost.
     Up(MemberId),

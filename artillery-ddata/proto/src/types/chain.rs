@@ -72,7 +72,7 @@ pub struct ChainMember {
 }
 
 /// One configuration of a chain: the ordered members of one epoch.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct ChainConfig {
     /// The chain.
     pub chain: ChainId,

@@ -13,7 +13,7 @@ use crate::{ChainId, ClusterId, Sequence};
 /// What a session has seen: in each chain the sequence that every later read of the session must include.
 ///
 /// Its text form is `CLUSTER/CHAIN=SEQUENCE,…`, or `-` for a session that has seen nothing.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Frontier {
     /// The id of the cluster's history to which the floors belong.
     cluster: Option<ClusterId>,

@@ -1,7 +1,7 @@
 //! Ids as text.
 
 /// The text isn't an id of the expected kind.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("{text:?} is not a valid {expected}")]
 pub struct ParseIdError {
     text: String,

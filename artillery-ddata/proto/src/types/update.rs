@@ -104,7 +104,7 @@ pub enum RequestFailure {
 /// The longest removed value, in bytes, that the record of a get-and-delete keeps for retries.
 pub const MAX_TAKEN: usize = 4096;
 
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct KeyChange {
     /// At most [`MAX_KEY`] bytes.
     pub key: Bytes,
@@ -116,7 +116,7 @@ pub struct KeyChange {
 pub const MAX_KEY: usize = 4096;
 
 /// One entry of a chain's history, resolved to full values by the head that ordered it.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Update {
     pub version: Version,
     pub kind: UpdateKind,

@@ -8,7 +8,7 @@ use crate::{
     replica::{Context, Outbox, ReplicaEvent, log::Log},
 };
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Hash, Debug)]
 pub(super) struct Closing {
     /// The closing ends by itself at this time: the leader that requested it may be dead.
     until: Timestamp,

@@ -19,7 +19,7 @@ use crate::{
 pub(super) const MAX_STEPS: usize = 4096;
 
 /// A write, resolved.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Hash, Debug, Default)]
 pub(super) struct Resolved {
     pub(super) changes: SmallVec<[KeyChange; 1]>,
     joins: Joins,
@@ -28,7 +28,7 @@ pub(super) struct Resolved {
 }
 
 /// What the answer to a write has beside the write's record. Only callers that wait for the commit get it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Hash, Debug, Default)]
 pub(super) enum WriteResult {
     /// Nothing.
     #[default]
@@ -55,7 +55,7 @@ impl WriteResult {
 }
 
 /// The terms of resolving a write, beside the newest versions.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Hash, Debug)]
 pub(super) struct Terms {
     /// The version of the write's update.
     pub(super) at: Version,

@@ -11,7 +11,7 @@ use crate::{
     replica::{Outbox, ends::Ends as _},
 };
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Hash, Debug, Default)]
 pub(super) struct WaitingWrites {
     /// In the order of their updates' sequences.
     updates: VecDeque<WaitingUpdate>,
@@ -19,7 +19,7 @@ pub(super) struct WaitingWrites {
     result_bytes: usize,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Hash, Debug)]
 pub(super) struct WaitingUpdate {
     pub(super) sequence: Sequence,
     pub(super) seen: WriteResult,

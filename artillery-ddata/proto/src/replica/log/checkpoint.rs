@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// The progress of a checkpoint.
-#[derive(Clone, Debug)]
+#[derive(Clone, Hash, Debug)]
 pub(crate) struct Checkpoint {
     sessions: Vec<SessionEntry>,
     at: SnapshotCursor,

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use crate::{Epoch, Sequence, Version, message::Position, replica::ends::Ends as _, types::update::Update};
 
 /// A contiguous tail end of the chain's history, and the table of its epochs.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Hash, Debug, Default)]
 pub(crate) struct UpdateHistory {
     last: Version,
     /// First sequence of each epoch, oldest first.

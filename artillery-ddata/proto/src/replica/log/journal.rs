@@ -49,7 +49,7 @@ pub(crate) fn checkpoint_bytes(size: Size, sessions: usize) -> u64 {
     size.bytes + (size.keys + 1) * RECORD_BYTES + sessions as u64
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Hash, Debug)]
 #[allow(clippy::large_enum_variant, reason = "most records are updates")]
 enum JournalRecord {
     /// An update, the version before it, the watermark at its arrival, and the value that it deleted.
@@ -66,7 +66,7 @@ enum JournalRecord {
 }
 
 /// The state of a durable member's journal.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Hash, Debug, Default)]
 pub(crate) struct Journal {
     /// Records that weren't handed out yet.
     records: VecDeque<JournalRecord>,
@@ -98,7 +98,7 @@ pub(crate) struct Journal {
 }
 
 /// Whether the journal holds the whole store.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 enum Wholeness {
     /// A checkpoint is missing.
     #[default]

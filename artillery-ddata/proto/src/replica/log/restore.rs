@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// A journal that can't be taken in, though each of its entries can be read.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum RestoreError {
     /// A chain has entries, and no checkpoint that they follow.

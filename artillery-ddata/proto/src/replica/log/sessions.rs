@@ -26,7 +26,7 @@ const SESSION_BYTES: usize = 160;
 const RECORD_BYTES: usize = 96;
 
 /// The outcome of a request.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct RequestRecord {
     pub(crate) version: Version,
     pub(crate) outcome: RequestOutcome,
@@ -48,7 +48,7 @@ fn record_bytes(taken: Option<&Bytes>) -> usize {
 }
 
 /// What is known of a request that arrives.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum KnownRequest {
     /// Nothing: it may be executed.
     Nothing,
@@ -64,7 +64,7 @@ pub(crate) enum KnownRequest {
     Full,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Hash, Debug, Default)]
 struct SessionRecords {
     lowest: u64,
     used: Sequence,
@@ -82,7 +82,7 @@ impl SessionRecords {
 }
 
 /// What pending updates add.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Hash, Debug, Default)]
 struct Pending {
     by_session: BTreeMap<Version, Ahead>,
     opened: BTreeSet<Version>,
@@ -91,7 +91,7 @@ struct Pending {
 }
 
 /// What pending updates add to one session.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Hash, Debug, Default)]
 struct Ahead {
     lowest: u64,
     records: Ring<PendingRecord>,
@@ -104,14 +104,14 @@ impl Pending {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Hash, Debug)]
 struct PendingRecord {
     sequence: Sequence,
     taken: Option<Bytes>,
 }
 
 /// The sessions of one chain.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Hash, Debug, Default)]
 pub(crate) struct Sessions {
     committed: BTreeMap<Version, SessionRecords>,
     by_use: ByUse,

@@ -4,7 +4,10 @@
 //! member first forwards the update, or announces its commit. Until the store has the update, the gate is held: local
 //! readers come to the replica, which applies the pending batches before it reads (docs/adr/0024-trailing-store.md).
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    hash::{Hash, Hasher},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use smallvec::SmallVec;
 
@@ -27,7 +30,7 @@ pub(crate) struct WriteBehindStore {
     deferred: Mutex<Deferred>,
 }
 
-#[derive(Clone, Default)]
+#[derive(Clone, Default, Hash)]
 struct Deferred {
     batches: Vec<StoreBatch>,
     ops: usize,
@@ -41,15 +44,30 @@ struct Deferred {
     failed: Option<StoreError>,
 }
 
+/// A copy shares the store and the gate.
+impl Clone for WriteBehindStore {
+    fn clone(&self) -> Self {
+        let (store, gate, deferred) = (self.store.clone(), self.gate.clone(), self.deferred().clone());
+        Self { chain: self.chain, store, gate, deferred: Mutex::new(deferred) }
+    }
+}
+
+/// Leaves out the content of the store, of which the deferred batches are a part.
+impl Hash for WriteBehindStore {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.is_behind().hash(state);
+    }
+}
+
 impl WriteBehindStore {
     pub(crate) fn new(chain: ChainId, store: Arc<dyn Store>, gate: Arc<Gate>) -> Self {
         Self { chain, store, gate, deferred: Mutex::default() }
     }
 
-    /// The same deferred batches in front of copies of the store and the gate.
+    /// Test-only: puts the deferred batches in front of copies of the store and the gate.
     #[cfg(feature = "mutants")]
-    pub(crate) fn fork(&self, store: Arc<dyn Store>, gate: Arc<Gate>) -> Self {
-        Self { chain: self.chain, store, gate, deferred: Mutex::new(self.deferred().clone()) }
+    pub(super) fn attach(&mut self, store: Arc<dyn Store>, gate: Arc<Gate>) {
+        (self.store, self.gate) = (store, gate);
     }
 
     /// One replica has one driver, so the lock is never contended. A panic leaves no partial change, so a poisoned lock

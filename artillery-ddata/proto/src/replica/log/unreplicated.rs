@@ -17,7 +17,7 @@ use crate::{
 const REPORT_PERIOD: Duration = Duration::from_secs(10);
 
 /// An update that is the last one of some records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct LastUpdate {
     sequence: Sequence,
     records: u64,
@@ -26,7 +26,7 @@ struct LastUpdate {
 }
 
 /// The unreplicated records, and the counts of the settled ones.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Hash, Debug, Default)]
 pub(crate) struct UnreplicatedRecords {
     /// In the order of their sequences.
     updates: VecDeque<LastUpdate>,

@@ -6,7 +6,7 @@ use crate::{
     message::{Control, Fullness, VersionAnswer},
 };
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Hash, Debug)]
 pub(in crate::replica) struct PeerLink {
     is_connected: bool,
     /// A control frame is to be sent to the peer.

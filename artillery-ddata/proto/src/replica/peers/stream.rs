@@ -5,10 +5,11 @@ use std::time::Duration;
 use crate::{
     Sequence, Timestamp, Version,
     message::{Control, Partial, Truncate},
+    replica::unhashed::Unhashed,
 };
 
 /// The successor's position in this member's history.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Hash, Debug, Default)]
 pub(in crate::replica) struct SuccessorStream {
     /// What to send next; `None` until the successor has reported a position that this member can follow.
     cursor: Option<Cursor>,
@@ -16,8 +17,8 @@ pub(in crate::replica) struct SuccessorStream {
     acknowledged: Sequence,
     /// The received part of the update behind `acknowledged`, if that is sent in pieces.
     partial: Option<Partial>,
-    /// When `acknowledged` last rose, or sending began again.
-    progress: Timestamp,
+    /// When `acknowledged` last rose, or sending began again. Only resends on lossy links depend on it.
+    progress: Unhashed<Timestamp>,
     /// What the successor has to drop first.
     cut: Option<Truncate>,
     /// The last reported position, if it can't be followed yet.
@@ -25,7 +26,7 @@ pub(in crate::replica) struct SuccessorStream {
 }
 
 /// The next update or piece to send.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(in crate::replica) struct Cursor {
     pub(in crate::replica) next: Sequence,
     /// The part of that update that was sent in pieces already.
@@ -83,7 +84,7 @@ impl SuccessorStream {
     /// The successor holds our history up to `sequence`.
     pub(in crate::replica) fn acknowledge(&mut self, now: Timestamp, sequence: Sequence) {
         if sequence > self.acknowledged {
-            (self.acknowledged, self.progress) = (sequence, now);
+            (self.acknowledged, self.progress) = (sequence, Unhashed(now));
         }
     }
 
@@ -93,14 +94,14 @@ impl SuccessorStream {
 
     /// The successor's history is a prefix of ours: sending continues behind it.
     pub(in crate::replica) fn follow(&mut self, now: Timestamp, held: Sequence, partial: Option<Partial>) {
-        (self.progress, self.cut) = (now, None);
+        (self.progress, self.cut) = (Unhashed(now), None);
         self.cursor = Some(Cursor::behind(held, partial));
         self.acknowledged = self.acknowledged.max(held);
     }
 
     /// The successor has to drop updates first.
     pub(in crate::replica) fn order_cut(&mut self, now: Timestamp, cut: Truncate) {
-        (self.progress, self.cut, self.cursor) = (now, Some(cut), None);
+        (self.progress, self.cut, self.cursor) = (Unhashed(now), Some(cut), None);
     }
 
     /// A snapshot for the successor begins: it drops everything that it holds.
@@ -111,7 +112,7 @@ impl SuccessorStream {
     /// A frame was sent from `from`; `next` is behind it.
     pub(in crate::replica) fn sent(&mut self, now: Timestamp, from: Cursor, next: Cursor) {
         if self.acknowledged.next() == from.next {
-            self.progress = now;
+            self.progress = Unhashed(now);
         }
         self.cursor = Some(next);
     }
@@ -125,17 +126,12 @@ impl SuccessorStream {
 
     /// On a lossy link: sends again what wasn't acknowledged for `after`.
     pub(in crate::replica) fn resend(&mut self, now: Timestamp, after: Duration) {
-        if now - self.progress < after {
+        if now - *self.progress < after {
             return;
         }
         let behind = Cursor::behind(self.acknowledged, self.partial);
         self.cursor = self.cursor.map(|cursor| if cursor.next < behind.next { cursor } else { behind });
-        self.progress = now;
-    }
-
-    #[cfg(feature = "mutants")]
-    pub(super) fn forget_progress(&mut self) {
-        self.progress = Timestamp::ZERO;
+        self.progress = Unhashed(now);
     }
 
     /// Test-only: the mutant `LoseInFlight` takes the successor to hold everything.

@@ -22,7 +22,7 @@ pub(super) const PAGE_STEPS: usize = 16 * PAGE_ENTRIES;
 const MAX_SNAPSHOTS: usize = 64;
 
 /// The points of the history that are kept for scans.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Hash, Debug, Default)]
 pub(super) struct Snapshots {
     kept: BTreeMap<u64, KeptSnapshot>,
     /// The highest number given. Two incarnations give the same number only by a collision of hashes: a client that asks
@@ -41,7 +41,7 @@ impl Snapshots {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Hash, Debug)]
 struct KeptSnapshot {
     at: Sequence,
     until: Timestamp,
@@ -56,7 +56,7 @@ impl Snapshots {
 }
 
 /// A mutant's half of the keys, read at another time than the rest.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Hash, Debug, Default)]
 pub(super) struct Apart(BTreeMap<usize, Option<Held>>);
 
 impl Apart {

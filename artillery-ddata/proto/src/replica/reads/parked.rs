@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// A read as it arrived.
-#[derive(Clone, Debug)]
+#[derive(Clone, Hash, Debug)]
 pub(in crate::replica) struct PendingRead {
     pub(in crate::replica) token: Token,
     pub(in crate::replica) query: Query,
@@ -19,7 +19,7 @@ pub(in crate::replica) struct PendingRead {
     pub(in crate::replica) deadline: Timestamp,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Hash, Debug)]
 pub(super) struct Parked {
     pub(super) asked: PendingRead,
     /// The read waits for a barrier rather than a query.
@@ -31,7 +31,7 @@ pub(super) struct Parked {
     pub(super) watermark: Option<Sequence>,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Hash, Debug, Default)]
 pub(super) struct ParkedReads {
     next_id: u64,
     parked: BTreeMap<u64, Parked>,

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use crate::Timestamp;
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Hash, Debug, Default)]
 pub(super) struct Rounds {
     /// The highest number sent.
     sent: u64,

@@ -20,14 +20,14 @@ use crate::{
 const QUERY_BYTES: usize = 256;
 
 /// The waiting queries by their prefix: so each change is matched once, not once a query.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Hash, Debug, Default)]
 pub(super) struct Watchers {
     by_prefix: BTreeMap<Bytes, Vec<PendingWatch>>,
     len: usize,
     bytes: usize,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Hash, Debug)]
 struct PendingWatch {
     token: Token,
     deadline: Timestamp,

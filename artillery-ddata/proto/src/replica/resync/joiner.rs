@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// The joiner's side of a resync.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Hash, Debug, Default)]
 pub(in crate::replica) struct Joiner {
     /// The snapshot that is received.
     filling: Option<Box<SnapshotReceiver>>,
@@ -38,7 +38,7 @@ pub(in crate::replica) struct Joiner {
 }
 
 /// The result of a step of [`Joiner::catch_up`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(in crate::replica) enum CatchUp {
     Continues,
     /// The buffer accepts updates again. The source may have sent some before it received the hold: they were dropped.

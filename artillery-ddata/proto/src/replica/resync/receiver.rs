@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// The received part of a snapshot, and the updates that wait for its end.
-#[derive(Clone, Debug)]
+#[derive(Clone, Hash, Debug)]
 pub(super) struct SnapshotReceiver {
     /// 0: no snapshot of this epoch has begun.
     id: u64,

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// A snapshot that is being sent.
-#[derive(Clone, Debug)]
+#[derive(Clone, Hash, Debug)]
 struct SnapshotSender {
     id: u64,
     to: MemberId,
@@ -40,7 +40,7 @@ struct SnapshotSender {
     sent: ResyncProgress,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Hash, Debug)]
 enum NextPart {
     Begin,
     At(SnapshotCursor),
@@ -48,7 +48,7 @@ enum NextPart {
 }
 
 /// A record whose value is too large for one part.
-#[derive(Clone, Debug)]
+#[derive(Clone, Hash, Debug)]
 struct LargeRecord {
     /// The key before it.
     behind: Option<Bytes>,
@@ -90,7 +90,7 @@ impl SnapshotSender {
 }
 
 /// The source's side of a resync.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Hash, Debug, Default)]
 pub(in super::super) struct Source {
     /// The snapshot that is sent to the joiner behind this tail.
     outgoing: Option<SnapshotSender>,

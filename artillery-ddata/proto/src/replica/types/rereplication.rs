@@ -6,7 +6,7 @@ use std::time::Duration;
 pub const REREPLICATION_MILLIS: [u64; 12] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 5_000, 30_000];
 
 /// The records that a restart found above the watermark, by result.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Rereplication {
     /// Records whose last update isn't known to be committed, of those that the restart found.
     pub left: u64,
@@ -20,7 +20,7 @@ pub struct Rereplication {
 }
 
 /// Records that are settled, by result.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SettledRecords {
     /// Their last update is committed.
     pub done: u64,

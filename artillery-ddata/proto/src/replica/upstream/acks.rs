@@ -21,7 +21,7 @@ const ACK_DELAY: Duration = Duration::from_millis(2);
 /// late.
 const PROBE_EVERY: Duration = Duration::from_millis(50);
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Hash, Debug, Default)]
 pub(super) struct Acks {
     /// The oldest withheld acknowledgement: since when, and up to which sequence.
     owed: Option<(Timestamp, Sequence)>,

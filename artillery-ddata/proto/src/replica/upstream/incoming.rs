@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// An update that comes in pieces.
-#[derive(Clone, Debug)]
+#[derive(Clone, Hash, Debug)]
 pub(in crate::replica) struct Incoming {
     version: Version,
     outline: Outline,
@@ -17,7 +17,7 @@ pub(in crate::replica) struct Incoming {
 }
 
 /// A piece that doesn't continue the pieces received.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 pub(in crate::replica) struct Misplaced;
 
 impl Incoming {

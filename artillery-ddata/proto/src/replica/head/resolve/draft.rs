@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// A value in pieces.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Hash, Debug, Default)]
 struct Draft {
     pieces: SmallVec<[Bytes; 2]>,
     len: usize,
@@ -181,10 +181,10 @@ impl<R: ReadKey> Drafts<R> {
 }
 
 /// Values that are still to be put together, and their changes.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Hash, Debug, Default)]
 pub(super) struct Joins(Vec<Join>);
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Hash, Debug)]
 struct Join {
     change: usize,
     pieces: VecDeque<Bytes>,

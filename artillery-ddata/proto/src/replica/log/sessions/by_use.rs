@@ -6,7 +6,7 @@ use crate::{Sequence, Version};
 
 /// Sessions in the order of their last use. The newest one stands apart, so that a client that writes repeatedly moves
 /// no entry.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct ByUse {
     older: BTreeSet<(Sequence, Version)>,
     newest: Option<(Sequence, Version)>,

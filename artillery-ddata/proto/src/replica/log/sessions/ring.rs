@@ -9,7 +9,7 @@ const KEPT_CAPACITY: usize = 16;
 
 /// Entries in the order of their numbers. A client counts its requests up, so a new entry is the last one as a rule,
 /// and the lowest entries leave together.
-#[derive(Clone, Debug)]
+#[derive(Clone, Hash, Debug)]
 pub(super) struct Ring<T>(VecDeque<(u64, T)>);
 
 impl<T> Default for Ring<T> {
