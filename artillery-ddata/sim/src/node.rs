@@ -9,7 +9,7 @@ use artillery_proto::{
     disk::simulated::SimulatedDisk,
     journal::SyncMode,
     message::{ChainFrame, ChainMessage},
-    replica::{Gate, ReplicaSettings},
+    replica::{Gate, ReplicaSettings, SnapshotLimits},
     runner::{ChainOrder, ChainRunner, Lease, LinkChange, ReadRequest, Turn, WriteRequest},
     store::{MemoryStore, Store},
 };
@@ -316,8 +316,7 @@ fn settings(setup: &Setup) -> ReplicaSettings {
         answer: setup.answer,
         watch_steps: setup.watch_steps,
         join: setup.join,
-        snapshot_age: setup.snapshot_age,
-        snapshot_bytes: setup.snapshot_bytes,
+        snapshots: SnapshotLimits { age: setup.snapshot_age, bytes: setup.snapshot_bytes },
         chunk: setup.chunk,
         clear_keys: 3,
         catch_up: 2,

@@ -177,7 +177,10 @@ impl Data {
             ChainFacts {
                 chain,
                 is_joiner: joins(config),
-                received: received.get(&chain).and_then(|state| state.receiving).map(|progress| progress.records),
+                received: received
+                    .get(&chain)
+                    .and_then(|state| state.resync.receiving)
+                    .map(|progress| progress.records),
                 is_open: standing.open == Some(config.epoch),
                 is_leased: known.lease > now && self.local.lease(chain) > now,
                 halted: standing.halted.as_ref().map(ToString::to_string),

@@ -69,7 +69,7 @@ impl ChainStanding {
 impl Status {
     /// Whether this replica's copy is complete. It may be empty, or old.
     pub fn is_whole(&self) -> bool {
-        self.halted.is_none() && self.receiving.is_none()
+        self.halted.is_none() && self.resync.receiving.is_none()
     }
 
     /// The epoch in which this replica of node `me` serves with a complete copy.

@@ -309,6 +309,20 @@ impl Log {
         }
     }
 
+    /// Adds parts of the checkpoint in progress behind the records: one for each batch of them, so a checkpoint ends
+    /// however many updates are written.
+    pub(super) fn add_parts(&mut self, member: &Membership, room: usize) -> Result<(), StoreError> {
+        let wanted = self.journal.as_ref().map_or(0, |journal| journal.wanted_parts(room, member.settings().chunk()));
+        (0..wanted).try_for_each(|_| self.continue_checkpoint(member, room))
+    }
+
+    /// The next batch for the journal, of about `room` bytes.
+    pub(super) fn next_batch(&mut self, member: &Membership, room: usize) -> Option<JournalBatch> {
+        let late = allows!(member.guards(), StampLate).then_some(self.watermark);
+        let data = checkpoint_bytes(self.store.size(), self.sessions.bytes());
+        self.journal.as_mut()?.next_batch(member.chain(), room, data, late)
+    }
+
     /// Whether this member serves and is full.
     pub(super) fn fullness(&self, member: &Membership) -> Fullness {
         let has_full_disk = || self.journal.as_ref().is_some_and(|journal| journal.is_full());

@@ -382,7 +382,7 @@ impl Reads {
 
     /// Ends the snapshots during which too much was written.
     pub(super) fn end_overtaken_snapshots(&mut self, cx: Context<'_>, log: &Log) {
-        self.snapshots.end_overtaken(log, cx.settings().snapshot_bytes);
+        self.snapshots.end_overtaken(log, cx.settings().snapshots.bytes);
     }
 
     /// Another epoch, or a cut: answers to earlier questions don't serve the waiting reads, so each has to be read again.

@@ -15,10 +15,3 @@ pub(super) use self::{
     source::Source,
 };
 use super::ResyncProgress;
-
-/// Resyncs that a joiner has completed.
-#[derive(Clone, Copy, Hash, Debug, Default)]
-pub(super) struct Resyncs {
-    pub(super) full: u64,
-    pub(super) partial: u64,
-}

@@ -23,7 +23,7 @@ pub(super) const MAX_UPDATES: usize = 4096;
 pub(crate) struct Token(pub u64);
 
 /// Settings of a replica.
-#[derive(Clone, Hash, Debug)]
+#[derive(Clone, Debug)]
 pub struct ReplicaSettings {
     /// Bytes of updates above the watermark that a head takes in before it answers
     /// [`Refusal::Busy`](crate::Refusal::Busy).
@@ -51,10 +51,8 @@ pub struct ReplicaSettings {
     /// Bytes of values that a head puts together in one step, at least 1. Other requests have their turn between two
     /// steps.
     pub join: usize,
-    /// A snapshot is dropped when no page of it was asked for in this time.
-    pub snapshot_age: Duration,
-    /// A snapshot is dropped when more bytes than this were written since it began.
-    pub snapshot_bytes: usize,
+    /// The bounds of the snapshots that a member keeps for scans.
+    pub snapshots: SnapshotLimits,
     /// The tail asks for the promotion of a joiner that lacks at most this many bytes of updates.
     pub close_behind: usize,
     /// Bytes of updates that a joiner keeps until they can be applied over its snapshot. Further ones wait in the
@@ -99,6 +97,21 @@ impl ReplicaSettings {
     }
 }
 
+/// When a member drops a snapshot of a scan.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct SnapshotLimits {
+    /// No page of it was requested in this time.
+    pub age: Duration,
+    /// More bytes than this were written since it began.
+    pub bytes: usize,
+}
+
+impl Default for SnapshotLimits {
+    fn default() -> Self {
+        Self { age: Duration::from_secs(60), bytes: 64 << 20 }
+    }
+}
+
 impl Default for ReplicaSettings {
     fn default() -> Self {
         Self {
@@ -111,8 +124,7 @@ impl Default for ReplicaSettings {
             watch_steps: 16 << 10,
             join: 4 << 20,
             watches: 64 << 20,
-            snapshot_age: Duration::from_secs(60),
-            snapshot_bytes: 64 << 20,
+            snapshots: SnapshotLimits::default(),
             close_behind: 1 << 20,
             joiner_buffer: 32 << 20,
             clear_keys: 64,
@@ -303,8 +315,32 @@ pub struct ResyncProgress {
     pub bytes: u64,
 }
 
+/// Resyncs of a member.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ResyncStatus {
+    /// Full resyncs that it has completed as a joiner.
+    pub full: u64,
+    /// Resyncs from the predecessor's backlog alone.
+    pub partial: u64,
+    /// Progress of the snapshot that it receives.
+    pub receiving: Option<ResyncProgress>,
+    /// Progress of the snapshot that it sends.
+    pub sending: Option<ResyncProgress>,
+}
+
+/// The table of client sessions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SessionStatus {
+    /// Sessions.
+    pub count: usize,
+    /// Bytes of sessions and their records, those of uncommitted updates included.
+    pub bytes: usize,
+    /// Bytes of the records of uncommitted updates.
+    pub pending_bytes: usize,
+}
+
 /// A replica as an observer sees it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
     /// The configuration entered last.
     pub config: Option<Arc<ChainConfig>>,
@@ -323,11 +359,7 @@ pub struct Status {
     /// Writes that wait for their commit.
     pub waiting_writes: usize,
     /// Client sessions.
-    pub sessions: usize,
-    /// Bytes of client sessions and their records.
-    pub sessions_bytes: usize,
-    /// Bytes that uncommitted updates add to them.
-    pub pending_sessions_bytes: usize,
+    pub sessions: SessionStatus,
     /// Snapshots that are kept for scans.
     pub snapshots: usize,
     /// Watch queries that wait for changes.
@@ -336,14 +368,8 @@ pub struct Status {
     pub reads: ReadCounts,
     /// The epoch whose configuration doesn't name this member, until it enters a newer one.
     pub expelled: Option<Epoch>,
-    /// Full resyncs of this member as a joiner.
-    pub resyncs_full: u64,
-    /// Resyncs from the predecessor's backlog alone.
-    pub resyncs_partial: u64,
-    /// Progress of the snapshot that it receives.
-    pub receiving: Option<ResyncProgress>,
-    /// Progress of the snapshot that it sends.
-    pub sending: Option<ResyncProgress>,
+    /// Resyncs of this member, and of the joiner behind it.
+    pub resync: ResyncStatus,
     /// Why it stopped serving.
     pub halted: Option<Halt>,
     /// Up to where this member's disk holds everything; `None`: it has no disk.

@@ -57,8 +57,8 @@ impl ChainOracle {
     /// at most the size of the last update, and only until the evictions that follow it are committed. Pending records
     /// are not included. Like the updates to which they belong, they are bounded by the window.
     pub fn check_table(&self, status: &Status, limit: usize) -> Result<(), Failure> {
-        let pending = status.pending_sessions_bytes;
-        let committed = status.sessions_bytes - pending;
+        let pending = status.sessions.pending_bytes;
+        let committed = status.sessions.bytes - pending;
         let mut below = self.log.iter().take(status.watermark.0 as usize);
         let last = below.rfind(|update| update.kind != UpdateKind::SESSION_EVICT);
         let added = |upto| self.requests.added_upto(upto);

@@ -172,8 +172,8 @@ impl World {
         let open = self.oracles[chain].sessions();
         // The last update may have been applied while no session could be evicted.
         let limit = self.setup.session_bytes + TABLE_SLACK;
-        if status.sessions != open || status.sessions > 1 && status.sessions_bytes > limit {
-            let (sessions, bytes) = (status.sessions, status.sessions_bytes);
+        if status.sessions.count != open || status.sessions.count > 1 && status.sessions.bytes > limit {
+            let (sessions, bytes) = (status.sessions.count, status.sessions.bytes);
             let what = format!("{name} has {sessions} sessions in {bytes} bytes, not {open} in {limit} or less");
             return Err(Failure::new(Oracle::Convergence, what));
         }

@@ -278,7 +278,7 @@ impl World {
         }
         self.check_durable(index, slot, &status)?;
         self.oracles[slot].check_table(&status, self.setup.session_bytes)?;
-        self.counts.session_bytes = self.counts.session_bytes.max(status.sessions_bytes as u64);
+        self.counts.session_bytes = self.counts.session_bytes.max(status.sessions.bytes as u64);
         if let Some(twice) = self.oracles[slot].take_twice() {
             self.claim(twice);
         }

@@ -5,7 +5,6 @@
 
 use super::{
     Log,
-    journal::{JournalBatch, checkpoint_bytes},
     parts::{entries_of, piece_at},
 };
 use crate::{
@@ -43,21 +42,8 @@ impl Log {
         Ok(())
     }
 
-    /// Adds parts of the checkpoint in progress behind the records: one for each batch of them, so a checkpoint ends
-    /// however many updates are written.
-    pub(in crate::replica) fn add_parts(&mut self, member: &Membership, room: usize) -> Result<(), StoreError> {
-        let wanted = self.journal.as_ref().map_or(0, |journal| journal.wanted_parts(room, member.settings().chunk()));
-        (0..wanted).try_for_each(|_| self.continue_checkpoint(member, room))
-    }
-
-    /// The next batch for the journal, of about `room` bytes.
-    pub(in crate::replica) fn next_batch(&mut self, member: &Membership, room: usize) -> Option<JournalBatch> {
-        let late = allows!(member.guards(), StampLate).then_some(self.watermark);
-        let data = checkpoint_bytes(self.store.size(), self.sessions.bytes());
-        self.journal.as_mut()?.next_batch(member.chain(), room, data, late)
-    }
-
-    fn continue_checkpoint(&mut self, member: &Membership, room: usize) -> Result<(), StoreError> {
+    /// Writes the next part of the checkpoint in progress.
+    pub(super) fn continue_checkpoint(&mut self, member: &Membership, room: usize) -> Result<(), StoreError> {
         let Some(checkpoint) = self.journal.as_mut().and_then(|journal| journal.take_checkpoint()) else {
             return Ok(());
         };

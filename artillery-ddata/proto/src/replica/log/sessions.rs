@@ -16,6 +16,7 @@ use bytes::Bytes;
 use self::{by_use::ByUse, ring::Ring};
 use crate::{
     Sequence, Version,
+    replica::SessionStatus,
     types::update::{RequestKey, RequestOutcome, Update, UpdateKind},
 };
 
@@ -120,18 +121,14 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
-    pub(crate) fn len(&self) -> usize {
-        self.committed.len()
+    pub(crate) fn status(&self) -> SessionStatus {
+        let pending_bytes = self.pending.bytes;
+        SessionStatus { count: self.committed.len(), bytes: self.bytes(), pending_bytes }
     }
 
-    /// Bytes of all that is kept, pending and committed.
+    /// Bytes of all sessions and records, pending and committed.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes + self.pending.bytes
-    }
-
-    /// Bytes of what pending updates add.
-    pub(crate) fn pending_bytes(&self) -> usize {
-        self.pending.bytes
     }
 
     /// What is known of a request, if all sessions may have `limit` bytes. One session may have a quarter of that, so

@@ -1,9 +1,6 @@
 //! Pages of keys in hash order.
 
-use super::{
-    lookup::{PAGE_ENTRIES, PAGE_STEPS},
-    portion::Portion,
-};
+use super::portion::{PAGE_ENTRIES, PAGE_STEPS, Portion};
 use crate::{
     Sequence,
     api::{HashedQuery, HashedReply, ReadPath},

@@ -4,19 +4,16 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use super::{hashed_pages::hashed_page, portion::Portion};
+use super::{
+    hashed_pages::hashed_page,
+    portion::{PAGE_ENTRIES, PAGE_STEPS, Portion},
+};
 use crate::{
     MemberId, Sequence, Timestamp,
     api::{MultiGetReply, Query, ReadPath, ReadReply, Refusal, Reply, ScanQuery, ScanReply, Snapshot},
     replica::{Context, log::Log},
     store::{Held, StoreError},
 };
-
-/// The most entries of a page, also if a larger limit is asked for.
-pub(super) const PAGE_ENTRIES: usize = 1024;
-
-/// The most keys that are visited for a page, deleted ones included.
-pub(super) const PAGE_STEPS: usize = 16 * PAGE_ENTRIES;
 
 /// The most snapshots that a member keeps.
 const MAX_SNAPSHOTS: usize = 64;
@@ -164,7 +161,7 @@ impl Snapshots {
         let at = point.0;
         log.store().pin(at);
         self.last += 1;
-        let (number, until) = (self.last, cx.now + cx.settings().snapshot_age);
+        let (number, until) = (self.last, cx.now + cx.settings().snapshots.age);
         self.kept.insert(number, KeptSnapshot { at, until, since: log.applied_bytes() });
         let page = page(cx, log, scan, point, Some(number))?;
         if page.next.is_none() {
@@ -182,7 +179,7 @@ impl Snapshots {
         number: u64,
     ) -> Result<Reply, StoreError> {
         let Some(kept) = self.kept.get_mut(&number) else { return Ok(Reply::Refused(Refusal::SnapshotGone)) };
-        kept.until = cx.now + cx.settings().snapshot_age;
+        kept.until = cx.now + cx.settings().snapshots.age;
         let page = page(cx, log, scan, (kept.at, true, ReadPath::Local), Some(number))?;
         if page.next.is_none() {
             self.end(log, number);

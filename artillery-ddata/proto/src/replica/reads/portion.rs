@@ -1,10 +1,16 @@
 //! The size of an answer of many entries.
 
-/// What an entry counts beside its key and its value: its lengths and its version in the header of the answer.
+/// The most entries of a page, also if a larger limit is requested.
+pub(super) const PAGE_ENTRIES: usize = 1024;
+
+/// The most keys that are visited for a page, deleted ones included.
+pub(super) const PAGE_STEPS: usize = 16 * PAGE_ENTRIES;
+
+/// The bytes of an entry besides its key and its value: its lengths and its version in the header of the answer.
 const ENTRY: usize = 64;
 
-/// The room left in an answer. The answer ends in front of the first entry that doesn't fit. The first entry always
-/// fits: a key and a value fit into a frame.
+/// The space left in an answer. The answer ends before the first entry that doesn't fit. The first entry always fits: a
+/// key and a value fit into a frame.
 #[derive(Debug)]
 pub(super) struct Portion {
     left: usize,
@@ -16,7 +22,7 @@ impl Portion {
         Self { left: bytes, is_empty: true }
     }
 
-    /// Takes in an entry of `bytes` bytes, if there is room for it.
+    /// Adds an entry of `bytes` bytes, if it fits.
     pub(super) fn takes(&mut self, bytes: usize) -> bool {
         let fits = self.left.checked_sub(bytes.saturating_add(ENTRY));
         let takes = fits.is_some() || self.is_empty;

@@ -10,7 +10,6 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 
 use super::{
-    Resyncs,
     receiver::{PartOutcome, SnapshotReceiver},
     steps::{Step, clear_from, free},
 };
@@ -18,7 +17,7 @@ use crate::{
     Sequence, Version,
     message::{ChunkPart, SnapshotHeader, SnapshotPart, SnapshotProgress},
     replica::{
-        Context, Halt, ResyncProgress,
+        Context, Halt, ResyncStatus,
         log::{Log, Ops},
     },
     store::{Held, ScanRecord, StoreError, StoreOp},
@@ -34,7 +33,9 @@ pub(in crate::replica) struct Joiner {
     past: VecDeque<Update>,
     /// The number of the newest snapshot that the source has begun in this epoch.
     seen: u64,
-    resyncs: Resyncs,
+    /// Completed resyncs: with a snapshot, and from the predecessor's backlog alone.
+    full: u64,
+    partial: u64,
 }
 
 /// The result of a step of [`Joiner::catch_up`].
@@ -58,17 +59,15 @@ impl Joiner {
         self.filling.as_ref().is_some_and(|filling| filling.has_ended())
     }
 
-    pub(in crate::replica) fn received(&self) -> Option<ResyncProgress> {
-        self.filling.as_ref().map(|filling| filling.received())
-    }
-
-    pub(in crate::replica) fn resyncs(&self) -> Resyncs {
-        self.resyncs
+    /// The resyncs of this member, without the snapshot that it sends.
+    pub(in crate::replica) fn status(&self) -> ResyncStatus {
+        let receiving = self.filling.as_ref().map(|filling| filling.received());
+        ResyncStatus { full: self.full, partial: self.partial, receiving, sending: None }
     }
 
     /// The history here is found to be a prefix of the chain's, without a snapshot.
     pub(in crate::replica) fn count_partial(&mut self) {
-        self.resyncs.partial += 1;
+        self.partial += 1;
     }
 
     /// The report to the source. `missed`: updates are missing.
@@ -231,7 +230,7 @@ impl Joiner {
         }
         self.free_later(buffer);
         log.follow_newest_stamp();
-        self.resyncs.full += 1;
+        self.full += 1;
         Ok(())
     }
 }

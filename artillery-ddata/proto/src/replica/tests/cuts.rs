@@ -118,7 +118,13 @@ fn a_snapshot_shows_one_point_of_the_history() {
 
 #[test]
 fn snapshots_fail_before_writes_do() {
-    let mut rig = Rig::open(&[1], &ReplicaSettings { snapshot_bytes: 1000, ..ReplicaSettings::default() });
+    let mut rig = Rig::open(
+        &[1],
+        &ReplicaSettings {
+            snapshots: SnapshotLimits { bytes: 1000, ..SnapshotLimits::default() },
+            ..ReplicaSettings::default()
+        },
+    );
     rig.put(1, "a", "v");
     rig.put(1, "b", "v");
     for _ in 0..2 {

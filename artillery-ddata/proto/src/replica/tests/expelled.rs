@@ -72,7 +72,7 @@ fn an_expelled_member_comes_back_by_the_backlog_and_never_rolls_back_before() {
     assert_eq!(rig.last(2), Version::new(1, 2), "the chain may have committed it");
     rig.become_same(2, 3, 2);
     let status = rig.status(2);
-    assert_eq!((status.resyncs_full, status.resyncs_partial), (0, 1));
+    assert_eq!((status.resync.full, status.resync.partial), (0, 1));
     assert!(rig.local(2, "k").is_err(), "a joiner does not serve");
 }
 

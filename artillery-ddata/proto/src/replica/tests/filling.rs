@@ -64,7 +64,7 @@ fn has_ended(rig: &Rig) -> bool {
 fn the_source_keeps_one_version_of_each_key() {
     let mut rig = filled(&settings());
     half_way(&mut rig);
-    assert!(rig.status(2).sending.is_some());
+    assert!(rig.status(2).resync.sending.is_some());
     let len = |record: &crate::store::ScanRecord| record.key.len() + record.held.value.as_ref().unwrap().len();
     let bytes: usize = rig.contents(2).iter().map(len).sum();
     assert_eq!(rig.stores[&2].bytes(), bytes as u64);
@@ -78,8 +78,8 @@ fn a_joiner_is_not_whole_before_it_holds_the_updates_of_the_parts() {
     lose_updates(&mut rig);
     assert!(has_ended(&rig), "all parts have arrived");
     let status = rig.status(3);
-    assert_eq!((status.last, status.watermark.0, status.resyncs_full), (Version::NONE, 0, 0));
-    assert!(status.receiving.is_some());
+    assert_eq!((status.last, status.watermark.0, status.resync.full), (Version::NONE, 0, 0));
+    assert!(status.resync.receiving.is_some());
     for mode in [ReadMode::Eventual, ReadMode::Strong] {
         let read = rig.read(3, "key/05", mode);
         assert_eq!(rig.replies[&read], Reply::Refused(Refusal::NoChain));
@@ -102,7 +102,7 @@ fn a_joiner_that_is_not_whole_begins_anew_in_another_epoch() {
     assert_eq!(rig.status(3).last, Version::NONE);
     rig.become_same(2, 1, 3);
     let begun = rig.events.iter().filter(|(n, event)| *n == 3 && *event == ReplicaEvent::Resyncing).count();
-    assert_eq!((begun, rig.status(3).resyncs_full), (2, 1));
+    assert_eq!((begun, rig.status(3).resync.full), (2, 1));
 }
 
 #[test]
@@ -145,14 +145,14 @@ fn broken_within(change: impl FnOnce(&mut Rig)) {
         pieces += parts(&rig, 2, 3).first().is_some_and(of_first) as usize;
         assert!(rig.deliver(2, 3), "{pieces} pieces");
     }
-    let bytes = rig.status(3).receiving.unwrap().bytes;
+    let bytes = rig.status(3).resync.receiving.unwrap().bytes;
     rig.cut_link(2, 3);
     change(&mut rig);
     rig.join_link(2, 3);
     rig.beat(3);
-    assert!(rig.status(3).receiving.is_none() && bytes > 0);
+    assert!(rig.status(3).resync.receiving.is_none() && bytes > 0);
     rig.assert_same(2, 3);
-    assert_eq!(rig.status(3).resyncs_full, 1);
+    assert_eq!(rig.status(3).resync.full, 1);
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn a_large_value_that_keeps_changing_is_transferred() {
     put(&mut rig, "key/10", large(0));
     rig.frames = 2;
     let mut n = 0;
-    while !has_ended(&rig) && rig.status(3).resyncs_full == 0 {
+    while !has_ended(&rig) && rig.status(3).resync.full == 0 {
         n += 1;
         assert!(n < 200, "the value is never transferred");
         put(&mut rig, "key/10", large(n));

@@ -127,7 +127,7 @@ fn the_table_is_bounded_and_all_members_evict_alike() {
     rig.settle();
     for n in [1, 2] {
         let status = rig.replicas[&n].status();
-        assert!(status.sessions_bytes <= 2000 && status.sessions > 5, "{status:?}");
+        assert!(status.sessions.bytes <= 2000 && status.sessions.count > 5, "{status:?}");
     }
     let retry = rig.request(1, key(first, 1, 1), append("a"));
     assert_eq!(refused(&rig, retry), Refusal::SessionExpired);
@@ -142,7 +142,7 @@ fn no_session_outgrows_its_quarter_of_the_table() {
     let is_full = |token: &u64| rig.replies.get(token) == Some(&Reply::Refused(Refusal::SessionFull));
     assert_eq!(requests.iter().filter(|token| is_full(token)).count(), 20);
     rig.settle();
-    assert!(rig.replicas[&1].status().sessions_bytes < 4000);
+    assert!(rig.replicas[&1].status().sessions.bytes < 4000);
 }
 
 #[test]
@@ -181,6 +181,6 @@ fn records_vanish_with_their_updates() {
     rig.settle();
     assert_eq!((rig.computed(retry).1, rig.computed(retry).2), (false, Computed::Length(1)));
     assert!(matches!(rig.computed(taken).2, Computed::Took(Some((_, value))) if value == "v"));
-    let bytes: Vec<_> = [1, 2, 3].map(|n| rig.replicas[&n].status().sessions_bytes).into();
+    let bytes: Vec<_> = [1, 2, 3].map(|n| rig.replicas[&n].status().sessions.bytes).into();
     assert_eq!(bytes, [bytes[0]; 3]);
 }

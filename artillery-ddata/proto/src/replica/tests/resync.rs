@@ -88,7 +88,7 @@ pub(super) fn begin_parts(rig: &mut Rig, count: usize) {
 pub(super) fn comes_in(rig: &mut Rig) {
     rig.beat(2);
     rig.assert_same(2, 3);
-    assert_eq!(rig.status(3).resyncs_full, 1);
+    assert_eq!(rig.status(3).resync.full, 1);
 }
 
 #[test]
@@ -99,9 +99,9 @@ fn a_joiner_gets_all_data() {
     rig.assert_same(2, 3);
     assert_eq!(rig.contents(3).len(), 19);
     let status = rig.status(3);
-    assert_eq!((status.resyncs_full, status.resyncs_partial, status.receiving), (1, 0, None));
+    assert_eq!((status.resync.full, status.resync.partial, status.resync.receiving), (1, 0, None));
     assert!(status.open);
-    assert_eq!(rig.status(2).sending, None);
+    assert_eq!(rig.status(2).resync.sending, None);
     rig.put(1, "key/01", "new");
     rig.become_same(2, 1, 3);
     assert_eq!(rig.stores[&2].bytes(), rig.stores[&1].bytes(), "no version is kept for the joiner");
@@ -114,7 +114,7 @@ fn a_joiner_within_the_backlog_needs_no_snapshot() {
     rig.settle();
     rig.assert_same(2, 3);
     let status = rig.status(3);
-    assert_eq!((status.resyncs_full, status.resyncs_partial), (0, 1));
+    assert_eq!((status.resync.full, status.resync.partial), (0, 1));
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn updates_travel_beside_the_snapshot() {
     rig.enter_all(&joining(2, &[1, 2], 3));
     rig.frames = 3;
     run_parts(&mut rig, 2, 3, 16);
-    let before = rig.status(3).receiving.unwrap();
+    let before = rig.status(3).resync.receiving.unwrap();
     assert!(before.records > 0 && before.records < 19, "{before:?}");
     assert_eq!(rig.status(3).last, Version::NONE, "it has no history yet");
     let put = rig.put(1, "key/01", "beside");
@@ -177,11 +177,11 @@ fn a_joiner_that_ends_behind_the_backlog_gets_another_snapshot() {
 #[test]
 fn a_broken_link_resumes_at_the_last_part() {
     let mut rig = part_way(16);
-    let before = rig.status(3).receiving.unwrap();
+    let before = rig.status(3).resync.receiving.unwrap();
     rig.cut_link(2, 3);
     rig.put(1, "key/02", "meanwhile");
     rig.beat(1);
-    assert_eq!(rig.status(3).receiving, Some(before), "no received part is lost");
+    assert_eq!(rig.status(3).resync.receiving, Some(before), "no received part is lost");
     rig.join_link(2, 3);
     rig.frames = usize::MAX;
     rig.run(3, 2);
@@ -191,7 +191,7 @@ fn a_broken_link_resumes_at_the_last_part() {
     assert_eq!(first, Some(mark), "nothing is sent twice");
     rig.beat(1);
     rig.assert_same(2, 3);
-    assert_eq!(rig.status(3).resyncs_full, 1);
+    assert_eq!(rig.status(3).resync.full, 1);
 }
 
 #[test]
@@ -220,12 +220,12 @@ fn a_lost_place_begins_a_new_snapshot() {
         rig.write(1, Write::Delete { key: key.into() });
         rig.commit(1, "key/05", "new");
     }
-    assert_eq!(rig.status(2).sending, None, "no snapshot is sent without a joiner");
+    assert_eq!(rig.status(2).resync.sending, None, "no snapshot is sent without a joiner");
     rig.join_link(2, 3);
     rig.become_same(2, 2, 3);
     assert_eq!(rig.contents(3).len(), 15);
     let begun = rig.events.iter().filter(|(n, event)| *n == 3 && *event == ReplicaEvent::Resyncing).count();
-    assert_eq!((begun, rig.status(3).resyncs_full), (2, 1));
+    assert_eq!((begun, rig.status(3).resync.full), (2, 1));
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn another_source_begins_anew() {
     rig.write(1, Write::Delete { key: "key/01".into() });
     rig.run_others(2, 3);
     rig.input(2, ReplicaInput::Expelled(Epoch(3)));
-    assert_eq!(rig.status(2).sending, None);
+    assert_eq!(rig.status(2).resync.sending, None);
     rig.enter(&[1, 3], &joining(3, &[1], 3));
     rig.frames = usize::MAX;
     rig.become_same(2, 1, 3);
@@ -307,7 +307,7 @@ fn a_returning_head_drops_updates_that_no_other_member_had() {
     rig.become_same(2, 2, 1);
     assert_eq!(rig.replies[&lost], Reply::Expired);
     assert!(!rig.contents(1).iter().any(|record| record.key == "lost"));
-    assert_eq!(rig.status(1).resyncs_full, 1);
+    assert_eq!(rig.status(1).resync.full, 1);
 }
 
 #[test]
@@ -318,7 +318,7 @@ fn an_unopened_tail_is_no_source() {
     // Only the tail and the joiner have entered.
     rig.enter(&[2, 3], &joining(2, &[1, 2], 3));
     rig.beat(2);
-    assert_eq!((rig.status(2).sending, rig.status(3).receiving), (None, None));
+    assert_eq!((rig.status(2).resync.sending, rig.status(3).resync.receiving), (None, None));
     rig.enter(&[1], &joining(2, &[1, 2], 3));
     rig.become_same(2, 2, 3);
 }
@@ -328,7 +328,7 @@ fn an_unopened_tail_continues_no_snapshot() {
     let mut rig = part_way(16);
     rig.enter(&[2, 3], &joining(3, &[1, 2], 3));
     rig.beat(2);
-    assert_eq!(rig.status(3).resyncs_full, 0, "committed updates may be above its watermark");
+    assert_eq!(rig.status(3).resync.full, 0, "committed updates may be above its watermark");
     rig.enter(&[1], &joining(3, &[1, 2], 3));
     rig.become_same(2, 2, 3);
 }

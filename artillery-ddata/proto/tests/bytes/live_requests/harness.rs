@@ -16,7 +16,7 @@ use artillery_proto::{
     api::{Query, Reply, Write},
     control::log::LogIndex,
     message::request::{Operation, Request, Response, ResponseAnswer},
-    replica::{Gate, ReplicaEvent, ReplicaSettings},
+    replica::{Gate, ReplicaEvent, ReplicaSettings, SnapshotLimits},
     runner::{ChainOrder, ChainRunner, Lease, LinkChange, ReadRequest, RunnerOutput, Turn, WriteLine, WriteRequest},
     store::{MemoryStore, Store},
     types::update::MAX_KEY,
@@ -54,7 +54,7 @@ fn settings() -> ReplicaSettings {
         answer: 1 << 10,
         watches: 8 << 10,
         join: 512,
-        snapshot_bytes: 64 << 10,
+        snapshots: SnapshotLimits { bytes: 64 << 10, ..SnapshotLimits::default() },
         ..ReplicaSettings::default()
     }
 }
@@ -337,7 +337,7 @@ impl Live {
         assert!(status.backlog <= settings.backlog, "a backlog of {} bytes", status.backlog);
         assert!(status.watchers * QUESTION <= settings.watches, "{} watches", status.watchers);
         assert!(status.snapshots <= SNAPSHOTS, "{} snapshots", status.snapshots);
-        let sessions = status.sessions_bytes - status.pending_sessions_bytes;
+        let sessions = status.sessions.bytes - status.sessions.pending_bytes;
         assert!(sessions <= settings.sessions + RECORD, "sessions of {sessions} bytes");
         if self.is_alone {
             assert_eq!((status.in_flight, status.watermark), (0, status.last.sequence), "it waits for itself");

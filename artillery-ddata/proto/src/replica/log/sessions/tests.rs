@@ -115,7 +115,7 @@ fn the_longest_unused_session_is_evicted_for_good() {
     assert_eq!(table.look_up(key(2, 1, 1)), KnownRequest::NoSession);
     table.commit();
     assert_eq!(table.look_up(key(2, 1, 1)), KnownRequest::NoSession);
-    assert_eq!((table.sessions.len(), table.sessions.bytes()), (1, SESSION_BYTES + RECORD_BYTES));
+    assert_eq!((table.sessions.status().count, table.sessions.bytes()), (1, SESSION_BYTES + RECORD_BYTES));
 }
 
 /// A table of one session, which fills its half of 1,000 bytes: with the records of 2, 3, 4 and 5.
