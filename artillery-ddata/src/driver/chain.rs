@@ -17,7 +17,7 @@ use tokio::{
 
 pub(crate) use self::parts::{ChainCommand, ChainParts, Inlets, Ordered, Rule};
 use super::{
-    journal::{BATCH_BYTES, JournalLane, JournalNews},
+    journal::{BATCH_BYTES, JournalNews, RunningJournal},
     lanes::{LaneState, Lanes, UPDATES_ROOM},
 };
 use crate::{
@@ -56,12 +56,11 @@ fn task(parts: ChainParts) -> (ChainTask, ChainHandle, Inlets) {
     let handle = ChainHandle { chain, gate: gate.clone(), store: store.clone(), reads, writes };
     let wake = Arc::<Notify>::default();
     let runner = ChainRunner::new(me, chain, settings, store, gate);
-    let (journal, restored) = journal.unzip();
-    let runner = match restored.flatten() {
+    let restored = journal.as_ref().and_then(|journal| journal.add(chain, wake.clone()));
+    let runner = match restored {
         Some(restored) => runner.restored(restored),
         None => runner,
     };
-    let journal = journal.map(|journal| journal.lane(chain, wake.clone()));
     let mut task = ChainTask {
         chain,
         runner,
@@ -117,7 +116,7 @@ struct ChainTask {
     writes: WriteQueues,
     wake: Arc<Notify>,
     /// `None`: the node has no disk.
-    journal: Option<JournalLane>,
+    journal: Option<RunningJournal>,
     standing: watch::Sender<ChainReadiness>,
     /// `None`: the lease never changes.
     leases: Option<watch::Receiver<Lease>>,
@@ -208,7 +207,7 @@ impl ChainTask {
     fn take(&mut self) {
         self.follow_links();
         if let Some(journal) = &self.journal {
-            let JournalNews { durable, checkpoint, full } = journal.news();
+            let JournalNews { durable, checkpoint, full } = journal.news(self.chain);
             (self.turn.durable, self.turn.checkpoint, self.turn.disk_full) = (durable, checkpoint, full);
         }
         let writes = &mut self.writes;
@@ -280,7 +279,7 @@ impl ChainTask {
         });
         self.say();
         if let Some(journal) = &self.journal {
-            journal.put(|| self.runner.poll_journal(BATCH_BYTES));
+            journal.put(self.chain, || self.runner.poll_journal(BATCH_BYTES));
         }
         let now = clock::now();
         let peers: SmallVec<[MemberId; 8]> = self.runner.peers().collect();

@@ -18,7 +18,7 @@ use artillery_proto::runner::{ChainOrder, ChainRunner, Lease, RunnerOutput, Turn
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
-use super::serve::Server;
+use super::serve::{OperatedNode, Server};
 use crate::{
     ChainConfig, ChainId, ChainMember, ClusterId, Epoch, Incarnation, Kv, MemberId, Mode, NodeAddress, NodeId, Role,
     Routing, Timestamp,
@@ -126,6 +126,15 @@ pub(crate) struct FakeNode {
 /// What a fake node does with incoming request streams.
 type Serve = Arc<dyn Fn(IncomingStream) + Send + Sync>;
 
+/// Answers a status query, and no operator's command.
+struct FineStatus;
+
+impl OperatedNode for FineStatus {
+    fn status(&self) -> Call<Bytes> {
+        Box::pin(async { Bytes::from_static(b"{\"fine\":true}") })
+    }
+}
+
 struct Streams(std::sync::OnceLock<Serve>);
 
 impl Service for Streams {
@@ -150,8 +159,8 @@ impl FakeNode {
     pub(crate) fn start_with_room(cluster: &str, name: &str, bytes: usize) -> Self {
         let (mut node, streams) = Self::bind(cluster, name);
         let sizes = Sizes::new(bytes, &TransportConfig::default());
-        let status = Box::new(|| -> Call<Bytes> { Box::pin(async { Bytes::from_static(b"{\"fine\":true}") }) });
-        let server = Arc::new(Server::new(node.local.clone(), node.router.clone(), MAX_VALUE, sizes, status));
+        let server = Server::new(node.local.clone(), node.router.clone(), MAX_VALUE, sizes, Box::new(FineStatus));
+        let server = Arc::new(server);
         node.server = Some(server.clone());
         let serving = node.serving.clone();
         let serve: Serve = Arc::new(move |stream| {

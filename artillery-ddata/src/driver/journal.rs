@@ -22,7 +22,7 @@ use artillery_proto::{
     disk::DiskError,
     journal::{JournalEntry, JournalError},
     message::{ChainMessage, SnapshotContent},
-    replica::JournalBatch,
+    replica::{JournalBatch, RestoredChain},
 };
 use tokio::sync::{Notify, watch};
 
@@ -43,6 +43,8 @@ const FULL_PAUSE: Duration = Duration::from_millis(50);
 #[derive(Default)]
 struct Exchange {
     chains: BTreeMap<ChainId, ChainSide>,
+    /// The chains that the store held at the start, until their tasks begin.
+    restored: BTreeMap<ChainId, RestoredChain>,
     /// The disk counts as full.
     full: bool,
     stops: bool,
@@ -68,9 +70,9 @@ struct Shared {
 }
 
 impl Shared {
-    fn new(synced: Arc<AtomicU64>) -> Self {
+    fn new(restored: BTreeMap<ChainId, RestoredChain>, synced: Arc<AtomicU64>) -> Self {
         Self {
-            exchange: Mutex::default(),
+            exchange: Mutex::new(Exchange { restored, ..Exchange::default() }),
             filled: Condvar::new(),
             #[cfg(feature = "testing")]
             filled_for_task: Notify::new(),
@@ -92,16 +94,10 @@ impl Shared {
 
 /// The journal of a node, for its chains. Clones share it.
 #[derive(Clone)]
-pub(crate) struct JournalHandle {
+pub(crate) struct RunningJournal {
     shared: Arc<Shared>,
     /// Closed when the thread has ended and all its files are closed.
     ended: watch::Receiver<()>,
-}
-
-/// A chain's way to the journal.
-pub(crate) struct JournalLane {
-    chain: ChainId,
-    shared: Arc<Shared>,
 }
 
 /// What the journal tells a chain.
@@ -115,15 +111,16 @@ pub(crate) struct JournalNews {
     pub(crate) full: bool,
 }
 
-impl JournalHandle {
+impl RunningJournal {
     /// Starts the thread, which keeps the number of synced groups in `synced`. `failed` is called if the disk fails: the process
     /// has to end then.
     pub(crate) fn start(
         writer: JournalWriter,
+        restored: BTreeMap<ChainId, RestoredChain>,
         synced: Arc<AtomicU64>,
         failed: impl FnOnce(JournalError) + Send + 'static,
     ) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared::new(synced));
+        let shared = Arc::new(Shared::new(restored, synced));
         let of_thread = shared.clone();
         let (running, ended) = watch::channel(());
         let thread = thread::Builder::new().name("artillery-journal".to_owned());
@@ -139,11 +136,12 @@ impl JournalHandle {
         Ok(Self { shared, ended })
     }
 
-    /// The way of a chain to the journal. `wake` is notified of news.
-    pub(crate) fn lane(&self, chain: ChainId, wake: Arc<Notify>) -> JournalLane {
+    /// Adds a chain, whose task is woken when the journal has news. Returns what the store held of it at the start.
+    pub(crate) fn add(&self, chain: ChainId, wake: Arc<Notify>) -> Option<RestoredChain> {
         let side = ChainSide { batch: None, durable: None, checkpoint: false, wake };
-        self.shared.lock().chains.insert(chain, side);
-        JournalLane { chain, shared: self.shared.clone() }
+        let mut exchange = self.shared.lock();
+        exchange.chains.insert(chain, side);
+        exchange.restored.remove(&chain)
     }
 
     /// Ends the thread once it has written what it was handed.
@@ -157,26 +155,24 @@ impl JournalHandle {
         let mut ended = self.ended.clone();
         while ended.changed().await.is_ok() {}
     }
-}
 
-impl JournalLane {
-    /// Hands over the next batch, if there is room for it.
-    pub(crate) fn put(&self, next: impl FnOnce() -> Option<JournalBatch>) {
-        let has_room = |exchange: &Exchange| exchange.chains.get(&self.chain).is_some_and(|side| side.batch.is_none());
+    /// Hands over the next batch of a chain, unless one still waits.
+    pub(crate) fn put(&self, chain: ChainId, next: impl FnOnce() -> Option<JournalBatch>) {
+        let has_room = |exchange: &Exchange| exchange.chains.get(&chain).is_some_and(|side| side.batch.is_none());
         // Only this chain's own task fills its place, so there is still room behind the call.
         if has_room(&self.shared.lock())
             && let Some(batch) = next()
-            && let Some(side) = self.shared.lock().chains.get_mut(&self.chain)
+            && let Some(side) = self.shared.lock().chains.get_mut(&chain)
         {
             side.batch = Some(batch);
             self.shared.wake();
         }
     }
 
-    /// What is new.
-    pub(crate) fn news(&self) -> JournalNews {
+    /// The news for a chain since the last call.
+    pub(crate) fn news(&self, chain: ChainId) -> JournalNews {
         let mut exchange = self.shared.lock();
-        let Some(side) = exchange.chains.get_mut(&self.chain) else { return JournalNews::default() };
+        let Some(side) = exchange.chains.get_mut(&chain) else { return JournalNews::default() };
         let (durable, checkpoint) = (side.durable.take(), std::mem::take(&mut side.checkpoint));
         JournalNews { durable, checkpoint, full: exchange.full }
     }

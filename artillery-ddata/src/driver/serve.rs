@@ -5,7 +5,7 @@ mod ready;
 mod routing;
 mod writer;
 
-use std::{sync::Arc, time::Duration};
+use std::{future::ready, sync::Arc, time::Duration};
 
 use artillery_core::transport::{CloseCode, FrameReader, IncomingStream};
 use bytes::Bytes;
@@ -46,25 +46,36 @@ use crate::{
 /// take up room no longer than this.
 const LONGEST_WATCH: Duration = Duration::from_secs(10);
 
-/// Returns this node's status as JSON.
-pub(crate) type StatusSource = Box<dyn Fn() -> BoxFuture<Bytes> + Send + Sync>;
+/// The node behind a server, for operators. The defaults are the answers of a node with a fixed configuration.
+pub(crate) trait OperatedNode: Send + Sync {
+    /// The node's status as JSON.
+    fn status(&self) -> BoxFuture<Bytes>;
 
-/// Executes an operator's command.
-pub(crate) type Arranger = Box<dyn Fn(AdminCommand) -> BoxFuture<Result<Option<Epoch>, ArrangeError>> + Send + Sync>;
-/// Disaster recovery of a node: reports what it holds, and continues without members that are lost for good.
-pub(crate) trait Recovery: Send + Sync {
-    /// What this node holds; `None` if it belongs to no cluster with a changeable configuration.
-    fn standing(&self) -> BoxFuture<Option<Standing>>;
+    /// Executes an operator's command.
+    fn arrange(&self, _command: AdminCommand) -> BoxFuture<Result<Option<Epoch>, ArrangeError>> {
+        Box::pin(ready(Err(ArrangeError::Fixed)))
+    }
+
+    /// The chains, the log and the cluster that this node holds; `None` without a configuration log.
+    fn standing(&self) -> BoxFuture<Option<Standing>> {
+        Box::pin(ready(None))
+    }
 
     /// Continues alone, if the named cluster was in this history and can't continue otherwise.
-    fn recover(&self, cluster: ClusterId, history: History) -> BoxFuture<Result<Recovered, NotRecovered>>;
+    fn recover(&self, _cluster: ClusterId, _history: History) -> BoxFuture<Result<Recovered, NotRecovered>> {
+        Box::pin(ready(Err(NotRecovered::Static)))
+    }
 
-    /// Opens a chain again from what is left, if this node leads and no store is there that may lack nothing.
-    fn reopen(&self, chain: ChainId) -> BoxFuture<Result<Reopened, NotReopened>>;
+    /// Reopens a chain from the surviving stores, if this node leads and no complete store is available.
+    fn reopen(&self, _chain: ChainId) -> BoxFuture<Result<Reopened, NotReopened>> {
+        Box::pin(ready(Err(NotReopened::Fixed)))
+    }
 
-    /// Stops this node, to found a cluster that succeeds this one or to join such a cluster. Refused if any incarnation
+    /// Stops this node, to create a cluster that succeeds this one or to join such a cluster. Refused if any incarnation
     /// that ever served is still alive.
-    fn found(&self, cluster: ClusterId, founds: bool) -> BoxFuture<Result<Vec<NodeInfo>, NotFounded>>;
+    fn found(&self, _cluster: ClusterId, _founds: bool) -> BoxFuture<Result<Vec<NodeInfo>, NotFounded>> {
+        Box::pin(ready(Err(NotFounded::Static)))
+    }
 }
 
 /// Answers the requests that come to a node.
@@ -73,9 +84,7 @@ pub(crate) struct Server {
     router: Arc<Router>,
     /// Larger values are refused.
     max_value_bytes: u64,
-    status: StatusSource,
-    arrange: Option<Arranger>,
-    recovery: Option<Box<dyn Recovery>>,
+    node: Box<dyn OperatedNode>,
     rooms: Rooms,
 }
 
@@ -85,20 +94,10 @@ impl Server {
         router: Arc<Router>,
         max_value_bytes: u64,
         sizes: Sizes,
-        status: StatusSource,
+        node: Box<dyn OperatedNode>,
     ) -> Self {
         let rooms = Rooms::new(sizes, local.tally.clone());
-        Self { local, router, max_value_bytes, status, arrange: None, recovery: None, rooms }
-    }
-
-    /// Lets operators command this node.
-    pub(crate) fn with_arranger(self, arrange: Arranger) -> Self {
-        Self { arrange: Some(arrange), ..self }
-    }
-
-    /// Lets operators recover this node.
-    pub(crate) fn with_recovery(self, recovery: Box<dyn Recovery>) -> Self {
-        Self { recovery: Some(recovery), ..self }
+        Self { local, router, max_value_bytes, node, rooms }
     }
 
     /// Bytes of all connections' requests and answers, by the kind of room that holds them.

@@ -10,12 +10,13 @@ use artillery_core::{
     identity::Identity,
     internal::LinkFilter,
 };
+use artillery_proto::data_dir::BegunStore;
 
 use super::{
-    data::Data,
-    durable::{DataDir, DataDirError, LockedDir},
+    durable::{DataDirError, NodeDir, blocking},
     handle::{Node, NodeInner},
     loading::{Loading, Report, Reporter},
+    opened::Opened,
     random,
     threads::Workers,
 };
@@ -23,6 +24,7 @@ use crate::{
     ClusterId, Kv, Mode,
     config::{Config, ConfigProblem, DataConfig, Threads},
     control::formation::{After, InvalidFormation},
+    disk::LockedDir,
     store::{MemoryStore, Store},
 };
 
@@ -281,15 +283,12 @@ impl NodeBuilder {
         let identity = self.also_trusted.iter().try_fold(identity, |all, secret| all.also_trust_secret(secret))?;
         let store: Arc<dyn Store> = Arc::new(MemoryStore::with_seed(random::random()));
         let dir = open(locked, &self.config, identity.name(), self.report).await?;
-        if let (Some(dir), Some(after)) = (&dir, &self.after) {
+        if let (Some((dir, _)), Some(after)) = (&dir, &self.after) {
             dir.may_follow(&after.lineage)?;
         }
-        let incarnation = dir.as_ref().map_or(new, DataDir::incarnation);
-        let data = Data::new(&self.config, &identity, incarnation, store, self.after, threads.chains());
-        if let Some(dir) = dir.and_then(|dir| data.keep_in(dir)) {
-            let data = data.clone();
-            blocking(move || data.load(dir)).await?;
-        }
+        let incarnation = dir.as_ref().map_or(new, |(_, begun)| begun.incarnation());
+        let opened = Opened::new(&self.config, &identity, incarnation, store, self.after, threads.chains(), dir);
+        let opened = opened.load().await?;
         let mut cluster = Cluster::builder()
             .cluster(self.config.cluster.clone())
             .identity(identity)
@@ -304,7 +303,7 @@ impl NodeBuilder {
                     && self.config.discovery.seeds.is_empty()
                     && self.discovery.is_empty(),
             )
-            .service(data.service());
+            .service(opened.service());
         if let Some(interface) = &self.config.discovery.interface {
             cluster = cluster.mdns_interfaces(Interfaces::Named(vec![interface.clone()]));
         }
@@ -321,16 +320,17 @@ impl NodeBuilder {
             cluster = cluster.filter(filter);
         }
         let cluster = cluster.start().await?;
-        let router = data.start(&cluster, random::wide())?;
+        let (data, router) = opened.start(&cluster, random::wide())?;
         let kv = Kv::new(router).with_timeout(self.config.timeout);
         Ok(Node { inner: Arc::new(NodeInner { cluster, data, kv, _threads: threads }) })
     }
 }
 
-/// Makes the directory of a durable node this process's.
+/// Locks the directory of a durable node.
 async fn lock(config: &Config) -> Result<Option<LockedDir>, StartError> {
     let Some(DataConfig { dir, .. }) = config.data.clone() else { return Ok(None) };
-    blocking(move || LockedDir::open(&dir)).await.map(Some)
+    let open = move || LockedDir::open(&dir).map_err(|error| DataDirError::of_directory(&dir, error));
+    Ok(Some(blocking(open).await?))
 }
 
 /// Checks the directory of a durable node: that takes as long as it takes to read it.
@@ -339,26 +339,17 @@ async fn open(
     config: &Config,
     name: &str,
     report: Option<Report>,
-) -> Result<Option<DataDir>, StartError> {
+) -> Result<Option<(NodeDir, BegunStore)>, StartError> {
     let (Some(locked), Some(data)) = (locked, config.data.clone()) else { return Ok(None) };
     let (config, name) = (config.clone(), name.to_owned());
-    blocking(move || DataDir::open(locked, &data, &config, &name, Reporter::new(report))).await.map(Some)
+    Ok(Some(blocking(move || NodeDir::open(locked, &data, &config, &name, Reporter::new(report))).await?))
 }
 
-/// Works on a directory beside the tasks of this runtime.
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, DataDirError> + Send + 'static,
-) -> Result<T, StartError> {
-    let worked = tokio::task::spawn_blocking(work).await;
-    Ok(worked.map_err(|error| StartError::Threads(io::Error::other(error)))??)
-}
-
-/// The node's name: the given one, the one that its directory keeps, or a random one.
+/// The node's name: the given one, the one in its directory, or a random one.
 fn name(config: &Config, locked: Option<&LockedDir>, new: Incarnation) -> Result<String, StartError> {
-    let kept = locked.and_then(|locked| locked.name.clone());
-    match config.name.clone().or(kept) {
+    match config.name.clone().or_else(|| locked?.name().map(str::to_owned)) {
         Some(name) => Ok(name),
-        None if locked.is_some_and(|locked| !locked.is_new) => Err(StartError::NoName),
+        None if locked.is_some_and(LockedDir::had_store) => Err(StartError::NoName),
         None => Ok(random_name(new)),
     }
 }

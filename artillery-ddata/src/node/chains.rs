@@ -1,66 +1,36 @@
-//! How the chains of a node that follows its cluster's configurations begin: at once, or once the node's directory is loaded.
+//! The start of a node's chains, if its cluster has a configuration log: at once, or after the node's directory is loaded.
 
-use std::{
-    sync::{Arc, PoisonError},
-    thread,
-};
+use std::{sync::Arc, thread};
 
-use artillery_proto::{
-    journal::JournalError,
-    runner::{Lease, Word},
-};
+use artillery_proto::{data_dir::BegunStore, journal::JournalError};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
     data::Data,
-    durable::{DataDir, DataDirError, Durable},
+    durable::{DataDirError, NodeDir},
+    formed::ChainsStart,
+    stage::Formed,
 };
 use crate::{
-    ChainId, ClusterId, Routing,
-    control::Configs,
-    driver::phase::{NeverReady, NodePhase, Stopped},
+    Routing,
     driver::{
-        chain::{ChainReadiness, Rule},
+        chain::Rule,
         control::{ControlCommand, NodeState},
+        phase::{NeverReady, NodePhase, Stopped},
     },
 };
 
-/// What the chains are started with.
-pub(super) struct ChainsStart {
-    pub(super) cluster: ClusterId,
-    pub(super) configs: Arc<Configs>,
-    pub(super) leases: watch::Receiver<Lease>,
-    pub(super) words: mpsc::Sender<(ChainId, Word)>,
-    /// Where each of them shows its readiness.
-    pub(super) shows: Vec<watch::Sender<ChainReadiness>>,
-    pub(super) state: watch::Receiver<NodeState>,
-    /// Notified once the node is ready.
-    pub(super) ready: oneshot::Receiver<()>,
-}
-
 impl Data {
-    /// Uses this directory from now on. Call it before the node starts. Returns the directory if it is to be loaded before that. A
-    /// node that follows its cluster's configurations loads its directory later, and renews meanwhile, so that it counts as alive.
-    pub(crate) fn keep_in(&self, dir: DataDir) -> Option<DataDir> {
-        let durable = Durable::new(&dir);
-        let waits = self.config.failover && durable.founding().is_some();
-        // Set once, here.
-        let _ = self.durable.set(durable);
-        let (kept, first) = if waits { (Some(dir), None) } else { (None, Some(dir)) };
-        *self.unloaded.lock().unwrap_or_else(PoisonError::into_inner) = kept;
-        first
-    }
-
-    /// Takes in what the directory holds. Blocks for as long as that takes.
-    pub(crate) fn load(self: &Arc<Self>, dir: DataDir) -> Result<(), DataDirError> {
-        let Some(durable) = self.durable.get() else { return Ok(()) };
+    /// Loads the store in the node's directory. Blocks until then.
+    pub(super) fn load(self: &Arc<Self>, store: BegunStore) -> Result<(), DataDirError> {
+        let Some(dir) = &self.dir else { return Ok(()) };
         let data = Arc::downgrade(self);
-        durable.load(dir, &self.store, move |error| match data.upgrade() {
+        dir.load(store, &self.store, move |error| match data.upgrade() {
             Some(data) => data.disk_failed(&error),
             None => tracing::error!(%error, "the disk of a node that was dropped has failed"),
         })?;
-        if self.phases().borrow().is_final() {
-            durable.stop();
+        if self.has_ended() {
+            dir.stop();
         }
         Ok(())
     }
@@ -74,41 +44,49 @@ impl Data {
         self.stop(Stopped::DiskFailed);
     }
 
-    /// Whether this node has stopped and given its directory back, perhaps before that was loaded.
+    /// Whether this node has stopped and released its directory, perhaps before that was loaded.
     fn has_released(&self) -> bool {
-        self.durable.get().is_some_and(Durable::is_released)
+        self.dir.as_ref().is_some_and(NodeDir::is_released)
     }
 
-    /// Starts the chains. They do nothing before the configuration's task tells them to.
-    pub(super) fn begin_chains(self: &Arc<Self>, chains: ChainsStart) {
-        let ChainsStart { cluster, configs, leases, words, shows, state, ready } = chains;
+    /// Starts the chains. They do nothing before the control task commands it.
+    pub(super) fn begin_chains(
+        self: &Arc<Self>,
+        formed: &Formed,
+        state: watch::Receiver<NodeState>,
+        chains: ChainsStart,
+    ) {
+        let ChainsStart { configs, leases, words, shows, ready } = chains;
         let handles = configs.iter().zip(shows).map(|(config, show)| {
             let rule = Rule::Log { leases: leases.clone(), words: words.clone() };
             Some(self.serve(config.chain, rule, show))
         });
-        self.local.form(Routing::of(cluster, &configs), handles.collect());
+        let handles = handles.collect();
+        let cluster = formed.founding.cluster;
+        self.local.form(Routing::of(cluster, &configs), handles);
         self.advance(NodePhase::Formed);
-        let standings = self.standings.get().cloned().unwrap_or_default();
-        tokio::spawn(self.clone().become_member(cluster, state, standings, ready));
-        // If the node stopped while it loaded, these chains were not there to be ended.
-        if self.phases().borrow().is_final() {
+        tokio::spawn(self.clone().become_member(cluster, state, formed.standings.clone(), ready));
+        // If the node stopped while it loaded, its end did not include these chains.
+        if self.has_ended() {
             self.chains.close();
             self.local.close();
         }
     }
 
-    /// Loads the directory while the configuration's task runs, and then starts the chains.
-    pub(super) async fn load_beside(
+    /// Loads the directory while the control task runs, and then starts the chains.
+    pub(super) async fn load_and_begin(
         self: Arc<Self>,
-        dir: DataDir,
+        store: BegunStore,
+        formed: Arc<Formed>,
+        state: watch::Receiver<NodeState>,
         chains: ChainsStart,
         commands: mpsc::Sender<ControlCommand>,
     ) {
         let (done, loaded) = oneshot::channel();
         let data = self.clone();
-        // Not a thread of the runtime: that would wait for it, though a node that stops needs nothing of this.
+        // Not a thread of the runtime: the runtime would wait for it, though a node that stops needs nothing of this.
         let thread = thread::Builder::new().name("artillery-load".to_owned());
-        let spawned = thread.spawn(move || drop(done.send(data.load(dir))));
+        let spawned = thread.spawn(move || drop(done.send(data.load(store))));
         let failed = match (spawned, loaded.await) {
             (Ok(_), Ok(Ok(()))) => None,
             (Ok(_), Ok(Err(error))) => Some(error.into()),
@@ -122,8 +100,8 @@ impl Data {
             tracing::error!(%why, "the directory of this node can't be loaded");
             return self.fail(why);
         }
-        let holds = self.durable.get().and_then(Durable::holds).unwrap_or_default().to_vec();
-        self.begin_chains(chains);
+        let holds = self.dir.as_ref().and_then(NodeDir::holds).unwrap_or_default();
+        self.begin_chains(&formed, state, chains);
         // The task has ended if the node has stopped.
         let _ = commands.send(ControlCommand::Loaded { holds }).await;
     }

@@ -8,9 +8,13 @@ use artillery_proto::{
     control::encounter::{Encountered, Encounters, MAX_ENCOUNTERS, Meeting, Party, Statement},
     guards::Guards,
 };
-use tokio::{sync::watch, task::JoinSet, time::MissedTickBehavior};
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinSet,
+    time::MissedTickBehavior,
+};
 
-use super::{data::Data, others::Others, report::is_alive};
+use super::{data::Data, others::Others, report::is_alive, stage::Formed};
 use crate::{
     ClusterId,
     control::message::NotGivenUp,
@@ -39,9 +43,15 @@ struct Watcher {
 
 impl Data {
     /// Follows which other clusters are met, until the node stops.
-    pub(super) async fn watch_others(self: Arc<Self>, cluster: Cluster, mine: ClusterId) {
-        let Some(mut met) = self.take_meetings() else { return };
-        let (mut phases, mut state) = (self.phases(), self.state.get().cloned());
+    pub(super) async fn watch_others(
+        self: Arc<Self>,
+        cluster: Cluster,
+        formed: Arc<Formed>,
+        mut met: mpsc::Receiver<ForeignPeer>,
+    ) {
+        let (mine, mut state) = (formed.founding.cluster, formed.state.clone());
+        drop(formed);
+        let mut phases = self.phases();
         let mut events = cluster.events();
         let members: Vec<_> = events.members().cloned().collect();
         let encounters = Encounters::new(mine, state.is_none());
@@ -142,9 +152,9 @@ impl Watcher {
             }
         }
         let by = self.encounters.outranked(Guards::ALL);
-        if let Some(door) = self.data.door.get().filter(|_| by.is_some() || self.told) {
+        if let Some(following) = self.data.stage.following().filter(|_| by.is_some() || self.told) {
             // With a full queue this is dropped: the next look repeats it.
-            let is_sent = door.commands.try_send(ControlCommand::Outranked { by }).is_ok();
+            let is_sent = following.control.commands.try_send(ControlCommand::Outranked { by }).is_ok();
             self.told = by.is_some() || !is_sent;
         }
     }

@@ -9,7 +9,7 @@ use std::{
 use artillery_core::internal::{MAX_LINEAGE, clock};
 use tokio::time::sleep;
 
-use super::{data::Data, recovery_access::RecoveryAccess};
+use super::{data::Data, stage::Following};
 use crate::{
     ClusterId, Timestamp,
     control::{
@@ -26,13 +26,13 @@ impl Data {
     /// Decides whether this node may stop, to found or join the cluster that succeeds the named one. Refused if an
     /// incarnation that ever served is alive. Returns the nodes that answered, this one first.
     pub(super) async fn found(&self, cluster: ClusterId, founds: bool) -> Result<Vec<NodeInfo>, NotFounded> {
-        let access = self.recovery.get().ok_or(NotFounded::Static)?;
-        let _turn = access.turn().await;
+        let following = &*self.stage.following().ok_or(NotFounded::Static)?;
+        let _turn = following.turn.lock().await;
         let begun = clock::now();
-        self.may_give_up(access, cluster, founds, begun).await?;
+        self.may_give_up(following, cluster, founds, begun).await?;
         // By then every node that hears a member has said so, and that member's old leases have expired.
         self.outlast_leases(begun).await;
-        let answered = self.may_give_up(access, cluster, founds, begun).await?;
+        let answered = self.may_give_up(following, cluster, founds, begun).await?;
         tracing::warn!(%cluster, founds, "an operator accepted losses: this node gives its cluster up for another one");
         Ok(answered)
     }
@@ -48,15 +48,15 @@ impl Data {
 
     async fn may_give_up(
         &self,
-        access: &RecoveryAccess,
+        following: &Following,
         cluster: ClusterId,
         founds: bool,
         begun: Timestamp,
     ) -> Result<Vec<NodeInfo>, NotFounded> {
-        let standings = self.survey(access).await;
+        let standings = self.survey(following).await;
         let by = succession::found(cluster, &standings, clock::now() - begun, self.lease(), founds)?;
         // A node that is about to end founds nothing, and must not direct other nodes to a cluster that it won't join.
-        if self.phases().borrow().is_final() || self.is_leaving.load(Ordering::Relaxed) {
+        if self.has_ended() || self.is_leaving.load(Ordering::Relaxed) {
             return Err(NotFounded::Stopped);
         }
         if founds && by.id != self.id() {
@@ -71,7 +71,8 @@ impl Data {
     /// The lineage that a successor of this node's cluster must name, oldest first; empty until the node belongs to a
     /// cluster.
     pub(crate) fn lineage(&self) -> Vec<ClusterId> {
-        let Some(founding) = self.founding.get() else { return Vec::new() };
+        let Some(formed) = self.stage.formed() else { return Vec::new() };
+        let founding = &formed.founding;
         let line = [self.left_clusters(founding), founding.lineage()].concat();
         line[line.len().saturating_sub(MAX_LINEAGE)..].to_vec()
     }

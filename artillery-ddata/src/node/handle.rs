@@ -190,7 +190,7 @@ impl Node {
     /// time, the chain is closed until a store of those that served last is back. In memory alone, this is
     /// [`leave`](Self::leave).
     pub async fn withdraw(&self) {
-        if self.inner.data.durable.get().is_none() {
+        if self.inner.data.dir.is_none() {
             return self.leave().await;
         }
         self.inner.data.withdraw().await;
@@ -209,8 +209,8 @@ impl Node {
     async fn end(&self, why: Stopped) {
         self.inner.data.stop(why);
         self.inner.cluster.shutdown().await;
-        if let Some(durable) = self.inner.data.durable.get() {
-            durable.release().await;
+        if let Some(dir) = &self.inner.data.dir {
+            dir.release().await;
         }
     }
 }

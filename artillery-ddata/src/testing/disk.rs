@@ -1,10 +1,6 @@
 //! The simulated disk of a node of a test's cluster.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use artillery_core::{Incarnation, NodeId};
 use artillery_proto::{
@@ -13,11 +9,10 @@ use artillery_proto::{
     data_dir::{DataDir, FoundStore, OpenSettings},
     disk::simulated::{CutSettings, SimulatedDisk},
     journal::SyncMode,
-    replica::RestoredChain,
 };
 
 use super::node::NodeSetup;
-use crate::{driver::journal::JournalHandle, store::Store};
+use crate::{driver::journal::RunningJournal, store::Store};
 
 /// The length at which a segment of the journal is left, and the room for updates in it, in bytes: so short that tests
 /// come to checkpoints.
@@ -31,11 +26,9 @@ const SLOW_SYNC: Duration = Duration::from_millis(60);
 /// A node's disk, as one life of the node uses it.
 pub(super) struct NodeDisk {
     disk: SimulatedDisk,
-    journal: JournalHandle,
+    journal: RunningJournal,
     /// What the disk held of each chain when this life began.
     holds: Vec<StoreHolding>,
-    /// The same, for the chains' tasks.
-    restored: Mutex<BTreeMap<ChainId, RestoredChain>>,
 }
 
 /// An empty disk. In a power cut it loses all that a disk may lose.
@@ -74,8 +67,8 @@ impl NodeDisk {
         let DataDir { incarnation, journal, chains, .. } = dir;
         let longest = move |chance: f64| if chance < 0.1 { SLOW_SYNC } else { USUAL_SYNC };
         let pause = move || longest(network.chance()).mul_f64(network.chance());
-        let journal = JournalHandle::simulated(journal, pause);
-        (incarnation, Self { disk, journal, holds, restored: Mutex::new(chains) })
+        let journal = RunningJournal::simulated(journal, chains, pause);
+        (incarnation, Self { disk, journal, holds })
     }
 
     /// The disk itself.
@@ -92,10 +85,8 @@ impl NodeDisk {
         holding.unwrap_or_else(|| panic!("a disk lacks a part of chain {}", chain.0)).last
     }
 
-    /// The journal, and what it held of a chain. That is handed out once.
-    pub(super) fn of_chain(&self, chain: ChainId) -> (JournalHandle, Option<RestoredChain>) {
-        let mut restored = self.restored.lock().unwrap_or_else(PoisonError::into_inner);
-        (self.journal.clone(), restored.remove(&chain))
+    pub(super) fn journal(&self) -> RunningJournal {
+        self.journal.clone()
     }
 
     /// The process that uses the disk ends. What it has written stays as long as there is power.

@@ -8,9 +8,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::{
     ChainConfig, ChainId, ClusterId,
-    driver::{journal::JournalHandle, lanes::Lanes},
+    driver::{journal::RunningJournal, lanes::Lanes},
     message::ChainFrame,
-    replica::{ReplicaSettings, RestoredChain, Status},
+    replica::{ReplicaSettings, Status},
     store::Store,
 };
 
@@ -56,8 +56,8 @@ pub(crate) struct ChainParts {
     pub(crate) store: Arc<dyn Store>,
     /// Bytes of reads that may wait for the task; the same for writes.
     pub(crate) queue_bytes: usize,
-    /// The node's journal, and what that held of the chain; `None`: the node has no disk.
-    pub(crate) journal: Option<(JournalHandle, Option<RestoredChain>)>,
+    /// `None`: the node has no disk.
+    pub(crate) journal: Option<RunningJournal>,
     /// Gets the chain's readiness. Receivers are not woken when only its progress changes.
     pub(crate) standing: watch::Sender<ChainReadiness>,
 }

@@ -3,7 +3,10 @@
 use artillery_proto::node::{ChangeReason, NodeInput, NodeOutput, ProposalFate};
 
 use super::{ControlTask, Done};
-use crate::control::log::{AppendError, LogIndex, Term};
+use crate::control::{
+    ConfigLog,
+    log::{AppendError, LogIndex, Term},
+};
 
 impl ControlTask {
     /// Waits for a change of the log in a task of its own; one at a time.
@@ -13,7 +16,7 @@ impl ControlTask {
     }
 
     /// Passes the known state of the log to the node.
-    pub(super) fn hear_of_log(&mut self) {
+    pub(super) fn read_log(&mut self) {
         let log = &self.parts.log;
         let (leads, leader, configs, voters) = (log.leads(), log.leader(), log.configs(), log.voters());
         self.handle(NodeInput::Log { leads, leader, configs, voters });

@@ -14,8 +14,8 @@ use tokio::{
 
 use super::ControlCommand;
 use crate::{
-    control::{embedded::LogHandle, recovery::Standing},
-    driver::BoxFuture,
+    control::embedded::LogHandle,
+    driver::serve::OperatedNode,
     message::control::{ControlAnswer, ControlCall},
     wire::control::{decode_call, encode_answer},
 };
@@ -24,8 +24,7 @@ use crate::{
 pub(crate) struct ControlEndpoint {
     pub(crate) commands: mpsc::Sender<ControlCommand>,
     pub(crate) log: LogHandle,
-    /// Reports what this node holds.
-    pub(crate) standing: Box<dyn Fn() -> BoxFuture<Option<Standing>> + Send + Sync>,
+    pub(crate) node: Box<dyn OperatedNode>,
     /// The longest time that a peer waits for an answer.
     pub(crate) patience: Duration,
 }
@@ -74,7 +73,9 @@ impl ControlEndpoint {
                     Err(_) => ControlAnswer::RolledBack,
                 })
             }
-            ControlCall::Survey => (self.standing)().await.map(|standing| ControlAnswer::Surveyed(Box::new(standing))),
+            ControlCall::Survey => {
+                self.node.standing().await.map(|standing| ControlAnswer::Surveyed(Box::new(standing)))
+            }
             ControlCall::Log(message) => {
                 if !self.log.log().stands() {
                     // With a full queue the next message tells it.

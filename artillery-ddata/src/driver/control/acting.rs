@@ -1,0 +1,120 @@
+//! Executes the outputs of the node.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use artillery_core::MemberId;
+use artillery_proto::{
+    data_dir::ControlRecord,
+    node::{NodeInput, NodeOutput},
+    runner::ChainOrder,
+};
+use tokio::sync::mpsc::error::TrySendError;
+
+use super::{ControlEnd, ControlTask, Done, commands::answer, events};
+use crate::{
+    ChainConfig, ChainId, Routing,
+    control::{Configs, StoreRolledBack},
+    driver::{chain::Ordered, lanes::Lanes},
+};
+
+impl ControlTask {
+    pub(super) fn act(&mut self, output: NodeOutput) {
+        match output {
+            NodeOutput::Order(chain, order) => self.order(chain, order),
+            NodeOutput::Lease(lease) => drop(self.parts.queues.leases.send_replace(lease)),
+            NodeOutput::Begins(configs) => self.parts.local.update(Routing::of(self.parts.cluster, &configs)),
+            NodeOutput::Acts(configs) => self.acts(&configs),
+            NodeOutput::Answer { to, renewed } => self.callers.renewed(to, renewed.number, Ok(renewed)),
+            NodeOutput::RolledBack { to, number } => {
+                tracing::error!(node = %to, "the directory of a node is an older copy, or a second one: it is refused");
+                self.callers.renewed(to, number, Err(StoreRolledBack(to)));
+            }
+            NodeOutput::Reordered { token, result } => answer(&mut self.callers.reorders, token, result),
+            NodeOutput::Reopened { token, result } => {
+                match &result {
+                    Ok(reopened) => tracing::warn!(by = %reopened.by, %reopened, "an operator accepted a loss"),
+                    Err(why) => tracing::warn!(%why, "a chain is not opened again"),
+                }
+                answer(&mut self.callers.reopenings, token, result);
+            }
+            NodeOutput::GivenUp { token, result } => answer(&mut self.callers.givers, token, result),
+            NodeOutput::Over => self.end(ControlEnd::Succeeded),
+            NodeOutput::Left => self.callers.left(),
+            NodeOutput::Succeeded { by } => {
+                tracing::warn!(%by, "this node's cluster was given up for another one, and it holds nothing of it: it stops");
+                self.end(ControlEnd::Succeeded);
+            }
+            NodeOutput::Ready => drop(self.parts.queues.ready.take().map(|ready| ready.send(()))),
+            NodeOutput::Event(event) => events::log(self.parts.cluster, event),
+            NodeOutput::Keep(configs) => {
+                let (me, mode) = (self.parts.me, self.parts.kept.as_ref().map(|(_, mode)| *mode));
+                let Some(mode) = mode else { return };
+                self.keep(Some(NodeInput::Kept), move |record| record.keep(me, &configs, mode));
+            }
+            NodeOutput::KeepHeard(_) => {
+                // The log's group hears more than the node.
+                if let Some(heard) = self.parts.kept.as_ref().map(|(place, _)| place.all_heard()) {
+                    self.keep(None, |record| record.heard.merge(heard));
+                }
+            }
+            NodeOutput::Warn(warning) => events::warn(self.parts.cluster, &warning),
+            NodeOutput::Confirm { .. }
+            | NodeOutput::Append { .. }
+            | NodeOutput::SetVoters { .. }
+            | NodeOutput::Resign { .. }
+            | NodeOutput::Stand => self.ask_log(output),
+        }
+    }
+
+    /// Changes the control file, and then hands `then` to the node.
+    fn keep(&mut self, then: Option<NodeInput>, change: impl FnOnce(&mut ControlRecord) + Send + 'static) {
+        let Some((place, _)) = self.parts.kept.clone() else { return };
+        self.tasks.spawn_blocking(move || match place.control.change(change) {
+            Ok(()) => Done::Kept(then.map(Box::new)),
+            Err(error) => Done::Unkept(error),
+        });
+    }
+
+    /// Sends an order to a chain. The node never has more orders under way than a chain's queue holds, except those to
+    /// close, which the leader repeats.
+    fn order(&mut self, chain: ChainId, order: ChainOrder) {
+        let lanes = match &order {
+            ChainOrder::Enter { config, .. } => self.lanes(config),
+            _ => BTreeMap::new(),
+        };
+        let may_be_lost = matches!(order, ChainOrder::Close { .. });
+        let Some(inlets) = self.parts.chains.get(chain) else {
+            self.end(ControlEnd::Stopped);
+            return;
+        };
+        if may_be_lost && inlets.orders.capacity() * 2 < inlets.orders.max_capacity() {
+            return;
+        }
+        match inlets.orders.try_send(Ordered { order, lanes }) {
+            Ok(()) => {}
+            Err(TrySendError::Closed(_)) => self.end(ControlEnd::Stopped),
+            Err(TrySendError::Full(_)) => {
+                tracing::error!(chain = chain.0, "a chain takes no orders: this node stops acting by the log");
+                self.end(ControlEnd::Stopped);
+            }
+        }
+    }
+
+    fn lanes(&self, config: &ChainConfig) -> BTreeMap<MemberId, Lanes> {
+        let configs = self.parts.node.configs();
+        let others = config.members.iter().map(|member| member.id).filter(|&id| id != self.parts.me);
+        let lanes = others.map(|id| {
+            let addrs = configs.node(id).map_or(&[][..], |founder| &founder.addrs);
+            (id, self.parts.hub.lanes(id.node, addrs))
+        });
+        lanes.collect()
+    }
+
+    fn acts(&mut self, configs: &Arc<Configs>) {
+        self.parts.feed.add(configs);
+        self.parts.local.update(Routing::of(self.parts.cluster, configs));
+        let knows = |node| configs.nodes().any(|founder| founder.id.node == node);
+        self.parts.hub.retain(knows);
+        self.parts.calls.retain(|node| knows(node) || self.parts.node.has_met(node));
+    }
+}
