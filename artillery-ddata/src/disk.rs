@@ -72,7 +72,7 @@ impl LockedDir {
         Ok(locked)
     }
 
-    /// Opens a directory to read it. No node can use it meanwhile. Nothing is written, so a directory without a file to lock, as
+    /// Opens a directory to read it. No node can use it until it is dropped. Nothing is written, so a directory without a file to lock, as
     /// a backup may be, is read without a lock.
     pub(crate) fn read_only(dir: &Path) -> Result<Self, DirectoryError> {
         let lock = match File::open(dir.join(LOCK)) {
@@ -138,7 +138,7 @@ fn own(is_locked: bool) -> Result<(), DirectoryError> {
     if is_locked { Ok(()) } else { Err(DirectoryError::InUse) }
 }
 
-/// Makes the directory's name durable, and those of the directories above it, as far as this process may read them.
+/// Makes the directory's name durable, and those of the directories above it, if this process may read them.
 fn sync_path(dir: &Path) -> io::Result<()> {
     for parent in dir.canonicalize()?.ancestors().skip(1) {
         match File::open(parent).and_then(|parent| parent.sync_all()) {
@@ -198,7 +198,7 @@ impl Disk for LockedDir {
 
     fn sync_names(&self) -> Result<(), DiskError> {
         let _use = self.gate.pass("")?;
-        // Never done once more, whatever the error is.
+        // Never retried, for any error.
         self.handle.sync_all().map_err(|error| failed("", &error))
     }
 
@@ -334,13 +334,13 @@ mod tests {
         assert_eq!(fs::read(dir.path().join("control-1")).unwrap(), b"abc");
     }
 
-    /// The lock is held as long as the control file may be written: another life would not know what this one promises.
+    /// The lock is held as long as the control file may be written: another incarnation would not know this one's promises.
     #[test]
     fn a_directory_is_in_use_as_long_as_its_control_file_is() {
         use std::sync::Arc;
 
         use artillery_proto::{
-            data_dir::{DataDir, FoundStore, OpenSettings},
+            data_dir::{FoundStore, LoadedStore, OpenSettings},
             guards::Guards,
             journal::SyncMode,
             store::Store,
@@ -356,12 +356,12 @@ mod tests {
             backlog: 1 << 20,
             guards: Guards::default(),
         };
-        let open = |draw| -> DataDir {
+        let open = |draw| -> LoadedStore {
             let disk = LockedDir::open(dir.path()).expect("the directory is free");
             let store: Arc<dyn Store> = Arc::new(crate::store::MemoryStore::with_seed(1));
             FoundStore::check(Arc::new(disk), settings.clone(), draw).unwrap().open(&store, draw).unwrap()
         };
-        let DataDir { control, journal, .. } = open(1);
+        let LoadedStore { control, journal, .. } = open(1);
         // The journal's thread ends first, when a node stops or its disk fails. The log's group may still answer.
         drop(journal);
         assert!(matches!(LockedDir::open(dir.path()), Err(DirectoryError::InUse)));

@@ -57,7 +57,7 @@ impl LockedDir {
         file.take(MAX_NAME_BYTES as u64 + 2).read_to_end(&mut bytes)?;
         let Ok(text) = String::from_utf8(bytes) else { return Ok(None) };
         let name = text.strip_suffix('\n').unwrap_or(&text);
-        // Zeros are what some file systems show after a crash.
+        // Some file systems show zeros after a crash.
         let is_one = (1..=MAX_NAME_BYTES).contains(&name.len()) && !name.contains('\0');
         Ok(is_one.then(|| name.to_owned()))
     }

@@ -30,11 +30,11 @@ use crate::{
 
 /// Frames from peers that wait for the task, each of about [`UPDATES_ROOM`] bytes at most.
 const FRAMES: usize = 64;
-/// Orders of the node that wait for the task. The node has at most four under way, not counting those to close.
+/// Orders of the node that wait for the task. The node has at most four pending, not counting those to close.
 const ORDERS: usize = 16;
 /// Reads, and writes, that wait for the task; [`ChainParts::queue_bytes`] bounds their bytes.
 const REQUESTS: usize = 1024;
-/// How many inputs of each kind are received at once. The runner decides how many of them it takes in before output is sent.
+/// Inputs of each kind that are received at once. The runner decides how many of them it handles before output is sent.
 const BATCH: usize = 256;
 /// Deferred work waits this long while another member works on the same update.
 const DEFERRAL: Duration = Duration::from_millis(1);
@@ -139,7 +139,7 @@ impl ChainTask {
             let lines = self.runner.lines();
             let (tick, now) = (self.runner.next_tick(), clock::now());
             if self.runner.is_over(now) {
-                // The runtime polls sockets and timers, and the node's other tasks run: renewals leave meanwhile.
+                // The runtime polls sockets and timers, and the node's other tasks run: renewals are sent.
                 tokio::task::yield_now().await;
             }
             if self.turn.has_inputs() {
@@ -181,7 +181,7 @@ impl ChainTask {
         }
     }
 
-    /// Takes the input that has come meanwhile, so that it shares the next frames.
+    /// Takes the input received since, so that it shares the next frames.
     fn receive_what_is_ready(&mut self) {
         self.receive_orders();
         for _ in 0..BATCH {
@@ -191,7 +191,7 @@ impl ChainTask {
         self.turn.reads.extend(std::iter::from_fn(|| self.reads.try_recv().ok()).take(BATCH));
     }
 
-    /// Takes what the node says, which comes first in every turn.
+    /// Takes the node's orders and lease, which are first in every turn.
     fn receive_orders(&mut self) {
         if let Some(leases) = &mut self.leases
             && leases.has_changed().unwrap_or(false)
@@ -258,7 +258,7 @@ impl ChainTask {
         }
     }
 
-    /// Sends replies first, then control frames, then updates, as far as lanes have room. A full lane wakes the task
+    /// Sends replies first, then control frames, then updates, up to the capacity of the lanes. A full lane wakes the task
     /// later.
     fn flush(&mut self) {
         while let Some(output) = self.runner.poll_output() {
@@ -301,7 +301,7 @@ impl ChainTask {
         }
     }
 
-    /// Sends the chain's words to the node, as far as there is room.
+    /// Sends the chain's words to the node, up to the capacity of the queue.
     fn say(&mut self) {
         let Some(words) = &self.words else {
             while self.runner.poll_word().is_some() {}
@@ -330,7 +330,7 @@ fn log_rereplication(chain: ChainId, so_far: &Rereplication) {
     );
 }
 
-/// Returns when the output has left; with `is_between`, after a moment for another member that works on the same
+/// Returns when the output has left; with `is_between`, after a pause for another member that works on the same
 /// update.
 async fn until_said(is_between: bool) {
     if is_between {
@@ -340,7 +340,7 @@ async fn until_said(is_between: bool) {
     }
 }
 
-/// Returns when the node has room for another word; never, once the node takes no more.
+/// Returns when the queue to the node has capacity for another word; never, once the queue is closed.
 async fn room_for_words(words: &Option<mpsc::Sender<(ChainId, Word)>>) {
     match words {
         Some(words) if words.reserve().await.is_ok() => {}
@@ -348,7 +348,7 @@ async fn room_for_words(words: &Option<mpsc::Sender<(ChainId, Word)>>) {
     }
 }
 
-/// Waits for the next lease; for ever, if there are no more.
+/// Waits for the next lease; indefinitely, if the sender is gone.
 async fn renewed(leases: &mut Option<watch::Receiver<Lease>>) -> Lease {
     if let Some(leases) = leases
         && leases.changed().await.is_ok()

@@ -111,7 +111,7 @@ pub(crate) struct ControlTask {
 pub(crate) enum ControlEnd {
     /// The node has stopped: a chain's task has ended, as all do then.
     Stopped,
-    /// Another cluster succeeds the node's own, of which the node holds nothing.
+    /// Another cluster succeeds the node's own, whose data the node doesn't have.
     Succeeded,
     /// The node's directory is an older copy.
     RolledBack,

@@ -123,7 +123,7 @@ pub(crate) struct FakeNode {
     pub(crate) serving: Arc<AtomicUsize>,
 }
 
-/// What a fake node does with incoming request streams.
+/// Handles an incoming request stream of a fake node.
 type Serve = Arc<dyn Fn(IncomingStream) + Send + Sync>;
 
 /// Answers a status query, and no operator's command.
@@ -155,7 +155,7 @@ impl FakeNode {
         Self::start_with_room(cluster, name, QUEUE_BYTES)
     }
 
-    /// A node with room for `bytes` bytes of each kind of request.
+    /// A node with a budget of `bytes` bytes for each kind of request.
     pub(crate) fn start_with_room(cluster: &str, name: &str, bytes: usize) -> Self {
         let (mut node, streams) = Self::bind(cluster, name);
         let sizes = Sizes::new(bytes, &TransportConfig::default());
@@ -228,7 +228,7 @@ impl FakeNode {
         self.local.form(routing.clone(), std::iter::once(Some(chain)).chain(others).collect());
     }
 
-    /// Gives the node a routing; it serves the chains of which it is a member.
+    /// Gives the node a routing; it serves the chains that name it.
     pub(crate) fn form_all(&self, routing: &Routing) {
         let of = |config: &ChainConfig| {
             config.role(self.me()).map(|_| chain(self.me(), config.clone(), routing.history_id(), |_| false))

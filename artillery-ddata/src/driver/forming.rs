@@ -1,4 +1,4 @@
-//! The task that finds a cluster or founds one, and then tells later nodes of it.
+//! The task that finds a cluster or creates one, and then informs later nodes.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! The thread that writes a node's journal. Chains hand it what they have to write, and hear what has become durable.
+//! The thread that writes a node's journal. Chains hand it their batches, and learn which ones are durable.
 //!
 //! While it syncs one group, chains fill the next one: so groups grow with the load, and no timer is needed.
 
@@ -30,28 +30,28 @@ use crate::ChainId;
 
 /// Bytes that a chain hands over at once, about.
 pub(crate) const BATCH_BYTES: usize = 1 << 20;
-/// A group takes no further batch once it has so many bytes.
+/// A group takes no further batch once it has this many bytes.
 const GROUP_BYTES: usize = 128 << 20;
-/// When nothing is written for so long, the last group is proven by an empty one.
+/// After this time without a batch, an empty group proves the last one.
 const IDLE: Duration = Duration::from_millis(200);
 /// How often the control file learns how much was synced.
 const NOTED: Duration = Duration::from_secs(10);
 /// The pause before a full disk is tried again.
 const FULL_PAUSE: Duration = Duration::from_millis(50);
 
-/// What chains and the thread tell each other.
+/// The messages between the chains and the thread.
 #[derive(Default)]
 struct Exchange {
     chains: BTreeMap<ChainId, ChainSide>,
     /// The chains that the store held at the start, until their tasks begin.
     restored: BTreeMap<ChainId, RestoredChain>,
-    /// The disk counts as full.
+    /// The disk is considered full.
     full: bool,
     stops: bool,
 }
 
 struct ChainSide {
-    /// What is to be written next.
+    /// The next batch to write.
     batch: Option<JournalBatch>,
     durable: Option<u64>,
     checkpoint: bool,
@@ -100,14 +100,14 @@ pub(crate) struct RunningJournal {
     ended: watch::Receiver<()>,
 }
 
-/// What the journal tells a chain.
+/// The news of the journal for a chain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct JournalNews {
     /// The number of the last durable batch, if that is news.
     pub(crate) durable: Option<u64>,
-    /// The chain is to begin a checkpoint.
+    /// The chain must begin a checkpoint.
     pub(crate) checkpoint: bool,
-    /// The disk counts as full.
+    /// The disk is considered full.
     pub(crate) full: bool,
 }
 
@@ -136,7 +136,8 @@ impl RunningJournal {
         Ok(Self { shared, ended })
     }
 
-    /// Adds a chain, whose task is woken when the journal has news. Returns what the store held of it at the start.
+    /// Adds a chain, whose task is woken when the journal has news. Returns the chain's restored state, if the store held the chain at the
+    /// start.
     pub(crate) fn add(&self, chain: ChainId, wake: Arc<Notify>) -> Option<RestoredChain> {
         let side = ChainSide { batch: None, durable: None, checkpoint: false, wake };
         let mut exchange = self.shared.lock();
@@ -144,7 +145,7 @@ impl RunningJournal {
         exchange.restored.remove(&chain)
     }
 
-    /// Ends the thread once it has written what it was handed.
+    /// Ends the thread once it has written all batches.
     pub(crate) fn stop(&self) {
         self.shared.lock().stops = true;
         self.shared.wake();
@@ -159,7 +160,7 @@ impl RunningJournal {
     /// Hands over the next batch of a chain, unless one still waits.
     pub(crate) fn put(&self, chain: ChainId, next: impl FnOnce() -> Option<JournalBatch>) {
         let has_room = |exchange: &Exchange| exchange.chains.get(&chain).is_some_and(|side| side.batch.is_none());
-        // Only this chain's own task fills its place, so there is still room behind the call.
+        // Only this chain's own task fills its place, so the place is still empty behind the call.
         if has_room(&self.shared.lock())
             && let Some(batch) = next()
             && let Some(side) = self.shared.lock().chains.get_mut(&chain)
@@ -178,7 +179,7 @@ impl RunningJournal {
     }
 }
 
-/// Writes until the journal is to stop.
+/// Writes until the journal must stop.
 fn run(mut writer: JournalWriter, shared: &Shared) -> Result<(), JournalError> {
     let mut noted = clock::now();
     loop {
@@ -203,7 +204,7 @@ fn full_is_fine(result: Result<(), JournalError>) -> Result<(), JournalError> {
     if result == Err(JournalError::Full) { Ok(()) } else { result }
 }
 
-/// One group: written, synced, and told to its chains. A full disk is tried again and again.
+/// One group: written, synced, and reported to its chains. A full disk is tried repeatedly.
 fn write(writer: &mut JournalWriter, shared: &Shared, batches: &[(ChainId, JournalBatch)]) -> Result<(), JournalError> {
     let mut full = false;
     let mut until_room = |result: Result<(), JournalError>| match result {
@@ -227,7 +228,7 @@ fn write(writer: &mut JournalWriter, shared: &Shared, batches: &[(ChainId, Journ
     tidy(writer, shared)
 }
 
-/// Says when a checkpoint begins and ends: writes take longer meanwhile.
+/// Logs when a checkpoint begins and ends: writes take longer between.
 fn log_checkpoints(batches: &[(ChainId, JournalBatch)]) {
     for (chain, entry) in batches.iter().flat_map(|(chain, batch)| batch.entries.iter().map(|entry| (chain.0, entry))) {
         let JournalEntry::Sent(frame) = entry else { continue };
@@ -240,7 +241,7 @@ fn log_checkpoints(batches: &[(ChainId, JournalBatch)]) {
     }
 }
 
-/// Makes the journal shorter, and finds out how much room is left.
+/// Makes the journal shorter, and checks the free space.
 fn tidy(writer: &mut JournalWriter, shared: &Shared) -> Result<(), JournalError> {
     match writer.tidy() {
         Ok(wanted) => tell(shared, &[], &wanted),
@@ -279,7 +280,7 @@ fn tell(shared: &Shared, durable: &[DurableBatch], checkpoints: &[ChainId]) {
     }
 }
 
-/// All batches that wait; none, if none came for a while. And whether the journal is to stop.
+/// All batches that wait; none after [`IDLE`]. And whether the journal must stop.
 fn next(shared: &Shared) -> (Vec<(ChainId, JournalBatch)>, bool) {
     let mut exchange = shared.lock();
     let is_idle =
@@ -298,7 +299,7 @@ fn take(exchange: &mut Exchange) -> (Vec<(ChainId, JournalBatch)>, bool) {
         if let Some(batch) = side.batch.take_if(|_| bytes < GROUP_BYTES) {
             bytes += batch.bytes;
             batches.push((chain, batch));
-            // There is room for the chain's next one.
+            // The chain may hand over its next one.
             side.wake.notify_one();
         }
     }

@@ -114,7 +114,7 @@ impl HistoryLanes {
     }
 
     /// Drops all queued frames. They were queued on the assumption that earlier frames arrive; on the next connection
-    /// cursors begin anew. No pump runs now.
+    /// cursors start from scratch. No pump runs now.
     fn clear(&self) {
         let empty = |queue: &mut mpsc::Receiver<_>| while queue.try_recv().is_ok() {};
         self.lock().retain(|lane| {
@@ -126,7 +126,7 @@ impl HistoryLanes {
     }
 }
 
-/// Tasks to wake when a lane has room again or its link has changed.
+/// Tasks to wake when a lane has capacity again or its link has changed.
 type Wake = RwLock<Vec<Arc<Notify>>>;
 
 fn wake_all(wake: &Wake) {
@@ -149,7 +149,7 @@ impl Lanes {
         self.history.add(streams::CHAIN_SNAPSHOTS, SNAPSHOTS_PRIORITY, SNAPSHOTS_QUEUE)
     }
 
-    /// Notifies `sleeper` when there is room again or the state has changed.
+    /// Notifies `sleeper` when a lane has capacity again or the state has changed.
     pub(crate) fn wake(&self, sleeper: &Arc<Notify>) {
         let mut all = self.wake.write().unwrap_or_else(PoisonError::into_inner);
         // Sleepers known to this list alone have stopped.

@@ -6,7 +6,7 @@ use artillery_core::{ClusterId, SeedState, SeedStatus};
 
 use crate::Place;
 
-/// These texts say what to do, too.
+/// These texts include the operator's next step.
 const LEFT_BEHIND: &str = "the cluster was recovered without this node: start it again to join as a new member, with an empty directory if it has one";
 
 const FOUNDS: &str = "an operator gave the cluster up: this node's next incarnation founds the one that succeeds it";
@@ -83,13 +83,13 @@ pub enum NeverReady {
     /// The node's directory is an older copy of itself, or a second one.
     #[error("{ROLLED_BACK}")]
     RolledBack,
-    /// An operator gave the cluster up. The node's next incarnation founds the cluster that succeeds it.
+    /// An operator abandoned the cluster. The node's next incarnation creates the cluster that succeeds it.
     #[error("{FOUNDS}")]
     Founds,
-    /// Another cluster succeeds the node's own, of which it held nothing.
+    /// Another cluster succeeds the node's own, whose data it didn't have.
     #[error("{SUCCEEDED}")]
     Succeeded,
-    /// The node's directory was checked, and can't be taken in.
+    /// The node's directory was checked, and can't be loaded.
     #[error("{why}")]
     NotLoaded {
         /// The directory.
@@ -134,19 +134,19 @@ pub enum Stopped {
     Superseded,
     /// Another living process has the node's name: the other nodes know that one, and refuse this one.
     NameTaken,
-    /// The cluster was recovered without this node, whose history is over. The next incarnation joins as a new member; one
+    /// The cluster was recovered without this node, whose history has ended. The next incarnation joins as a new member; one
     /// with the same directory stops again, and the directory stays as it is, until an operator moves it aside.
     LeftBehind,
-    /// The local part of the configuration log failed: the node can't take part in its cluster any more.
+    /// The local part of the configuration log failed: the node can no longer take part in its cluster.
     LogFailed,
-    /// The node's disk failed. What the disk holds is unknown to this process; the next one reads it.
+    /// The node's disk failed. Its content is unknown to this process; the next one reads it.
     DiskFailed,
     /// The node's directory is an older copy of itself, or a second one: it has forgotten what it promised.
     RolledBack,
-    /// An operator gave the cluster up. The node's next incarnation founds the cluster that succeeds it
+    /// An operator abandoned the cluster. The node's next incarnation creates the cluster that succeeds it
     /// ([`NodeBuilder::found_after`](crate::NodeBuilder::found_after)).
     Founds,
-    /// Another cluster succeeds the node's own, of which it held nothing. The node's next incarnation joins that
+    /// Another cluster succeeds the node's own, whose data it didn't have. The node's next incarnation joins that
     /// ([`NodeBuilder::join_after`](crate::NodeBuilder::join_after)).
     Succeeded,
     /// Most of the nodes with which this one had agreed to form a cluster are silent: the next incarnation is free.

@@ -43,7 +43,7 @@ use crate::{
 };
 
 /// After this long without a commit, a watch is answered and its client asks again. So the queries of a dead client
-/// take up room no longer than this.
+/// use the budget no longer than this.
 const LONGEST_WATCH: Duration = Duration::from_secs(10);
 
 /// The node behind a server, for operators. The defaults are the answers of a node with a fixed configuration.
@@ -78,7 +78,7 @@ pub(crate) trait OperatedNode: Send + Sync {
     }
 }
 
-/// Answers the requests that come to a node.
+/// Answers the requests to a node.
 pub(crate) struct Server {
     local: Arc<Local>,
     router: Arc<Router>,
@@ -100,7 +100,7 @@ impl Server {
         Self { local, router, max_value_bytes, node, rooms }
     }
 
-    /// Bytes of all connections' requests and answers, by the kind of room that holds them.
+    /// Bytes of all connections' requests and answers, by the kind of their budget.
     pub(crate) fn taken_bytes(&self) -> impl Iterator<Item = (&'static str, usize)> {
         self.rooms.taken_bytes()
     }
@@ -136,12 +136,12 @@ impl Server {
         tokio::select! {
             biased;
             () = serving => {}
-            // While serving waits for room or answers, only this notices that the connection closed.
+            // While serving waits for capacity or answers, only this notices that the connection closed.
             _ = connection.closed() => {}
         }
     }
 
-    /// Reads requests until the sender has no more, but no more than there is room for, with their answers.
+    /// Reads requests until the sender's last one, within the budget for them and their answers.
     async fn read(
         self: &Arc<Self>,
         reader: &mut FrameReader,
@@ -157,7 +157,7 @@ impl Server {
                 len if len > SMALL => room.of(RoomKind::LargeRequests).take(len).await,
                 _ => Share::none(),
             };
-            // An unfinished request must not keep room for ever.
+            // An unfinished request must not keep its budget indefinitely.
             let Ok(frame) = timeout(LONGEST_WAIT, reader.next()).await else { return Err("half a request".to_owned()) };
             let Ok(Some(frame)) = frame else { return Ok(()) };
             let mut next = Some(frame);
@@ -229,14 +229,14 @@ impl Server {
         let (number, is_write, timing) = (request.number, request.operation.is_write(), answering.timing);
         let (share, answering) = match &request.operation {
             Operation::Read { query, .. } => match room.of_read(query, share, deadline).await {
-                // The answer holds the read's room while the read waits, here or at another node.
+                // The answer holds the read's share while the read waits, here or at another node.
                 Ok(share) => (Share::none(), answering.holding(share)),
                 Err(reply) => return answering.reply(reply),
             },
             _ => (share, answering),
         };
         let handed = match self.place(&request) {
-            // A large write came on a stream of its own and has its room already: only a small one waits in line.
+            // A large write has a stream of its own and its share already: only a small one waits in line.
             Ok(For::Here(handle)) if is_write && share.is_none() => {
                 timeout_at(deadline, write_here(handle, request, deadline, answering, answers, room)).await
             }
@@ -253,7 +253,7 @@ impl Server {
         }
     }
 
-    /// Forwards the request in a task of its own, as soon as there is room for one more forwarded request.
+    /// Forwards the request in a task of its own, as soon as the budget has capacity for it.
     async fn forward(
         self: &Arc<Self>,
         request: Request,
@@ -263,7 +263,7 @@ impl Server {
         room: &ConnectionRoom,
     ) {
         let Request { chain, operation, .. } = request;
-        // A large write has its room already, and so has a read.
+        // A large write has its share already, and so has a read.
         let share = match operation.is_write() && share.is_none() {
             true => room.of(RoomKind::Forwards).take(budget::of_operation(&operation)).await,
             false => share,
@@ -301,7 +301,7 @@ fn in_words_of_the_chain(error: &Error, is_write: bool) -> Reply {
     }
 }
 
-/// Hands a small write to the chain's task. While the task has no room, the write waits in line by itself, as a large
+/// Hands a small write to the chain's task. While the queue is full, the write waits in line by itself, as a large
 /// one does. If only the first write of a stream stood in line, later large writes would overtake the rest of the
 /// stream.
 async fn write_here(
@@ -317,7 +317,7 @@ async fn write_here(
     let responder = Responder::Stream(answering);
     let write = WriteRequest { request, history, write, deadline: on_the_clock(deadline), caller: responder };
     let Some(write) = handle.try_write(write) else { return };
-    // While there is no room for one more waiting write, read no more from the stream.
+    // Stop reading from the stream while the budget for waiting writes is used up.
     let share = room.of(RoomKind::Writes).take(budget::of_write(&write.write)).await;
     let Some(waiting) = handle.line_up(write).await else { return };
     let answers = answers.clone();
@@ -334,7 +334,7 @@ async fn write_here(
     });
 }
 
-/// Hands the request to the chain's task, waiting while that has no room. Meanwhile nothing more is read from the
+/// Hands the request to the chain's task, waiting while the queue is full. Until then nothing is read from the
 /// stream.
 async fn serve_here(handle: &ChainHandle, request: Request, deadline: Instant, answering: Answering) {
     let (responder, deadline) = (Responder::Stream(answering), on_the_clock(deadline));

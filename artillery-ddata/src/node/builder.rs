@@ -58,7 +58,7 @@ pub enum StartError {
     /// The settings of the formation can't be used.
     #[error(transparent)]
     Formation(#[from] InvalidFormation),
-    /// No name was given, and the directory holds a store and doesn't say of which node: its file NAME was lost.
+    /// No name was given, and the directory holds a store without the name of its node: its file NAME was lost.
     #[error("the directory holds a store, and not the name of its node: give the name")]
     NoName,
     /// The node's directory can't be used.
@@ -230,17 +230,17 @@ impl NodeBuilder {
         self
     }
 
-    /// For a node whose earlier incarnation stopped because its cluster was given up
-    /// ([`Stopped::Founds`](super::Stopped::Founds)): by itself it founds a cluster that succeeds the former one.
+    /// For a node whose earlier incarnation stopped because its cluster was abandoned
+    /// ([`Stopped::Founds`](super::Stopped::Founds)): by itself it creates a cluster that succeeds the former one.
     /// `lineage` is the result of [`Node::lineage`].
     pub fn found_after(mut self, lineage: Vec<ClusterId>) -> Self {
         self.after = Some(After { lineage, founds: true });
         self
     }
 
-    /// For a node whose earlier incarnation stopped because its cluster was given up
+    /// For a node whose earlier incarnation stopped because its cluster was abandoned
     /// ([`Stopped::Succeeded`](super::Stopped::Succeeded)): it joins the cluster that succeeds the former one, and
-    /// founds none. `lineage` is the result of [`Node::lineage`].
+    /// creates none. `lineage` is the result of [`Node::lineage`].
     pub fn join_after(mut self, lineage: Vec<ClusterId>) -> Self {
         self.after = Some(After { lineage, founds: false });
         self
@@ -254,7 +254,7 @@ impl NodeBuilder {
     }
 
     /// Checks the settings and the directory, binds the sockets and starts to look for other nodes. A node that belongs to a
-    /// cluster already takes in what its directory holds after that: it renews its place in the cluster meanwhile. Call it within a
+    /// cluster already loads its directory after that, while it renews its place in the cluster. Call it within a
     /// tokio runtime.
     ///
     /// # Errors

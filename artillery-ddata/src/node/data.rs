@@ -1,4 +1,4 @@
-//! The data half of a node: what its handles, streams and tasks share in all states.
+//! The data half of a node: the parts that its handles, streams and tasks share in all states.
 
 use std::{
     collections::BTreeMap,
@@ -36,7 +36,7 @@ pub(crate) struct Data {
     pub(super) store: Arc<dyn Store>,
     /// `None`: the node has no disk.
     pub(super) dir: Option<NodeDir>,
-    /// The node's former cluster, if that was given up.
+    /// The node's former cluster, if that was abandoned.
     pub(super) after: Option<After>,
     /// The runtimes of chain tasks, used in turn; at least one.
     pub(super) chain_threads: Vec<Handle>,

@@ -1,15 +1,15 @@
-//! The directory of a durable node: how it is opened, loaded and released, and what the node's parts use of it.
+//! The directory of a durable node: how it is opened, loaded and released.
 //!
 //! ```text
 //! LockedDir       this process alone uses the directory
 //! FoundStore      all of it was read and checked; nothing is written yet
 //! BegunStore      this start is on the disk, so other nodes may learn of it
 //! LoadedStore     the chains are in memory
-//! RunningJournal  a thread writes what the chains hand over
+//! RunningJournal  a thread writes the chains' batches
 //! ```
 //!
-//! A node loads its directory before it looks for its cluster, or, if it belongs to one, after that. [`NodeDir`] is what exists from
-//! `BegunStore` on, and shows which of these stages is reached.
+//! A node loads its directory before it looks for its cluster, or, if it belongs to one, after that. [`NodeDir`] exists from
+//! `BegunStore` on, and shows which stage is reached.
 
 mod error;
 
@@ -135,7 +135,7 @@ impl NodeDir {
         Ok((Self { place, mode: data.sync, disk, synced, reporter, stage }, begun))
     }
 
-    /// Checks that the directory holds nothing of a cluster that was given up.
+    /// Checks that the directory belongs to no abandoned cluster.
     pub(crate) fn may_follow(&self, lineage: &[ClusterId]) -> Result<(), DataDirError> {
         match self.founding().map(|known| known.cluster).filter(|cluster| lineage.contains(cluster)) {
             Some(cluster) => Err(DataDirError::GivenUp { dir: self.disk.path().to_owned(), cluster }),

@@ -63,7 +63,7 @@ async fn superseded(mut events: MemberEvents) {
     pending().await
 }
 
-/// The refusals of all seeds, if they end the node. The only node of a cluster continues, whatever its seeds belong to.
+/// The refusals of all seeds, if they end the node. The only node of a cluster continues, even if its seeds belong to another one.
 async fn refused(cluster: &Cluster, data: &Weak<Data>) -> Vec<SeedStatus> {
     let seeds = cluster.refused_by_all_seeds().await;
     let differs = seeds.iter().any(is_of_another_cluster);

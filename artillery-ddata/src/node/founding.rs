@@ -1,4 +1,4 @@
-//! An operator's order after a cluster has lost every incarnation that ever served: this node founds the next cluster,
+//! An operator's order after a cluster has lost every incarnation that ever served: this node creates the next cluster,
 //! or joins it (docs/DESIGN.md §5.13).
 
 use std::{
@@ -30,7 +30,7 @@ impl Data {
         let _turn = following.turn.lock().await;
         let begun = clock::now();
         self.may_give_up(following, cluster, founds, begun).await?;
-        // By then every node that hears a member has said so, and that member's old leases have expired.
+        // By then every node that receives messages of a member has reported it, and that member's old leases have expired.
         self.outlast_leases(begun).await;
         let answered = self.may_give_up(following, cluster, founds, begun).await?;
         tracing::warn!(%cluster, founds, "an operator accepted losses: this node gives its cluster up for another one");
@@ -55,7 +55,7 @@ impl Data {
     ) -> Result<Vec<NodeInfo>, NotFounded> {
         let standings = self.survey(following).await;
         let by = succession::found(cluster, &standings, clock::now() - begun, self.lease(), founds)?;
-        // A node that is about to end founds nothing, and must not direct other nodes to a cluster that it won't join.
+        // A node that is about to end creates nothing, and must not direct other nodes to a cluster that it won't join.
         if self.has_ended() || self.is_leaving.load(Ordering::Relaxed) {
             return Err(NotFounded::Stopped);
         }

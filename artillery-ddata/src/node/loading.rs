@@ -10,29 +10,29 @@ use artillery_proto::data_dir::{LoadProgress, LoadStep};
 
 use crate::status::LoadingStatus;
 
-/// So many entries are taken in between two looks at the clock.
+/// Entries between two readings of the clock.
 const ENTRIES: u64 = 1024;
 
 /// Between two reports.
 const REPORT_PERIOD: Duration = Duration::from_secs(1);
 
-/// How far a node that starts has loaded its directory. The journal in it is read twice: to check it, and to take it in.
+/// The progress of a node that loads its directory. The journal in it is read twice: to check it, and to load it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Loading {
-    /// Whether the journal is still being checked. Otherwise it is being taken in.
+    /// Whether the journal is still being checked. Otherwise it is being loaded.
     pub checks: bool,
-    /// Records that this reading has found so far, those that are written more than once included.
+    /// Records that this reading has found, repeated ones included.
     pub records: u64,
     /// Records a second, in this reading.
     pub records_per_second: u64,
-    /// Bytes of the journal that were read so far, in this reading.
+    /// Bytes of the journal that this reading has read.
     pub read_bytes: u64,
     /// Bytes that this reading reads.
     pub total_bytes: u64,
     /// Since the loading began.
     pub elapsed: Duration,
-    /// About how long it will take yet; zero: it is done. `None`: that isn't known before the journal is being taken in.
+    /// The estimated rest of the load; zero: it is done. `None`: unknown while the journal is being checked.
     pub left: Option<Duration>,
 }
 
@@ -51,7 +51,7 @@ impl From<Loading> for LoadingStatus {
     }
 }
 
-/// A function that is told of the progress.
+/// A function that receives the progress.
 pub(crate) type Report = Arc<dyn Fn(Loading) + Send + Sync>;
 
 /// Reports the progress from time to time.

@@ -1,4 +1,4 @@
-//! Recovery of a node whose cluster has lost the quorum of its configuration log for good: what the node holds, and how
+//! Recovery of a node whose cluster has lost the quorum of its configuration log permanently: the node's standing, and how
 //! it continues alone (docs/DESIGN.md §5.12).
 
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
@@ -45,7 +45,7 @@ impl Data {
         self.unless_stopped(noticed).await;
     }
 
-    /// Whether this node's store may hold commits that the newer history lacks. From the first moment on the node serves nothing.
+    /// Whether this node's store may hold commits that are missing from the newer history. The node serves nothing from the start of this call.
     async fn has_parted(&self, following: &Following, histories: &Histories, newer: History) -> bool {
         if self.dir.is_none() {
             return false;
@@ -58,7 +58,7 @@ impl Data {
             if let Some(parted) = branch::has_parted(self.id(), &self.survey(following).await) {
                 return parted;
             }
-            // An operator may have had this node go on meanwhile, in a newer history.
+            // An operator may have recovered this node since, in a newer history.
             if following.control.log.histories().mine() != histories.mine() {
                 return true;
             }
@@ -66,8 +66,7 @@ impl Data {
         }
     }
 
-    /// What this node holds; `None` if it belongs to no cluster with a changeable configuration.
-    /// A node that loads its directory doesn't know yet what it holds, and says nothing.
+    /// The chains, the log and the cluster that this node holds. `None` while it loads its directory.
     pub(super) async fn standing(&self, following: &Following) -> Option<Standing> {
         let at_start = self.dir.as_ref().map_or(Some(Vec::new()), NodeDir::holds)?;
         let log = following.control.log.log();
@@ -76,14 +75,14 @@ impl Data {
             None => false,
         };
         let states = self.numbered_states().await;
-        // Read the state last, after all slow steps: messages that came meanwhile are evidence too.
+        // Read the state last, after all slow steps: messages received since are evidence too.
         let (acted, now) = (following.state.borrow().clone(), clock::now());
         let configs = following.configs(&acted.configs);
         let of_chain = |config: &ChainConfig| states.get(&config.chain);
         let standing = acted.standing(now, (self.as_founder(&configs), self.local.cluster()?), &configs, of_chain);
         let is_synced =
             |chain| self.dir.as_ref().is_none_or(|dir| dir.place.control.look(|record| record.is_synced(chain)));
-        // A store in which nothing has changed holds what it held at the start.
+        // An unchanged store is in the position of its start.
         let at_start = |config: &ChainConfig| {
             let held = at_start.iter().find(|held| held.chain == config.chain).copied();
             held.filter(|held| of_chain(config).is_none_or(|now| now.config.is_none() && now.last == held.last))
@@ -152,7 +151,7 @@ impl Data {
         Ok(plan)
     }
 
-    /// The standings of this node and of all that answer, each as of the end of the survey. A silent node takes one
+    /// The standings of this node and of all answering nodes, each as of the end of the survey. A silent node takes one
     /// lease.
     pub(super) async fn survey(&self, following: &Following) -> Vec<Standing> {
         let mut asked = JoinSet::new();
@@ -173,7 +172,7 @@ impl Data {
         while let Some(answer) = asked.join_next().await {
             standings.extend(answer.ok().flatten().map(|standing| (standing, clock::now())));
         }
-        // This node's own standing last: it shows messages that came meanwhile.
+        // This node's own standing last: it shows messages received since.
         let mine = self.standing(following).await;
         let now = clock::now();
         standings.into_iter().map(|(standing, at)| standing.aged(now - at)).chain(mine).collect()

@@ -176,7 +176,7 @@ impl Data {
         }
     }
 
-    /// The history from which this node's has parted: a newer one, to which it gives way, or another one of the same generation.
+    /// The history from which this node's has diverged: a newer one, to which it gives way, or another one of the same generation.
     fn parted(&self, newer: Option<History>) -> Option<History> {
         newer.or_else(|| self.stage.following()?.control.log.histories().parted())
     }

@@ -207,7 +207,7 @@ impl Data {
         self.stage.formed().is_some_and(|formed| formed.standings.is_empty())
     }
 
-    /// What the node's own state says, as far as no other fact has it. What concerns other nodes matters only until the node has been
+    /// The reason in the node's own state, unless another fact has it. Reasons that concern other nodes matter only until the node has been
     /// ready.
     fn unsettled(&self, known: &NodeState, was_ready: bool) -> Option<String> {
         let named = |id| self.name_of(known, id);

@@ -6,7 +6,7 @@ use artillery_core::{Incarnation, NodeId};
 use artillery_proto::{
     ChainId, Version,
     control::message::StoreHolding,
-    data_dir::{DataDir, FoundStore, OpenSettings},
+    data_dir::{FoundStore, LoadedStore, OpenSettings},
     disk::simulated::{CutSettings, SimulatedDisk},
     journal::SyncMode,
 };
@@ -64,7 +64,7 @@ impl NodeDisk {
         let opened = found.and_then(|found| found.open(store, salt));
         let dir = opened.unwrap_or_else(|error| panic!("the disk of node {new}: {error}"));
         let holds = (0..setup.chains).map(|chain| dir.holding(ChainId(chain))).collect();
-        let DataDir { incarnation, journal, chains, .. } = dir;
+        let LoadedStore { incarnation, journal, chains, .. } = dir;
         let longest = move |chance: f64| if chance < 0.1 { SLOW_SYNC } else { USUAL_SYNC };
         let pause = move || longest(network.chance()).mul_f64(network.chance());
         let journal = RunningJournal::simulated(journal, chains, pause);

@@ -45,16 +45,16 @@ pub struct StoreReport {
     pub end: GroupNumber,
     /// Bytes behind the last group. A crash leaves such bytes; a start drops them.
     pub torn: Option<TornEnd>,
-    /// Files that don't count. A start removes those that are its own.
+    /// Unused files. A start removes those of its own formats.
     pub unused: Vec<String>,
-    /// The chains of which the journal holds anything.
+    /// The chains with entries in the journal.
     pub chains: Vec<ChainReport>,
 }
 
 /// A chain of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChainReport {
-    /// How far it has come.
+    /// Its position.
     pub holding: StoreHolding,
     /// Keys that have a value, those of updates above the watermark included. 0 if the chain isn't whole.
     pub records: u64,

@@ -1,4 +1,4 @@
-//! A node of a few chains, alone in each, over a disk that loses what a power cut loses.
+//! A node of a few chains, alone in each, over a disk that loses unsynced bytes in a power cut.
 
 mod check;
 mod flips;
@@ -59,7 +59,7 @@ struct Start {
     chains: Vec<ChainRunner<u64>>,
 }
 
-/// All starts of a node, and what was answered in them.
+/// All starts of a node, and their answers.
 struct Run {
     rng: ChaCha8Rng,
     disk: SimulatedDisk,
@@ -92,7 +92,7 @@ impl Run {
         let settings = OpenSettings { mode: self.mode, ..self.settings.clone() };
         let found = FoundStore::check(disk, settings, self.rng.random())?;
         let store: Arc<dyn Store> = Arc::new(MemoryStore::with_seed(1));
-        let DataDir { incarnation, control, journal, mut chains, .. } = found.open(&store, self.rng.random())?;
+        let LoadedStore { incarnation, control, journal, mut chains, .. } = found.open(&store, self.rng.random())?;
         let me = MemberId { node: fixtures::id(NODE).node, incarnation };
         let chunk = self.chunk;
         let runner = |chain| {
@@ -108,7 +108,7 @@ impl Run {
         Ok(Start { me, store, control, journal, chains: runners })
     }
 
-    /// Checks that the store holds what was acknowledged, and nothing that was never written.
+    /// Checks that the store holds each acknowledged write, and nothing that was never written.
     fn check(&mut self, start: &Start) -> Result<(), String> {
         let record = start.control.record();
         if record.incarnation.starts <= self.promised || record.log.first().is_some_and(|vote| *vote < self.voted) {
@@ -121,13 +121,13 @@ impl Run {
             if number < *acknowledged || number > *ordered {
                 return Err(format!("chain {chain} has write {number} of key {key}: {acknowledged} was acknowledged"));
             }
-            // What is there is committed when the chain opens.
+            // The chain commits all its updates when it opens.
             *acknowledged = number;
         }
         Ok(())
     }
 
-    /// The chains are opened again: all that they hold is committed.
+    /// The chains are opened again, and commit all their updates.
     fn enter(&mut self, start: &mut Start) {
         self.epoch += 1;
         for (number, runner) in (0..).zip(&mut start.chains) {
@@ -335,7 +335,7 @@ fn damage_of_one_copy_of_the_control_file_loses_nothing() {
     assert_eq!(run.open().err(), Some(OpenError::Control(ControlFileError::Damaged)));
 }
 
-/// What becomes of a journal whose newest file is lost.
+/// The start over a journal whose newest file is lost.
 fn without_its_newest_file(guards: Guards) -> Result<(), OpenError> {
     let mut run = ended(SyncMode::Batch, guards);
     let newest = run.disk.names().unwrap().into_iter().rfind(|name| name.starts_with("journal-"));
@@ -354,7 +354,7 @@ fn a_newest_segment_that_is_named_nowhere_is_not_missed() {
     assert_eq!(without_its_newest_file(Guards::without(Mutant::NameNoSegment)), Ok(()));
 }
 
-/// Whether a store counts as synced that was once started without that.
+/// Whether a store is considered synced that was once started without that.
 fn is_synced_after_never(guards: Guards) -> bool {
     let mut run = ended(SyncMode::Never, guards);
     run.mode = SyncMode::Batch;
@@ -408,7 +408,7 @@ fn configurations_of_a_history_that_is_over_are_not_kept() {
     assert!(!record.refused, "this store decides what its history is");
 }
 
-/// An operator may have given up what a store holds while its node was away.
+/// An operator may have abandoned the data of a store while its node was away.
 #[test]
 fn a_restored_store_serves_no_history_before_its_node_acts_by_one() {
     let mut run = ended(SyncMode::Batch, Guards::ALL);

@@ -1,4 +1,4 @@
-//! Each start finds what was synced, nothing that was not written, and a beginning of what was written.
+//! Each start finds a prefix of the written groups, with all synced ones.
 
 mod damage;
 
@@ -29,7 +29,7 @@ fn harsh(seed: u64) -> SimulatedDisk {
     SimulatedDisk::new(seed, 1 << 30, HARSH)
 }
 
-/// An entry that can be told from all others.
+/// An entry that differs from all others.
 fn entry(number: u64, len: usize) -> JournalEntry {
     JournalEntry::Taken { chain: CHAIN, version: Version::new(1, number), value: vec![number as u8; len].into() }
 }
@@ -52,17 +52,17 @@ fn opened_with(
 ) -> Result<(Journal, Vec<(GroupNumber, JournalEntry)>), JournalError> {
     let mut entries = Vec::new();
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
-    let found = FoundJournal::check(disk, settings(guards), |place, entry| entries.push((place.group, entry)))?;
+    let found = FoundJournal::check(disk, settings(guards), |place, entry, _| entries.push((place.group, entry)))?;
     between();
     let mut again = Vec::new();
     if !allows!(guards, ReadOnce) {
-        found.replay(GroupNumber(0), |place, entry| again.push((place.group, entry)))?;
+        found.replay(GroupNumber(0), |place, entry, _| again.push((place.group, entry)))?;
         assert_eq!(entries, again, "a replay shows what the check showed");
     }
     Ok((found.open(start, u128::from(start) << 64)?, entries))
 }
 
-/// A journal over several starts, and what it must hold.
+/// A journal over several starts, and its expected content.
 struct Run {
     rng: ChaCha8Rng,
     disk: SimulatedDisk,
@@ -85,7 +85,7 @@ impl Run {
         Self { rng, disk, guards, fails: true, written: Vec::new(), synced: 0, floor, number: 0 }
     }
 
-    /// One start, and what it does until it ends. An error tells what was lost, or came back.
+    /// One start until its end. An error names the lost entries, or those that reappeared.
     fn start(&mut self, start: u64) -> Result<(), String> {
         if self.rng.random_range(0..3) == 0 {
             self.disk.cut_power_after(self.rng.random_range(0..20));
@@ -103,7 +103,7 @@ impl Run {
         Ok(())
     }
 
-    /// Opens the journal, compares, and writes. A process whose disk fails ends, and the kernel goes on showing what no disk
+    /// Opens the journal, compares, and writes. A process whose disk fails ends, and the kernel still shows bytes that no disk
     /// may hold.
     fn session(&mut self, start: u64, steps: u32) -> Result<(), String> {
         let forgets = self.fails && self.rng.random_range(0..3) == 0;
@@ -196,7 +196,7 @@ impl Run {
     }
 }
 
-/// Runs a seed. An error tells what was lost, or came back.
+/// Runs a seed. An error names the lost entries, or those that reappeared.
 fn run(seed: u64, guards: Guards) -> Result<u64, String> {
     let mut run = Run::new(seed, guards);
     (1..12).try_for_each(|start| run.start(start))?;

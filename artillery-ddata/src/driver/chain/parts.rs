@@ -34,11 +34,11 @@ pub(crate) struct Inlets {
     pub(crate) orders: mpsc::Sender<Ordered>,
 }
 
-/// Where the chain's configuration comes from.
+/// The source of the chain's configuration.
 pub(crate) enum Rule {
     /// The configuration never changes; the lanes lead to all its other members.
     Fixed { config: Arc<ChainConfig>, history: ClusterId, lanes: BTreeMap<MemberId, Lanes> },
-    /// The configuration comes from the configuration log.
+    /// The configuration log.
     Log {
         /// The newest lease.
         leases: watch::Receiver<Lease>,

@@ -52,7 +52,7 @@ impl ControlTask {
                 self.keep(Some(NodeInput::Kept), move |record| record.keep(me, &configs, mode));
             }
             NodeOutput::KeepHeard(_) => {
-                // The log's group hears more than the node.
+                // The log's group receives more positions than the node.
                 if let Some(heard) = self.parts.kept.as_ref().map(|(place, _)| place.all_heard()) {
                     self.keep(None, |record| record.heard.merge(heard));
                 }
@@ -75,7 +75,7 @@ impl ControlTask {
         });
     }
 
-    /// Sends an order to a chain. The node never has more orders under way than a chain's queue holds, except those to
+    /// Sends an order to a chain. The node never has more pending orders than a chain's queue holds, except those to
     /// close, which the leader repeats.
     fn order(&mut self, chain: ChainId, order: ChainOrder) {
         let lanes = match &order {

@@ -71,7 +71,7 @@ impl ControlCalls {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls exactly this incarnation of a node. A dropped call leaves nothing behind but what was sent.
+    /// Calls exactly this incarnation of a node. A dropped call leaves only the sent bytes behind.
     pub(crate) async fn ask(
         &self,
         to: MemberId,
@@ -82,7 +82,7 @@ impl ControlCalls {
         self.ask_one(to, |found| found == to, addrs, call, patience).await
     }
 
-    /// Calls the present life of this incarnation's store, where the membership has met it, or at `addrs`.
+    /// Calls the present incarnation of this store, at the addresses where the membership has met it, or at `addrs`.
     pub(crate) async fn ask_store(
         &self,
         of: MemberId,
@@ -159,7 +159,7 @@ async fn ask_on(connection: &Connection, call: &ControlCall) -> Result<ControlAn
 /// Carries the messages of the configuration log's group.
 pub(crate) struct LogPeers {
     pub(crate) calls: Arc<ControlCalls>,
-    /// The group itself usually gives up earlier.
+    /// The group itself usually ends the call earlier.
     pub(crate) patience: Duration,
 }
 

@@ -26,20 +26,20 @@ pub(crate) enum ControlCommand {
     Renewal { from: MemberId, renewal: Renewal, answer: oneshot::Sender<RenewalAnswer> },
     /// Put the members of a chain into this order, if this node decides on that.
     Reorder { chain: ChainId, order: Vec<MemberId>, answer: oneshot::Sender<Result<Epoch, ReorderError>> },
-    /// Open a chain again from what is left, if this node decides on that.
+    /// Reopen a chain from the surviving stores, if this node decides on that.
     AcceptLoss { chain: ChainId, answer: oneshot::Sender<Result<Reopened, NotReopened>> },
     /// Leave the chains, as soon as a leader agrees. `done` is notified once the node may end.
     Leave {
-        /// A node that couldn't leave by then stays. `None`: the node is to stop, and keeps asking until it may.
+        /// A node that couldn't leave by then stays. `None`: the node must stop, and keeps asking until it may.
         until: Option<Timestamp>,
         done: oneshot::Sender<()>,
     },
-    /// Leave the chains, and stay a node and a voter: the disk keeps what this node holds. `done` is notified once the node may
+    /// Leave the chains, and stay a node and a voter: the disk keeps the node's data. `done` is notified once the node may
     /// end, which takes at most three leases.
     Withdraw { done: oneshot::Sender<()> },
-    /// The cluster goes on in a newer history, which may lack commits that this node's store holds.
+    /// The cluster continues in a newer history. Commits in this node's store may be missing there.
     Parted { by: History },
-    /// A node was met whose cluster succeeds this one.
+    /// A node of a cluster that succeeds this one was met.
     Succeeded { by: ClusterId },
     /// A node was met of a cluster to which this one has given way, as it states.
     GaveWay { by: ClusterId },
@@ -47,7 +47,7 @@ pub(crate) enum ControlCommand {
     Outranked { by: Option<ClusterId> },
     /// Give the cluster up for another one, with its data, if this node decides on that.
     GiveUp { answer: oneshot::Sender<Result<(), NotGivenUp>> },
-    /// The directory is loaded, and its chains are there.
+    /// The directory is loaded, and the chains exist.
     Loaded { holds: Vec<StoreHolding> },
     /// A node has sent a message of the log's group.
     Reached { by: MemberId },

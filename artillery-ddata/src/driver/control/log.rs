@@ -22,7 +22,7 @@ impl ControlTask {
         self.handle(NodeInput::Log { leads, leader, configs, voters });
     }
 
-    /// Starts a call to the log. The node has at most one of each kind under way.
+    /// Starts a call to the log. The node has at most one pending call of each kind.
     pub(super) fn ask_log(&mut self, question: NodeOutput) {
         let log = self.parts.log.clone();
         match question {

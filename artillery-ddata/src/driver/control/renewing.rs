@@ -44,7 +44,7 @@ impl ControlTask {
                 }
                 Ok(ControlAnswer::RolledBack) => return Done::RolledBack,
                 Ok(ControlAnswer::OtherHistory(theirs)) => {
-                    // The peer says so to a node that it has left behind.
+                    // The peer answers so to a node that it has left behind.
                     let _ = histories.meet(theirs);
                     None
                 }

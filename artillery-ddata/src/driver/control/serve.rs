@@ -29,7 +29,7 @@ pub(crate) struct ControlEndpoint {
     pub(crate) patience: Duration,
 }
 
-/// Answers one call. A stream that ends without an answer tells the peer that there is none.
+/// Answers one call. A stream that ends without an answer shows the peer that none follows.
 pub(crate) async fn serve(from: MemberId, mut stream: IncomingStream, door: &ControlEndpoint) {
     let Some(mut writer) = stream.writer.take() else {
         stream.connection.close(CloseCode::VIOLATION, "a call without a way back");
@@ -66,7 +66,7 @@ impl ControlEndpoint {
                     return over.map(ControlAnswer::OtherHistory);
                 }
                 let (answer, renewed) = oneshot::channel();
-                // Without room there is no answer: the peer calls again.
+                // With a full queue the call gets no answer: the peer calls again.
                 self.commands.try_send(ControlCommand::Renewal { from, renewal, answer }).ok()?;
                 Some(match renewed.await.ok()? {
                     Ok(renewed) => ControlAnswer::Renewed(histories.mine(), Box::new(renewed)),
@@ -78,7 +78,7 @@ impl ControlEndpoint {
             }
             ControlCall::Log(message) => {
                 if !self.log.log().stands() {
-                    // With a full queue the next message tells it.
+                    // With a full queue this is dropped: the next message repeats it.
                     let _ = self.commands.try_send(ControlCommand::Reached { by: from });
                 }
                 self.serve_log(from, message).await

@@ -1,4 +1,4 @@
-//! The journal of a node of a test: a task on virtual time does what the thread does elsewhere.
+//! The journal of a node of a test: a task on virtual time replaces the thread.
 
 use std::{
     collections::BTreeMap,
@@ -18,7 +18,7 @@ use tokio::{
 use super::{IDLE, RunningJournal, Shared, take, tell};
 
 impl RunningJournal {
-    /// Starts the task in this runtime. Each sync takes as long as `pause` says. The task ends when the disk fails, as
+    /// Starts the task in this runtime. Each sync takes as long as `pause` returns. The task ends when the disk fails, as
     /// it does when the power is lost or the node's process ends.
     pub(crate) fn simulated(
         writer: JournalWriter,
@@ -41,7 +41,7 @@ async fn run(mut writer: JournalWriter, shared: Arc<Shared>, mut pause: impl FnM
     while let Ok(true) = turn(&mut writer, &shared, &mut pause).await {}
 }
 
-/// One group, or an empty one if nothing was to be written for a while. Returns whether the journal goes on.
+/// One group, or an empty one after [`IDLE`]. Returns whether the journal continues.
 async fn turn(
     writer: &mut JournalWriter,
     shared: &Shared,

@@ -26,7 +26,7 @@ pub(super) struct ReadyAnswers {
     room: Arc<ConnectionRoom>,
 }
 
-/// Encoded answers and the room that they take.
+/// Encoded answers and their share of the budget.
 #[derive(Default)]
 pub(super) struct ReadyBatch {
     pub(super) batch: FrameBatch,
@@ -38,10 +38,10 @@ impl ReadyAnswers {
         Self { waiting: Mutex::default(), room }
     }
 
-    /// Adds a known answer to the batch; if the batch has no room, sends it through the ordinary queue.
+    /// Adds a known answer to the batch; if the batch is full, sends it through the ordinary queue.
     pub(super) async fn answer(&self, number: u64, reply: Reply, answers: &Answers, outstanding: &Semaphore) {
         let Err(reply) = self.push(number, reply) else { return };
-        // Yield: writing the batch now makes room.
+        // Yield: the batch may be written now.
         tokio::task::yield_now().await;
         let Err(reply) = self.push(number, reply) else { return };
         let Ok(permit) = outstanding.acquire().await else { return };
@@ -49,7 +49,7 @@ impl ReadyAnswers {
         answers.local(number, reply).await;
     }
 
-    /// Adds an answer to the batch; returns it if there is no room.
+    /// Adds an answer to the batch; returns it if the batch is full.
     fn push(&self, number: u64, reply: Reply) -> Result<(), Reply> {
         let bytes = budget::of_reply(&reply);
         let waiting = &mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -77,7 +77,7 @@ impl ReadyAnswers {
         let waiting = &mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         (!waiting.batch.is_empty()).then(|| {
             let mut taken = std::mem::take(waiting);
-            // Keep only the room that the batch needs while it waits to be written.
+            // Keep only the share that the batch needs while it waits to be written.
             taken.share.iter_mut().for_each(|share| share.shrink(taken.batch.bytes()));
             taken
         })

@@ -24,7 +24,7 @@ use crate::{
 /// The most responses in one write.
 const BATCH: usize = 256;
 
-/// Writes responses in batches, until every sender of `waiting` is dropped or the stream is lost. Large responses go on
+/// Writes responses in batches, until every sender of `waiting` is dropped or the stream is lost. Large responses use
 /// streams of their own.
 pub(super) async fn write(
     mut writer: FrameWriter,
@@ -84,7 +84,7 @@ pub(super) async fn write(
         match sent {
             Ok(Ok(())) => {}
             Ok(Err(_)) => return,
-            // Waiting responses hold room that others need.
+            // Waiting responses hold shares that others need.
             Err(_) => return connection.close(CloseCode::VIOLATION, "answers are not taken in"),
         }
     }
@@ -92,7 +92,7 @@ pub(super) async fn write(
 }
 
 /// Encodes a frame of at most `limit` bytes. A longer answer is a fault of this node; it becomes an error reply, so
-/// that the stream's other answers go on.
+/// that the stream's other answers continue.
 fn encode(response: &Response, limit: usize) -> Option<Encoded> {
     let len = match encode_response(response) {
         Ok(encoded) => {
@@ -115,7 +115,7 @@ fn encode(response: &Response, limit: usize) -> Option<Encoded> {
     encode_response(&Response { number, by, answer: ResponseAnswer::Reply(reply) }).ok()
 }
 
-/// Whether the response goes on a stream of its own. Only replies do: a peer that asks for routing or status may not
+/// Whether the response gets a stream of its own. Only replies do: a peer that asks for routing or status may not
 /// accept streams yet.
 fn goes_apart(response: &Response, encoded: &Encoded) -> bool {
     let is_reply = matches!(response.answer, ResponseAnswer::Reply(_));

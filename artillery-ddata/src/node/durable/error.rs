@@ -47,7 +47,7 @@ pub enum DataDirError {
         /// The same in words.
         why: String,
     },
-    /// It belongs to another node: a directory has one name for good.
+    /// It belongs to another node: a directory always has the same name.
     #[error("{}: it belongs to {}, and this node is {given}", dir.display(), kept.as_deref().unwrap_or("another node"))]
     OtherNode {
         /// The directory.
@@ -71,7 +71,7 @@ pub enum DataDirError {
         /// The name that was given.
         given: String,
     },
-    /// It holds data of a cluster that was given up. Moved aside, it is kept, and the node begins with an empty one.
+    /// It holds data of a cluster that was abandoned. Moved aside, it is kept, and the node begins with an empty one.
     #[error("{} holds data of cluster {cluster}, which was given up: start with an empty directory", dir.display())]
     GivenUp {
         /// The directory.

@@ -1,4 +1,4 @@
-//! Decides what is an event: compares what is known of members, chains and this node with what was known before. Pure.
+//! Decides which changes of members, chains and this node are events. Pure.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -211,7 +211,7 @@ impl EventTracker {
             _ => None,
         });
         let is_known = serves == self.shown_serves && (serves || majority.is_none() || self.shown_majority_lost);
-        // What could not be reported is reported once there is a token, if it still holds.
+        // An omitted change is reported once a token is available, if it still holds.
         if is_known || !self.serving.take(now) {
             return None;
         }
@@ -236,7 +236,7 @@ impl EventTracker {
         None
     }
 
-    /// A removal whose reason is known by now, or will not become known.
+    /// A removal with a known reason, or whose time for a reason is over.
     fn explained_removal(&mut self, now: Timestamp) -> Option<NodeEvent> {
         let nodes = &self.nodes;
         let is_due = |removal: &Removal| removal.report_by <= now || inferred(nodes, removal.node.id).is_some();

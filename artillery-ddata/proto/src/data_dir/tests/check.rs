@@ -1,4 +1,4 @@
-//! What a check says of a small store.
+//! The report of a check of a small store.
 
 use std::sync::Arc;
 

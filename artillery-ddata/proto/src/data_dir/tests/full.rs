@@ -3,10 +3,10 @@
 use super::*;
 use crate::api::{Refusal, Step};
 
-/// The room of the disk, in bytes.
+/// The space of the disk, in bytes.
 const ROOM: u64 = 2 << 20;
 
-/// A start of a node, and what became of its writes.
+/// A start of a node, and the outcomes of its writes.
 struct Full {
     run: Run,
     start: Start,
@@ -25,7 +25,7 @@ impl Full {
         full
     }
 
-    /// One group of what all chains have to write. The disk never refuses it.
+    /// One group of the batches of all chains. The disk never refuses it.
     fn persist(&mut self) {
         let journal = &mut self.start.journal;
         let mut batches = Vec::new();
@@ -71,7 +71,7 @@ impl Full {
         self.write(Write::Put { key: key(number), value: vec![number as u8; 20_000].into() })
     }
 
-    /// Puts values until the disk counts as full. Returns their number.
+    /// Puts values until the disk is considered full. Returns their number.
     fn fill(&mut self) -> u32 {
         let refused = Reply::Refused(Refusal::DiskFull { member: self.start.me });
         (0..1000).find(|&number| self.put(number) == refused).expect("the disk is full once")
@@ -112,7 +112,7 @@ fn a_journal_may_be_bounded_below_its_disk() {
     assert!(full.start.journal.bytes() < 1 << 20);
 }
 
-/// Another program takes all the room of a disk.
+/// Another program takes all the space of a disk.
 fn fill_up(disk: &SimulatedDisk) {
     disk.set_room((1 << 30) - disk.free().unwrap());
 }
@@ -180,7 +180,7 @@ fn small_records_leave_room_for_their_checkpoint() {
     let segment = full.start.control.record().segment;
     (0..300).for_each(|_| full.persist());
     assert_eq!(full.start.control.record().segment, segment, "no client has written anything");
-    // The disk refuses none of what follows.
+    // The disk refuses no later write.
     for number in 0..count * 400 {
         if number % 3 == 0 {
             let deleted = full.write(Write::Delete { key: key(number) });

@@ -21,7 +21,7 @@ const ALL: [Sizes; 5] = [
     Sizes { disk: 32 << 20, value: 32 << 10, batch: 32 << 10, chains: 1 },
 ];
 
-/// A node over several starts, whose disk fills by what its clients write.
+/// A node over several starts, whose clients fill its disk.
 struct Filled {
     run: Run,
     of: Sizes,
@@ -64,7 +64,7 @@ impl Filled {
         self.open();
     }
 
-    /// One group of what all chains have to write. The disk never refuses it: only clients' data fills it.
+    /// One group of the batches of all chains. The disk never refuses it: only clients' data fills it.
     fn persist(&mut self) {
         let (run, replies) = (&self.run, &mut self.replies);
         let Start { journal, chains, .. } = self.start.as_mut().expect("the node runs");
