@@ -34,7 +34,6 @@ pub(crate) struct LockedDir {
     had_store: bool,
 }
 
-/// A directory can't be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DirectoryError {
     /// Another process, or another node of this one, uses it.
@@ -108,7 +107,6 @@ impl LockedDir {
         self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
-    /// Whether the directory was given back.
     pub(crate) fn is_released(&self) -> bool {
         self.gate.is_closed()
     }
@@ -341,21 +339,12 @@ mod tests {
 
         use artillery_proto::{
             data_dir::{FoundStore, LoadedStore, OpenSettings},
-            guards::Guards,
-            journal::SyncMode,
             store::Store,
         };
         let dir = tempfile::tempdir().unwrap();
-        let settings = OpenSettings {
-            node: crate::NodeId::from_bytes([1; 16]),
-            mode: SyncMode::Batch,
-            segment_bytes: 1 << 20,
-            room: 1 << 20,
-            reserve: 1 << 20,
-            most: u64::MAX,
-            backlog: 1 << 20,
-            guards: Guards::default(),
-        };
+        let node = crate::NodeId::from_bytes([1; 16]);
+        let settings =
+            OpenSettings { segment_bytes: 1 << 20, room: 1 << 20, reserve: 1 << 20, ..OpenSettings::new(node) };
         let open = |draw| -> LoadedStore {
             let disk = LockedDir::open(dir.path()).expect("the directory is free");
             let store: Arc<dyn Store> = Arc::new(crate::store::MemoryStore::with_seed(1));

@@ -2,7 +2,6 @@
 
 mod belonging;
 pub(crate) mod builder;
-mod chains;
 mod data;
 pub(crate) mod durable;
 mod ending;
@@ -10,12 +9,10 @@ pub(crate) mod events;
 mod following;
 mod foreign;
 mod formed;
-mod founding;
 pub(crate) mod handle;
 mod loading;
 mod opened;
 mod operators;
-mod others;
 mod random;
 mod recovering;
 mod releasing;

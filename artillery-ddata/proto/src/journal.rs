@@ -149,7 +149,6 @@ impl Damage {
 pub struct Journal {
     disk: Arc<dyn Disk>,
     settings: JournalSettings,
-    /// The number of this start of the store.
     start: u64,
     /// A random number of this start, from which the salts of its segments are made.
     seed: u128,
@@ -165,7 +164,6 @@ pub struct Journal {
     synced: GroupNumber,
     failed: Option<DiskError>,
     buffer: Vec<u8>,
-    /// The length in bytes of each entry in the last group.
     entry_lengths: Vec<u64>,
 }
 
@@ -222,9 +220,6 @@ impl Journal {
 
     /// Writes an empty group, which proves those before. Call it when the journal has nothing to do: without it, damage in the
     /// groups since the last one but one looks like a torn end after a kill.
-    ///
-    /// # Errors
-    /// As [`append`](Self::append).
     pub fn close_group(&mut self) -> Result<(), JournalError> {
         self.append([]).map(drop)
     }

@@ -14,7 +14,6 @@ pub(super) fn make(dir: &Path) -> io::Result<()> {
     system::private_directories().create(dir)
 }
 
-/// Options to make a file.
 pub(super) fn options() -> OpenOptions {
     system::private_files()
 }

@@ -6,7 +6,6 @@ mod calls;
 mod commands;
 mod events;
 mod log;
-mod renewing;
 mod serve;
 
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
@@ -46,7 +45,6 @@ use crate::{
 /// Commands that wait for the task; the same for the chains' words.
 pub(crate) const COMMAND_QUEUE: usize = 256;
 
-/// The answer to a renewal.
 pub(crate) type RenewalAnswer = Result<Renewed, StoreRolledBack>;
 
 /// The task's ends of its channels.
@@ -55,11 +53,9 @@ pub(crate) struct ControlQueues {
     pub(crate) words: mpsc::Receiver<(ChainId, Word)>,
     /// The addresses at which other nodes dial this one.
     pub(crate) advertised: watch::Receiver<Vec<SocketAddr>>,
-    /// The readiness of each chain here.
     pub(crate) standings: BTreeMap<ChainId, watch::Receiver<ChainReadiness>>,
     pub(crate) leases: watch::Sender<Lease>,
     pub(crate) state: watch::Sender<NodeState>,
-    /// Notified once the node is ready.
     pub(crate) ready: Option<oneshot::Sender<()>>,
 }
 
@@ -85,15 +81,11 @@ pub(crate) struct ControlParts {
     pub(crate) patience: Duration,
 }
 
-/// The result of a finished subtask.
 enum Done {
     /// The log has changed this many times.
     Log(u64),
-    /// An input for the node.
     Input(Box<NodeInput>),
-    /// The control file was written.
     Kept(Option<Box<NodeInput>>),
-    /// Writing the control file failed.
     Unkept(ControlFileError),
     /// This node's directory is an older copy.
     RolledBack,

@@ -119,7 +119,6 @@ pub(crate) struct FakeNode {
     pub(crate) endpoint: Endpoint,
     /// Serves the node's requests, unless a test does.
     pub(crate) server: Option<Arc<Server>>,
-    /// The number of request streams served now.
     pub(crate) serving: Arc<AtomicUsize>,
 }
 
@@ -209,16 +208,17 @@ impl FakeNode {
         Kv::new(self.router.clone())
     }
 
-    /// Gives the node a routing of one chain; a member gets an empty chain of its own.
+    /// Gives the node a routing. A member gets an empty chain of its own.
     pub(crate) fn form(&self, routing: &Routing) {
         self.form_losing(routing, |_| false);
     }
 
     /// As [`form`](Self::form), with a chain that loses the answers to some writes.
     pub(crate) fn form_losing(&self, routing: &Routing, loses: Loses) {
-        let config = routing.chains[0].clone();
-        let handle = config.role(self.me()).map(|_| chain(self.me(), config, routing.history_id(), loses));
-        self.local.form(routing.clone(), vec![handle]);
+        let of = |config: &ChainConfig| {
+            config.role(self.me()).map(|_| chain(self.me(), config.clone(), routing.history_id(), loses))
+        };
+        self.local.form(routing.clone(), routing.chains.iter().map(of).collect());
     }
 
     /// Gives the node a routing; it serves the first chain alone.
@@ -230,14 +230,10 @@ impl FakeNode {
 
     /// Gives the node a routing; it serves the chains that name it.
     pub(crate) fn form_all(&self, routing: &Routing) {
-        let of = |config: &ChainConfig| {
-            config.role(self.me()).map(|_| chain(self.me(), config.clone(), routing.history_id(), |_| false))
-        };
-        self.local.form(routing.clone(), routing.chains.iter().map(of).collect());
+        self.form(routing);
     }
 }
 
-/// A routing with one chain.
 pub(crate) fn routing(config: ChainConfig, nodes: &[&FakeNode]) -> Routing {
     let address = |node: &&FakeNode| {
         (node.me().node, NodeAddress { name: node.local.name.clone(), addrs: vec![node.addr()], host: None })
@@ -246,7 +242,6 @@ pub(crate) fn routing(config: ChainConfig, nodes: &[&FakeNode]) -> Routing {
     Routing::new(ClusterId(1), history, vec![config], nodes.iter().map(address).collect())
 }
 
-/// A node that serves a chain alone.
 pub(crate) fn alone(cluster: &str) -> FakeNode {
     let node = FakeNode::start(cluster, "alone");
     node.form(&routing(config(&[node.me()], 1), &[&node]));

@@ -26,11 +26,9 @@ pub(crate) struct Forming {
     pub(crate) incarnations: BTreeMap<NodeId, MemberId>,
     /// Whether the node yields to a cluster that succeeds its own.
     pub(crate) yields: watch::Receiver<bool>,
-    /// Whether the node has a directory.
     pub(crate) has_directory: bool,
     /// The formation can't end in this incarnation.
     pub(crate) is_stuck: bool,
-    /// The progress of the formation.
     pub(crate) shown: watch::Sender<Option<FormationFacts>>,
 }
 
@@ -79,7 +77,6 @@ impl Forming {
         }
     }
 
-    /// Publishes the progress of the formation, for reports.
     fn show(&self) {
         let (phase, only_joins, after) =
             (self.formation.phase(), self.formation.only_joins(), self.formation.given_up());

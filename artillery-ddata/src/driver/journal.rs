@@ -63,7 +63,6 @@ struct Shared {
     /// The thread waits for batches here.
     filled: Condvar,
     /// The task that a test has in the place of the thread waits for batches here.
-    #[cfg(feature = "testing")]
     filled_for_task: Notify,
     /// The number of groups that are synced.
     synced: Arc<AtomicU64>,
@@ -74,16 +73,13 @@ impl Shared {
         Self {
             exchange: Mutex::new(Exchange { restored, ..Exchange::default() }),
             filled: Condvar::new(),
-            #[cfg(feature = "testing")]
             filled_for_task: Notify::new(),
             synced,
         }
     }
 
-    /// Wakes the thread.
     fn wake(&self) {
         self.filled.notify_one();
-        #[cfg(feature = "testing")]
         self.filled_for_task.notify_one();
     }
 
@@ -100,12 +96,10 @@ pub(crate) struct RunningJournal {
     ended: watch::Receiver<()>,
 }
 
-/// The news of the journal for a chain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct JournalNews {
     /// The number of the last durable batch, if that is news.
     pub(crate) durable: Option<u64>,
-    /// The chain must begin a checkpoint.
     pub(crate) checkpoint: bool,
     /// The disk is considered full.
     pub(crate) full: bool,
@@ -151,7 +145,6 @@ impl RunningJournal {
         self.shared.wake();
     }
 
-    /// Waits until the thread has ended.
     pub(crate) async fn ended(&self) {
         let mut ended = self.ended.clone();
         while ended.changed().await.is_ok() {}

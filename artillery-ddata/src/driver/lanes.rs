@@ -134,17 +134,14 @@ fn wake_all(wake: &Wake) {
 }
 
 impl Lanes {
-    /// The state of the link.
     pub(crate) fn state(&self) -> LaneState {
         *self.state.borrow()
     }
 
-    /// A lane for the history of one more chain.
     pub(crate) fn add_updates(&self) -> mpsc::Sender<ChainFrame> {
         self.history.add(streams::CHAIN_UPDATES, UPDATES_PRIORITY, UPDATES_QUEUE)
     }
 
-    /// A lane for the snapshots of one more chain.
     pub(crate) fn add_snapshots(&self) -> mpsc::Sender<ChainFrame> {
         self.history.add(streams::CHAIN_SNAPSHOTS, SNAPSHOTS_PRIORITY, SNAPSHOTS_QUEUE)
     }
@@ -184,7 +181,6 @@ impl Hub {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner).retain(|&node, _| keep(node));
     }
 
-    /// Drops all lanes; queued frames may be lost.
     pub(crate) fn close(&self) {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }

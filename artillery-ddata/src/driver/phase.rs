@@ -6,23 +6,6 @@ use artillery_core::{ClusterId, SeedState, SeedStatus};
 
 use crate::Place;
 
-/// These texts include the operator's next step.
-const LEFT_BEHIND: &str = "the cluster was recovered without this node: start it again to join as a new member, with an empty directory if it has one";
-
-const FOUNDS: &str = "an operator gave the cluster up: this node's next incarnation founds the one that succeeds it";
-
-const SUCCEEDED: &str = "the cluster was given up for another one: start the node again to join that";
-const UNFORMED: &str = "most of the nodes that had agreed to form a cluster with it are silent: start it again";
-
-const ROLLED_BACK: &str =
-    "the directory of this node is an older copy, or a second one: start the node with an empty directory";
-
-const NAME_TAKEN: &str = "another process with this node's name is running: give each node its own name";
-
-const DISK_FAILED: &str = "the disk of this node failed";
-
-const LOG_FAILED: &str = "the configuration log of this node failed: start the node again";
-
 #[derive(Debug, Clone)]
 pub(crate) enum NodePhase {
     /// The node belongs to no cluster yet.
@@ -72,22 +55,22 @@ pub enum NeverReady {
     #[error("the node was stopped")]
     Stopped,
     /// The cluster was recovered without it.
-    #[error("{LEFT_BEHIND}")]
+    #[error("{}", Stopped::LeftBehind)]
     LeftBehind,
     /// The local part of the configuration log failed.
-    #[error("{LOG_FAILED}")]
+    #[error("{}", Stopped::LogFailed)]
     LogFailed,
     /// The node's disk failed.
-    #[error("{DISK_FAILED}")]
+    #[error("{}", Stopped::DiskFailed)]
     DiskFailed,
     /// The node's directory is an older copy of itself, or a second one.
-    #[error("{ROLLED_BACK}")]
+    #[error("{}", Stopped::RolledBack)]
     RolledBack,
     /// An operator abandoned the cluster. The node's next incarnation creates the cluster that succeeds it.
-    #[error("{FOUNDS}")]
+    #[error("{}", Stopped::Founds)]
     Founds,
     /// Another cluster succeeds the node's own, whose data it didn't have.
-    #[error("{SUCCEEDED}")]
+    #[error("{}", Stopped::Succeeded)]
     Succeeded,
     /// The node's directory was checked, and can't be loaded.
     #[error("{why}")]
@@ -100,10 +83,10 @@ pub enum NeverReady {
         why: String,
     },
     /// Another living process has the node's name.
-    #[error("{NAME_TAKEN}")]
+    #[error("{}", Stopped::NameTaken)]
     NameTaken,
     /// Most of the nodes with which this one had agreed to form a cluster are silent. The node's next incarnation is free.
-    #[error("{UNFORMED}")]
+    #[error("{}", Stopped::Unformed)]
     Unformed,
     /// A replica of the node stopped serving.
     #[error("a chain stopped serving: {0}")]
@@ -153,6 +136,7 @@ pub enum Stopped {
     Unformed,
 }
 
+/// Texts of what concerns operators include their next step.
 impl std::fmt::Display for Stopped {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
@@ -160,14 +144,14 @@ impl std::fmt::Display for Stopped {
             Self::ShutDown => "it was shut down",
             Self::Dropped => "its last handle was dropped",
             Self::Superseded => "a later incarnation of this node was met",
-            Self::NameTaken => NAME_TAKEN,
-            Self::LeftBehind => LEFT_BEHIND,
-            Self::LogFailed => LOG_FAILED,
-            Self::DiskFailed => DISK_FAILED,
-            Self::RolledBack => ROLLED_BACK,
-            Self::Founds => FOUNDS,
-            Self::Succeeded => SUCCEEDED,
-            Self::Unformed => UNFORMED,
+            Self::NameTaken => "another process with this node's name is running: give each node its own name",
+            Self::LeftBehind => "the cluster was recovered without this node: start it again to join as a new member, with an empty directory if it has one",
+            Self::LogFailed => "the configuration log of this node failed: start the node again",
+            Self::DiskFailed => "the disk of this node failed",
+            Self::RolledBack => "the directory of this node is an older copy, or a second one: start the node with an empty directory",
+            Self::Founds => "an operator gave the cluster up: this node's next incarnation founds the one that succeeds it",
+            Self::Succeeded => "the cluster was given up for another one: start the node again to join that",
+            Self::Unformed => "most of the nodes that had agreed to form a cluster with it are silent: start it again",
         })
     }
 }

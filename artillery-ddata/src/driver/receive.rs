@@ -19,7 +19,6 @@ use crate::{
     wire::{chain, control::ControlDecodeError, formation},
 };
 
-/// The inlets of each chain's task.
 #[derive(Default)]
 pub(crate) struct ChainInlets {
     inlets: RwLock<BTreeMap<ChainId, Inlets>>,
@@ -45,7 +44,6 @@ impl ChainInlets {
     }
 }
 
-/// Why a peer's stream was closed.
 #[derive(Debug, thiserror::Error)]
 enum Violation {
     #[error(transparent)]

@@ -51,7 +51,6 @@ pub(crate) trait OperatedNode: Send + Sync {
     /// The node's status as JSON.
     fn status(&self) -> BoxFuture<Bytes>;
 
-    /// Executes an operator's command.
     fn arrange(&self, _command: AdminCommand) -> BoxFuture<Result<Option<Epoch>, ArrangeError>> {
         Box::pin(ready(Err(ArrangeError::Fixed)))
     }

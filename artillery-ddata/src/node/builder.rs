@@ -256,9 +256,6 @@ impl NodeBuilder {
     /// Checks the settings and the directory, binds the sockets and starts to look for other nodes. A node that belongs to a
     /// cluster already loads its directory after that, while it renews its place in the cluster. Call it within a
     /// tokio runtime.
-    ///
-    /// # Errors
-    /// [`StartError`].
     pub async fn start(self) -> Result<Node, StartError> {
         self.config.validate().map_err(StartError::Config)?;
         if let Some(problem) = self.bad_advertise {

@@ -12,7 +12,7 @@ use tokio::{
     sync::{oneshot, watch},
 };
 
-use super::{durable::NodeDir, others::Others, reporting::Reporting, service::Entrances, stage::Stage};
+use super::{durable::NodeDir, foreign::Others, reporting::Reporting, service::Entrances, stage::Stage};
 use crate::{
     ChainId, Place, Routing,
     config::Config,
@@ -42,7 +42,6 @@ pub(crate) struct Data {
     pub(super) chain_threads: Vec<Handle>,
     pub(super) stage: Stage,
     pub(super) phase: watch::Sender<NodePhase>,
-    /// The node was asked to leave and end.
     pub(super) is_leaving: AtomicBool,
     pub(super) reporting: Reporting,
     /// Other clusters of this one's name.
@@ -87,11 +86,6 @@ impl Data {
         self.stage.formed()?.state.as_ref().map(|state| state.borrow().clone())
     }
 
-    /// Empty until the node's cluster is known.
-    pub(super) fn standings(&self) -> Vec<watch::Receiver<ChainReadiness>> {
-        self.stage.formed().map(|formed| formed.standings.clone()).unwrap_or_default()
-    }
-
     pub(crate) fn phases(&self) -> watch::Receiver<NodePhase> {
         self.phase.subscribe()
     }
@@ -110,7 +104,6 @@ impl Data {
         });
     }
 
-    /// Marks this node as one that will never be ready.
     pub(crate) fn fail(&self, why: NeverReady) {
         self.advance(NodePhase::Failed(why));
     }
@@ -146,7 +139,6 @@ impl Data {
         }
     }
 
-    /// Whether the node belongs to a cluster.
     pub(super) fn has_cluster(&self) -> bool {
         self.stage.formed().is_some()
     }
@@ -197,7 +189,6 @@ impl Data {
         handle
     }
 
-    /// The status of each chain served here.
     pub(super) async fn chain_states(&self) -> Vec<replica::Status> {
         self.numbered_states().await.into_values().collect()
     }

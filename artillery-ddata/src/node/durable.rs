@@ -173,20 +173,21 @@ impl NodeDir {
         self.journal().is_none().then(|| self.reporter.last())
     }
 
-    /// The position of each chain in the store at the start; `None`: the directory is not loaded yet.
-    pub(crate) fn holds(&self) -> Option<Vec<StoreHolding>> {
+    fn running<T>(&self, part: impl FnOnce(&RunningJournal, &[StoreHolding]) -> T) -> Option<T> {
         match &*self.stage.read().unwrap_or_else(PoisonError::into_inner) {
             DirStage::Begun => None,
-            DirStage::Running { holds, .. } => Some(holds.clone()),
+            DirStage::Running { journal, holds } => Some(part(journal, holds)),
         }
+    }
+
+    /// The position of each chain in the store at the start; `None`: the directory is not loaded yet.
+    pub(crate) fn holds(&self) -> Option<Vec<StoreHolding>> {
+        self.running(|_, holds| holds.to_vec())
     }
 
     /// `None`: the directory is not loaded yet.
     pub(crate) fn journal(&self) -> Option<RunningJournal> {
-        match &*self.stage.read().unwrap_or_else(PoisonError::into_inner) {
-            DirStage::Begun => None,
-            DirStage::Running { journal, .. } => Some(journal.clone()),
-        }
+        self.running(|journal, _| journal.clone())
     }
 
     /// Ends the journal's thread once it has written all batches that it received.
@@ -201,7 +202,6 @@ impl NodeDir {
         releasing::release(self.journal(), self.disk.clone(), releasing::LIMIT).await;
     }
 
-    /// Whether the directory was released.
     pub(crate) fn is_released(&self) -> bool {
         self.disk.is_released()
     }

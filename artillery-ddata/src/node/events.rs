@@ -1,7 +1,6 @@
 //! The events of a node and its cluster: public values, a stream of them, and a line for each.
 
 mod allowance;
-mod feed;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -15,9 +14,8 @@ use artillery_proto::node::Why;
 
 pub use self::stream::NodeEvents;
 pub(crate) use self::{
-    feed::ConfigFeed,
     stream::EventHub,
-    tracker::{ChangeReasons, EventTracker},
+    tracker::{ChangeReasons, ConfigFeed, EventTracker},
 };
 use super::waiting::WaitingFor;
 use crate::ChainId;

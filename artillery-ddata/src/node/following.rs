@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::{
     data::Data,
-    stage::{Following, Formed},
+    stage::{Following, Formed, Reached},
 };
 use crate::{
     MemberId,
@@ -32,7 +32,7 @@ pub(super) struct FollowStart {
     pub(super) formed: Arc<Formed>,
     pub(super) state: watch::Receiver<NodeState>,
     pub(super) configs: Arc<Configs>,
-    /// The chains do not exist yet: [`ControlCommand::Loaded`] follows.
+    /// The chains do not exist yet: [`NodeInput::Loaded`](node::NodeInput::Loaded) follows.
     pub(super) loads: bool,
     pub(super) commands: mpsc::Sender<ControlCommand>,
     pub(super) queues: ControlQueues,
@@ -50,7 +50,8 @@ impl Data {
         let node = Box::new(Arc::downgrade(&self));
         let control = Arc::new(ControlEndpoint { commands, log: log.clone(), node, patience });
         let following = Following { formed, state, control, calls: calls.clone(), turn: tokio::sync::Mutex::default() };
-        let following = self.stage.follow(following);
+        let following = Arc::new(following);
+        self.stage.enter(Reached::Following(following.clone()));
         tokio::spawn(self.clone().notice_recoveries(following.clone(), log.histories()));
         let task = ControlTask::new(ControlParts {
             cluster: founding.cluster,

@@ -7,6 +7,7 @@ use artillery_core::{Cluster, Member, MemberEvent, internal::clock, transport::F
 use artillery_proto::{
     control::encounter::{Encountered, Encounters, MAX_ENCOUNTERS, Meeting, Party, Statement},
     guards::Guards,
+    node::NodeInput,
 };
 use tokio::{
     sync::{mpsc, watch},
@@ -14,7 +15,7 @@ use tokio::{
     time::MissedTickBehavior,
 };
 
-use super::{data::Data, others::Others, report::is_alive, stage::Formed};
+use super::{data::Data, report::is_alive, stage::Formed};
 use crate::{
     ClusterId,
     control::message::NotGivenUp,
@@ -26,6 +27,17 @@ const LOOK_PERIOD: Duration = Duration::from_secs(1);
 
 /// Looks between two dials of a known address.
 const DIAL_EVERY: u64 = 3;
+
+/// Meetings that wait for their task. When there are more, some are dropped: each is repeated.
+pub(super) const MEETING_QUEUE: usize = 16;
+
+/// A node's knowledge of other clusters of its name.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub(super) struct Others {
+    /// Why this node isn't ready, if they are the reason.
+    pub(super) unready: Option<Encountered>,
+    pub(super) may_be_given_up: bool,
+}
 
 struct Watcher {
     data: Arc<Data>,
@@ -154,7 +166,8 @@ impl Watcher {
         let by = self.encounters.outranked(Guards::ALL);
         if let Some(following) = self.data.stage.following().filter(|_| by.is_some() || self.told) {
             // With a full queue this is dropped: the next look repeats it.
-            let is_sent = following.control.commands.try_send(ControlCommand::Outranked { by }).is_ok();
+            let is_sent =
+                following.control.commands.try_send(ControlCommand::Input(NodeInput::Outranked { by })).is_ok();
             self.told = by.is_some() || !is_sent;
         }
     }

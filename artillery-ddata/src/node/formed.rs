@@ -1,27 +1,31 @@
-//! From `Started` to `Formed` (see `stage`): the node's cluster is known.
+//! From `Started` to `Formed` (see `stage`): the node's cluster is known. Its chains start at once, or after the node's directory is
+//! loaded.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, thread};
 
 use artillery_core::transport::ForeignPeer;
 use artillery_proto::{
     data_dir::BegunStore,
+    journal::JournalError,
+    node::NodeInput,
     runner::{Lease, Word},
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
     data::{Data, readiness},
+    durable::{DataDirError, NodeDir},
     following::FollowStart,
-    stage::{Formed, Started},
+    stage::{Formed, Reached, Started},
 };
 use crate::{
     ChainConfig, ChainId, ClusterId, MemberId, Routing,
     control::{Bootstrap, Configs},
     driver::{
         chain::{ChainReadiness, Rule},
-        control::{COMMAND_QUEUE, ControlQueues, NodeState},
+        control::{COMMAND_QUEUE, ControlCommand, ControlQueues, NodeState},
         lanes::Lanes,
-        phase::{NodePhase, Ready},
+        phase::{NeverReady, NodePhase, Ready, Stopped},
     },
 };
 
@@ -33,19 +37,19 @@ pub(super) struct Unformed {
 }
 
 /// Values that start the chains of a node that follows a configuration log.
-pub(super) struct ChainsStart {
-    pub(super) configs: Arc<Configs>,
-    pub(super) leases: watch::Receiver<Lease>,
-    pub(super) words: mpsc::Sender<(ChainId, Word)>,
+struct ChainsStart {
+    configs: Arc<Configs>,
+    leases: watch::Receiver<Lease>,
+    words: mpsc::Sender<(ChainId, Word)>,
     /// Each chain publishes its readiness in its own.
-    pub(super) shows: Vec<watch::Sender<ChainReadiness>>,
-    /// Notified once the node is ready.
-    pub(super) ready: oneshot::Receiver<()>,
+    shows: Vec<watch::Sender<ChainReadiness>>,
+    ready: oneshot::Receiver<()>,
 }
 
 impl Data {
     /// Called once the cluster is known: starts to serve this node's part of it.
-    pub(super) fn formed(self: &Arc<Self>, started: Arc<Started>, founding: &Arc<Bootstrap>, unformed: Unformed) {
+    pub(super) fn formed(self: &Arc<Self>, founding: &Arc<Bootstrap>, unformed: Unformed) {
+        let Some(started) = self.stage.started() else { return };
         tracing::info!(cluster = %founding.cluster, "this node belongs to a cluster");
         self.compare_timing(founding);
         let (cluster, id) = (started.cluster.clone(), founding.cluster);
@@ -82,8 +86,8 @@ impl Data {
         let configs = Configs::of(founding);
         let is_mine = |config: &&ChainConfig| config.role(self.id()).is_some();
         let (shows, standings) = readiness(configs.iter().filter(is_mine).count());
-        let formed = Formed { started, founding: founding.clone(), standings, state: None };
-        let formed = self.stage.form(formed);
+        let formed = Arc::new(Formed { started, founding: founding.clone(), standings, state: None });
+        self.stage.enter(Reached::Formed(formed.clone()));
         let mut shows = shows.into_iter();
         let handles = configs.iter().map(|config| {
             let show = Some(config).filter(is_mine).and_then(|_| shows.next())?;
@@ -131,8 +135,8 @@ impl Data {
             ready: Some(show_ready),
         };
         let chains = ChainsStart { configs: configs.clone(), leases: queues.leases.subscribe(), words, shows, ready };
-        let formed = Formed { started, founding: founding.clone(), standings, state: Some(state.clone()) };
-        let formed = self.stage.form(formed);
+        let formed = Arc::new(Formed { started, founding: founding.clone(), standings, state: Some(state.clone()) });
+        self.stage.enter(Reached::Formed(formed.clone()));
         let follow = FollowStart {
             formed: formed.clone(),
             state: state.clone(),
@@ -149,5 +153,85 @@ impl Data {
         }
         tokio::spawn(self.clone().follow_log(follow));
         formed
+    }
+
+    /// Loads the store in the node's directory. Blocks until then.
+    pub(super) fn load(self: &Arc<Self>, store: BegunStore) -> Result<(), DataDirError> {
+        let Some(dir) = &self.dir else { return Ok(()) };
+        let data = Arc::downgrade(self);
+        dir.load(store, &self.store, move |error| match data.upgrade() {
+            Some(data) => data.disk_failed(&error),
+            None => tracing::error!(%error, "the disk of a node that was dropped has failed"),
+        })?;
+        if self.has_ended() {
+            dir.stop();
+        }
+        Ok(())
+    }
+
+    /// Stops the node, unless it has stopped before. A node that never gets ready must report the failed disk, too.
+    pub(super) fn disk_failed(&self, error: &JournalError) {
+        if self.has_released() {
+            return tracing::debug!(%error, "the journal ended after this node");
+        }
+        tracing::error!(%error, "the disk of this node has failed: the node stops");
+        self.stop(Stopped::DiskFailed);
+    }
+
+    /// Whether this node has stopped and released its directory, perhaps before that was loaded.
+    fn has_released(&self) -> bool {
+        self.dir.as_ref().is_some_and(NodeDir::is_released)
+    }
+
+    /// Starts the chains. They do nothing before the control task commands it.
+    fn begin_chains(self: &Arc<Self>, formed: &Formed, state: watch::Receiver<NodeState>, chains: ChainsStart) {
+        let ChainsStart { configs, leases, words, shows, ready } = chains;
+        let handles = configs.iter().zip(shows).map(|(config, show)| {
+            let rule = Rule::Log { leases: leases.clone(), words: words.clone() };
+            Some(self.serve(config.chain, rule, show))
+        });
+        let handles = handles.collect();
+        let cluster = formed.founding.cluster;
+        self.local.form(Routing::of(cluster, &configs), handles);
+        self.advance(NodePhase::Formed);
+        tokio::spawn(self.clone().become_member(cluster, state, formed.standings.clone(), ready));
+        // If the node stopped while it loaded, its end did not include these chains.
+        if self.has_ended() {
+            self.chains.close();
+            self.local.close();
+        }
+    }
+
+    /// Loads the directory while the control task runs, and then starts the chains.
+    async fn load_and_begin(
+        self: Arc<Self>,
+        store: BegunStore,
+        formed: Arc<Formed>,
+        state: watch::Receiver<NodeState>,
+        chains: ChainsStart,
+        commands: mpsc::Sender<ControlCommand>,
+    ) {
+        let (done, loaded) = oneshot::channel();
+        let data = self.clone();
+        // Not a thread of the runtime: the runtime would wait for it, though a node that stops needs nothing of this.
+        let thread = thread::Builder::new().name("artillery-load".to_owned());
+        let spawned = thread.spawn(move || drop(done.send(data.load(store))));
+        let failed = match (spawned, loaded.await) {
+            (Ok(_), Ok(Ok(()))) => None,
+            (Ok(_), Ok(Err(error))) => Some(error.into()),
+            (Ok(_), Err(_)) => Some(NeverReady::Halted("the thread that loads the directory panicked".to_owned())),
+            (Err(error), _) => Some(NeverReady::Halted(error.to_string())),
+        };
+        if let Some(why) = failed {
+            if self.has_released() {
+                return;
+            }
+            tracing::error!(%why, "the directory of this node can't be loaded");
+            return self.fail(why);
+        }
+        let holds = self.dir.as_ref().and_then(NodeDir::holds).unwrap_or_default();
+        self.begin_chains(&formed, state, chains);
+        // The task has ended if the node has stopped.
+        let _ = commands.send(ControlCommand::Input(NodeInput::Loaded { holds })).await;
     }
 }

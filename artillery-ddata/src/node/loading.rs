@@ -13,7 +13,6 @@ use crate::status::LoadingStatus;
 /// Entries between two readings of the clock.
 const ENTRIES: u64 = 1024;
 
-/// Between two reports.
 const REPORT_PERIOD: Duration = Duration::from_secs(1);
 
 /// The progress of a node that loads its directory. The journal in it is read twice: to check it, and to load it.
@@ -51,7 +50,6 @@ impl From<Loading> for LoadingStatus {
     }
 }
 
-/// A function that receives the progress.
 pub(crate) type Report = Arc<dyn Fn(Loading) + Send + Sync>;
 
 /// Reports the progress from time to time.

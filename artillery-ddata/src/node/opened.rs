@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Weak, atomic::AtomicBool},
+    sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -21,11 +21,11 @@ use super::{
     builder::StartError,
     data::Data,
     durable::{NodeDir, blocking},
+    foreign::{MEETING_QUEUE, Others},
     formed::Unformed,
-    others::{MEETING_QUEUE, Others},
     reporting::Reporting,
     service::DataService,
-    stage::{Stage, Started},
+    stage::{Reached, Stage, Started},
 };
 use crate::{
     config::{Config, Threads},
@@ -41,7 +41,6 @@ use crate::{
     store::Store,
 };
 
-/// Formation messages that wait for their task.
 const FORMATION_QUEUE: usize = 64;
 
 /// A node without sockets.
@@ -98,7 +97,6 @@ impl Opened {
         Ok(self)
     }
 
-    /// Receives peers' streams.
     pub(crate) fn service(&self) -> Arc<dyn Service> {
         self.service.clone()
     }
@@ -115,7 +113,8 @@ impl Opened {
         let node = Box::new(Arc::downgrade(&data));
         let server = Arc::new(Server::new(data.local.clone(), router.clone(), max_value_bytes, sizes, node));
         let started = Started { cluster: cluster.clone(), router: router.clone(), hub, server };
-        let started = data.stage.start(started);
+        let started = Arc::new(started);
+        data.stage.enter(Reached::Started(started.clone()));
         data.seek(&started, seed, messages, Unformed { meetings, unloaded })?;
         Ok((data, router))
     }
@@ -151,23 +150,23 @@ impl Data {
         };
         self.end_with_membership(cluster);
         self.start_reports(cluster);
-        match known {
-            // The formation of a member ends with no cluster: it has one.
-            Some(founding) => {
-                tokio::spawn(end_if_stuck(Arc::downgrade(self), forming.run(self.phases(), |_| ())));
-                self.formed(started.clone(), &founding, unformed);
+        // The formation of a node that has a cluster forms no other one.
+        let (now, later) = if known.is_some() { (Some(unformed), None) } else { (None, Some(unformed)) };
+        let (data, stuck) = (Arc::downgrade(self), Arc::downgrade(self));
+        let forming = forming.run(self.phases(), move |founding| {
+            if let (Some(data), Some(unformed)) = (data.upgrade(), later) {
+                data.formed(&founding, unformed);
             }
-            None => {
-                let data = Arc::downgrade(self);
-                let forming = forming.run(self.phases(), move |founding| {
-                    if let Some(data) = data.upgrade()
-                        && let Some(started) = data.stage.started()
-                    {
-                        data.formed(started, &founding, unformed);
-                    }
-                });
-                tokio::spawn(end_if_stuck(Arc::downgrade(self), forming));
+        });
+        tokio::spawn(async move {
+            if forming.await
+                && let Some(data) = stuck.upgrade()
+            {
+                data.stop(Stopped::Unformed);
             }
+        });
+        if let Some((founding, unformed)) = known.zip(now) {
+            self.formed(&founding, unformed);
         }
         Ok(())
     }
@@ -182,13 +181,5 @@ impl Data {
             existing: self.config.existing,
             ..defaults
         }
-    }
-}
-
-async fn end_if_stuck(data: Weak<Data>, forming: impl Future<Output = bool>) {
-    if forming.await
-        && let Some(data) = data.upgrade()
-    {
-        data.stop(Stopped::Unformed);
     }
 }

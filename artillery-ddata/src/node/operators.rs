@@ -94,7 +94,6 @@ async fn ask<T>(
 }
 
 impl Data {
-    /// Executes an operator's command at this node.
     async fn arrange(&self, command: AdminCommand) -> Result<Option<Epoch>, ArrangeError> {
         let following = self.stage.following().ok_or(ArrangeError::Fixed)?;
         let commands = &following.control.commands;

@@ -1,9 +1,15 @@
-//! Recovery of a node whose cluster has lost the quorum of its configuration log permanently: the node's standing, and how
-//! it continues alone (docs/DESIGN.md §5.12).
+//! Operators' orders to a node whose cluster can't continue: it continues alone, with the loss of the quorum of its configuration log
+//! (docs/DESIGN.md §5.12), or it creates or joins another cluster, after the loss of every incarnation that ever served (§5.13).
 
-use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
-use artillery_core::internal::clock;
+use artillery_core::internal::{MAX_LINEAGE, clock};
+use artillery_proto::node::NodeInput;
 use tokio::{
     task::JoinSet,
     time::{sleep, timeout},
@@ -17,6 +23,7 @@ use crate::{
         embedded::Histories,
         message::StoreHolding,
         recovery::{self, ChainStanding, NotRecovered, Plan, Recovered, Standing},
+        succession::{self, NotFounded},
     },
     driver::{control::ControlCommand, phase::Stopped},
     message::control,
@@ -24,6 +31,9 @@ use crate::{
 
 /// How long a chain may take to serve again after its node continued alone, in leases.
 const RECOVERY_LEASES: u32 = 5;
+
+/// The time in which the order's answer must reach the operator before the node stops.
+const ANSWER_GRACE: Duration = Duration::from_millis(300);
 
 impl Data {
     /// Stops when the cluster turns out to have been recovered without this node, unless its store may hold commits that are
@@ -51,7 +61,7 @@ impl Data {
             return false;
         }
         // A closed queue means that the node has stopped.
-        if following.control.commands.send(ControlCommand::Parted { by: newer }).await.is_err() {
+        if following.control.commands.send(ControlCommand::Input(NodeInput::Parted { by: newer })).await.is_err() {
             return false;
         }
         loop {
@@ -128,7 +138,7 @@ impl Data {
     }
 
     /// Waits until every lease granted before `begun` has expired.
-    pub(super) async fn outlast_leases(&self, begun: Timestamp) {
+    async fn outlast_leases(&self, begun: Timestamp) {
         let until = begun + self.timing().unwrap_or_default().lease_and_drift();
         sleep(until - clock::now()).await;
     }
@@ -153,7 +163,7 @@ impl Data {
 
     /// The standings of this node and of all answering nodes, each as of the end of the survey. A silent node takes one
     /// lease.
-    pub(super) async fn survey(&self, following: &Following) -> Vec<Standing> {
+    async fn survey(&self, following: &Following) -> Vec<Standing> {
         let mut asked = JoinSet::new();
         for (id, addrs) in self.others(following) {
             let (calls, patience) = (following.calls.clone(), self.lease());
@@ -187,5 +197,59 @@ impl Data {
         let met = members.iter().map(|member| (member.id, member.addrs.clone()));
         let known = configs.nodes().chain(acted.nodes()).map(|node| (node.id, node.addrs.clone()));
         met.chain(known).filter(|(id, _)| id.node != self.id().node).collect()
+    }
+
+    /// Decides whether this node may stop, to found or join the cluster that succeeds the named one. Refused if an
+    /// incarnation that ever served is alive. Returns the nodes that answered, this one first.
+    pub(super) async fn found(&self, cluster: ClusterId, founds: bool) -> Result<Vec<NodeInfo>, NotFounded> {
+        let following = &*self.stage.following().ok_or(NotFounded::Static)?;
+        let _turn = following.turn.lock().await;
+        let begun = clock::now();
+        self.may_give_up(following, cluster, founds, begun).await?;
+        // By then every node that receives messages of a member has reported it, and that member's old leases have expired.
+        self.outlast_leases(begun).await;
+        let answered = self.may_give_up(following, cluster, founds, begun).await?;
+        tracing::warn!(%cluster, founds, "an operator accepted losses: this node gives its cluster up for another one");
+        Ok(answered)
+    }
+
+    /// Stops the node in favour of another cluster, once the operator's client has had time to receive the answer.
+    pub(super) fn give_up(self: &Arc<Self>, founds: bool) {
+        let data = self.clone();
+        tokio::spawn(async move {
+            sleep(ANSWER_GRACE).await;
+            data.stop(if founds { Stopped::Founds } else { Stopped::Succeeded });
+        });
+    }
+
+    async fn may_give_up(
+        &self,
+        following: &Following,
+        cluster: ClusterId,
+        founds: bool,
+        begun: Timestamp,
+    ) -> Result<Vec<NodeInfo>, NotFounded> {
+        let standings = self.survey(following).await;
+        let by = succession::found(cluster, &standings, clock::now() - begun, self.lease(), founds)?;
+        // A node that is about to end creates nothing, and must not direct other nodes to a cluster that it won't join.
+        if self.has_ended() || self.is_leaving.load(Ordering::Relaxed) {
+            return Err(NotFounded::Stopped);
+        }
+        if founds && by.id != self.id() {
+            return Err(NotFounded::Elsewhere { by: by.into() });
+        }
+        let mut answered: Vec<_> =
+            standings.into_iter().filter(|standing| standing.cluster == cluster).map(|standing| standing.me).collect();
+        answered.sort_by_key(|founder| founder.id != self.id());
+        Ok(answered)
+    }
+
+    /// The lineage that a successor of this node's cluster must name, oldest first; empty until the node belongs to a
+    /// cluster.
+    pub(crate) fn lineage(&self) -> Vec<ClusterId> {
+        let Some(formed) = self.stage.formed() else { return Vec::new() };
+        let founding = &formed.founding;
+        let line = [self.left_clusters(founding), founding.lineage()].concat();
+        line[line.len().saturating_sub(MAX_LINEAGE)..].to_vec()
     }
 }

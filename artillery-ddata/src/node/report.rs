@@ -23,7 +23,6 @@ impl Data {
         }
     }
 
-    /// The node's metrics, which include its status.
     pub(crate) async fn metrics(&self) -> NodeMetrics {
         let states = self.chain_states().await;
         let cluster = self.cluster();
@@ -236,7 +235,6 @@ const fn full(what: Fullness) -> Option<&'static str> {
     }
 }
 
-/// Milliseconds from now until `until`.
 fn left(until: Timestamp) -> u64 {
     u64::try_from((until - clock::now()).as_millis()).unwrap_or(u64::MAX)
 }

@@ -38,7 +38,6 @@ pub(super) struct Reporting {
 }
 
 impl Data {
-    /// Starts the task, which ends with the node.
     pub(super) fn start_reports(self: &Arc<Self>, cluster: &Cluster) {
         let mut events = cluster.events();
         let data = Arc::downgrade(self);
@@ -157,49 +156,32 @@ impl Data {
         name.unwrap_or_else(|| id.node.to_string())
     }
 
+    /// The facts of this node's chains. A fixed configuration needs no lease.
     async fn chain_facts(&self, known: Option<&NodeState>) -> Vec<ChainFacts> {
-        let standings = self.standings();
+        let Some(formed) = self.stage.formed() else { return Vec::new() };
         let now = clock::now();
-        let Some(known) = known else { return self.fixed_chain_facts() };
-        let joins = |config: &ChainConfig| config.role(self.id()).is_some_and(|role| role != Role::Serving);
-        // Only a joiner asks the chains' tasks: they may be busy.
-        let received = match known.configs.iter().any(joins) {
+        let role = |config: &ChainConfig| config.role(self.id());
+        let joins = |config: &ChainConfig| known.is_some() && role(config).is_some_and(|role| role != Role::Serving);
+        let configs = known.map_or_else(|| Arc::new(Configs::of(&formed.founding)), |known| known.configs.clone());
+        // Only a joiner queries the chains' tasks: they may be busy.
+        let received = match configs.iter().any(joins) {
             true => self.numbered_states().await,
             false => Default::default(),
         };
-        let mine = known.configs.iter().zip(&standings).filter(|(config, _)| config.role(self.id()).is_some());
+        let served = configs.iter().filter(|config| known.is_some() || role(config).is_some());
+        let mine = served.zip(&formed.standings).filter(|(config, _)| role(config).is_some());
         mine.map(|(config, standing)| {
             let (chain, standing) = (config.chain, standing.borrow());
             ChainFacts {
                 chain,
                 is_joiner: joins(config),
                 received: received.get(&chain).and_then(|state| state.receiving).map(|progress| progress.records),
-                is_open: standing.open == Some(config.epoch),
-                is_leased: known.lease > now && self.local.lease(chain) > now,
+                is_open: standing.open.is_some_and(|epoch| known.is_none() || epoch == config.epoch),
+                is_leased: known.is_none_or(|known| known.lease > now && self.local.lease(chain) > now),
                 halted: standing.halted.as_ref().map(ToString::to_string),
             }
         })
         .collect()
-    }
-
-    /// The chains of a node with a fixed configuration, which needs no lease.
-    fn fixed_chain_facts(&self) -> Vec<ChainFacts> {
-        let formed = self.stage.formed().filter(|_| !self.config.failover);
-        let configs = formed.map(|formed| Configs::of(&formed.founding)).unwrap_or_default();
-        let mine = configs.iter().filter(|config| config.role(self.id()).is_some());
-        let standings = self.standings();
-        let facts = mine.zip(&standings).map(|(config, standing)| {
-            let standing = standing.borrow();
-            ChainFacts {
-                chain: config.chain,
-                is_joiner: false,
-                received: None,
-                is_open: standing.open.is_some(),
-                is_leased: true,
-                halted: standing.halted.as_ref().map(ToString::to_string),
-            }
-        });
-        facts.collect()
     }
 
     /// Whether a node with a fixed configuration serves no chain.
@@ -233,7 +215,6 @@ impl Data {
     }
 }
 
-/// Returns once the node has ended.
 async fn ended(phases: &mut watch::Receiver<NodePhase>) {
     // Its sender is gone only if the node is.
     let _ = phases.wait_for(NodePhase::is_final).await;

@@ -6,6 +6,7 @@ use artillery_core::{
     ClusterId, MemberId,
     transport::{ForeignPeer, IncomingStream, PeerInfo, Service},
 };
+use artillery_proto::node::NodeInput;
 use tokio::sync::mpsc;
 
 use crate::{
@@ -37,10 +38,10 @@ pub(crate) struct DataService {
 }
 
 impl DataService {
-    /// With a full queue the command is dropped: the next contact with that cluster repeats it.
-    fn notify(&self, command: ControlCommand) {
+    /// With a full queue the notice is dropped: the next contact with that cluster repeats it.
+    fn notify(&self, notice: NodeInput) {
         if let Some(control) = self.entrances.control() {
-            drop(control.commands.try_send(command));
+            drop(control.commands.try_send(ControlCommand::Input(notice)));
         }
     }
 }
@@ -72,11 +73,11 @@ impl Service for DataService {
     }
 
     fn succeeded(&self, by: ClusterId) {
-        self.notify(ControlCommand::Succeeded { by });
+        self.notify(NodeInput::Succeeded { by });
     }
 
     fn gave_way(&self, by: ClusterId) {
-        self.notify(ControlCommand::GaveWay { by });
+        self.notify(NodeInput::GaveWay { by });
     }
 
     fn met_foreign(&self, peer: ForeignPeer) {

@@ -75,7 +75,7 @@ impl Following {
 pub(crate) struct Stage(RwLock<Reached>);
 
 #[derive(Clone, Default)]
-enum Reached {
+pub(super) enum Reached {
     #[default]
     Opened,
     Started(Arc<Started>),
@@ -84,22 +84,8 @@ enum Reached {
 }
 
 impl Stage {
-    pub(super) fn start(&self, started: Started) -> Arc<Started> {
-        let started = Arc::new(started);
-        self.enter(Reached::Started(started.clone()));
-        started
-    }
-
-    pub(super) fn form(&self, formed: Formed) -> Arc<Formed> {
-        let formed = Arc::new(formed);
-        self.enter(Reached::Formed(formed.clone()));
-        formed
-    }
-
-    pub(super) fn follow(&self, following: Following) -> Arc<Following> {
-        let following = Arc::new(following);
-        self.enter(Reached::Following(following.clone()));
-        following
+    pub(super) fn enter(&self, next: Reached) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = next;
     }
 
     /// `None` before the sockets are bound.
@@ -124,10 +110,6 @@ impl Stage {
     /// `None` before the configuration log runs here, and always with a fixed configuration.
     pub(super) fn following(&self) -> Option<Arc<Following>> {
         if let Reached::Following(following) = self.reached() { Some(following) } else { None }
-    }
-
-    fn enter(&self, next: Reached) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = next;
     }
 
     fn reached(&self) -> Reached {

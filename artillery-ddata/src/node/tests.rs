@@ -7,7 +7,7 @@ use artillery_proto::{disk::DiskError, journal::JournalError};
 use super::*;
 use super::{
     data::Data,
-    stage::{Following, Formed},
+    stage::{Following, Formed, Reached},
 };
 use crate::Node;
 use crate::{control::embedded::Embedded, driver::control::ControlEndpoint};
@@ -73,10 +73,10 @@ async fn leaving_ends_when_the_node_stops() {
     let control = Arc::new(ControlEndpoint { commands, log, node: unreported, patience });
     let started = other.inner.data.stage.started().unwrap();
     let (founding, state) = (like.formed.founding.clone(), like.state.clone());
-    let formed = Formed { started, founding, standings: Vec::new(), state: None };
-    let formed = other.inner.data.stage.form(formed);
+    let formed = Arc::new(Formed { started, founding, standings: Vec::new(), state: None });
     let (calls, turn) = (like.calls.clone(), tokio::sync::Mutex::default());
-    other.inner.data.stage.follow(Following { formed, state, control, calls, turn });
+    let following = Arc::new(Following { formed, state, control, calls, turn });
+    other.inner.data.stage.enter(Reached::Following(following));
     let stop = async {
         tokio::task::yield_now().await;
         other.inner.data.stop(Stopped::Succeeded);

@@ -15,7 +15,6 @@ use crate::{
     control::formation::{FormationPhase, RejectReason},
 };
 
-/// The most refused peers that are named.
 const MAX_REFUSED: usize = 8;
 
 /// A node reports its reasons when it has not been ready for this long.
@@ -127,7 +126,6 @@ pub enum WaitingFor {
     },
 }
 
-/// The facts of the formation.
 #[derive(Debug, Clone)]
 pub(crate) struct FormationFacts {
     pub(crate) phase: FormationPhase,
@@ -147,7 +145,6 @@ pub(crate) struct ChainFacts {
     pub(crate) halted: Option<String>,
 }
 
-/// The facts of a node.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Facts {
     pub(crate) serves: bool,
@@ -169,7 +166,6 @@ pub(crate) struct Facts {
     /// The leader has confirmed that the cluster is settled; or there is none by the settings.
     pub(crate) is_confirmed: bool,
     pub(crate) chains: Vec<ChainFacts>,
-    /// Another cluster of this name.
     pub(crate) another_cluster: Option<Encountered>,
     /// A further reason, which no other field has.
     pub(crate) unsettled: Option<String>,
@@ -272,7 +268,6 @@ pub(crate) struct Reminder {
 }
 
 impl Reminder {
-    /// Whether a report is due.
     pub(crate) fn is_due(&mut self, now: Timestamp, serves: bool) -> bool {
         if serves {
             self.next = None;
@@ -287,7 +282,6 @@ impl Reminder {
     }
 }
 
-/// The reasons in one line.
 pub(crate) fn line(reasons: &[WaitingFor]) -> String {
     reasons.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }

@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::disk::{Disk, DiskError};
 
-/// The name of the file.
 pub(super) const NAME: &str = "ballast";
 /// Bytes of each write of the file.
 const PIECE: u64 = 1 << 20;
@@ -19,7 +18,6 @@ pub(super) struct Ballast(Arc<Mutex<State>>);
 #[derive(Debug)]
 struct State {
     disk: Arc<dyn Disk>,
-    /// Length of the file.
     bytes: u64,
     is_held: bool,
 }

@@ -11,7 +11,6 @@ use crate::{
     ChainId, ClusterId, Incarnation, NodeId,
     control::{History, message::StoreHolding},
     disk::{Disk, DiskError},
-    guards::Guards,
     journal::{GroupNumber, JournalError, SyncMode, TornEnd},
     store::{MemoryStore, Store},
 };
@@ -74,17 +73,7 @@ impl StoreReport {
         let names = disk.names().map_err(JournalError::Failed)?;
         let control = control_file::NAMES.map(|name| (name, control_file::state(&*disk, name)));
         let node = ControlFile::find(&*disk)?.map_or(NodeId::from_bytes([0; 16]), |found| found.record.node);
-        let settings = OpenSettings {
-            node,
-            mode: SyncMode::Batch,
-            segment_bytes: u64::MAX,
-            room: u64::MAX,
-            reserve: 0,
-            most: u64::MAX,
-            backlog: 0,
-            guards: Guards::ALL,
-        };
-        let found = FoundStore::check(disk.clone(), settings, 0)?;
+        let found = FoundStore::check(disk.clone(), OpenSettings::new(node), 0)?;
         if control.iter().all(|(_, state)| *state == CopyState::Missing) {
             return Ok(None);
         }

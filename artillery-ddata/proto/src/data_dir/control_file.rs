@@ -35,7 +35,6 @@ pub(super) const NAMES: [&str; 2] = ["control-1", "control-2"];
 const UNNAMED: &str = "control.new";
 /// The least length of a new file, in bytes. So a change needs no further space on a full disk.
 const RESERVED: usize = 64 << 10;
-/// The longest record, in bytes.
 const MAX_RECORD: usize = 1 << 30;
 
 /// The control file can't be read or written.
@@ -140,9 +139,6 @@ pub struct WrittenRecord {
 impl ControlFile {
     /// The newest whole copy of an earlier start; `None`: there was no start. It is valid only after [`begin`](Self::begin) has returned: the
     /// kernel may show bytes that are on no disk.
-    ///
-    /// # Errors
-    /// [`ControlFileError`].
     pub fn find(disk: &dyn Disk) -> Result<Option<WrittenRecord>, ControlFileError> {
         let names = disk.names().map_err(ControlFileError::Failed)?;
         let is_there = |name: &&str| names.iter().any(|found| found == name);
@@ -160,9 +156,6 @@ impl ControlFile {
 
     /// Begins a start, with two new files: if a sync of the directory has failed, the names that the kernel shows may be
     /// on no disk.
-    ///
-    /// # Errors
-    /// [`ControlFileError`].
     pub fn begin(disk: Arc<dyn Disk>, found: WrittenRecord, guards: Guards) -> Result<Self, ControlFileError> {
         let ballast = Ballast::new(disk.clone(), 0);
         Self::begin_with(disk, found, guards, ballast)
@@ -276,7 +269,6 @@ fn write(file: &mut dyn DiskFile, number: u64, record: &impl Serialize) -> Resul
     file.sync().map_err(ControlFileError::Failed)
 }
 
-/// How a copy is.
 pub(super) fn state(disk: &dyn Disk, name: &'static str) -> CopyState {
     match read(disk, name) {
         Ok(Some(found)) => CopyState::Whole(found.number),
@@ -300,7 +292,6 @@ fn read(disk: &dyn Disk, name: &'static str) -> Result<Option<WrittenRecord>, Co
     Ok(Some(WrittenRecord { number, record }))
 }
 
-/// Number, format and record of a copy that is whole.
 fn whole(bytes: &Bytes) -> Option<(u64, u32, Bytes)> {
     let header: &[u8; HEADER] = bytes.first_chunk()?;
     let u32_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|n| header[at + n]));

@@ -44,6 +44,22 @@ pub struct OpenSettings {
     pub guards: Guards,
 }
 
+impl OpenSettings {
+    /// The settings of a check: nothing is written.
+    pub const fn new(node: NodeId) -> Self {
+        Self {
+            node,
+            mode: SyncMode::Batch,
+            segment_bytes: u64::MAX,
+            room: u64::MAX,
+            reserve: 0,
+            most: u64::MAX,
+            backlog: 0,
+            guards: Guards::ALL,
+        }
+    }
+}
+
 /// A store can't be opened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -169,17 +185,11 @@ pub struct LoadedStore {
 
 impl FoundStore {
     /// Reads and checks everything. A directory without a store is a new one, whose id is `draw`.
-    ///
-    /// # Errors
-    /// [`OpenError`].
     pub fn check(disk: Arc<dyn Disk>, settings: OpenSettings, draw: u128) -> Result<Self, OpenError> {
         Self::check_with(disk, settings, draw, &mut |_| {})
     }
 
     /// The same. Reports its progress with each entry of the journal.
-    ///
-    /// # Errors
-    /// [`OpenError`].
     pub fn check_with(
         disk: Arc<dyn Disk>,
         settings: OpenSettings,
@@ -219,17 +229,11 @@ impl FoundStore {
     }
 
     /// Begins a start, and loads the chains into empty parts of `store`. Draw another `seed` for each call.
-    ///
-    /// # Errors
-    /// [`OpenError`].
     pub fn open(self, store: &Arc<dyn Store>, seed: u128) -> Result<LoadedStore, OpenError> {
         self.begin(seed)?.load(store, &mut |_| {})
     }
 
     /// Begins a start. Draw another `seed` for each call.
-    ///
-    /// # Errors
-    /// [`OpenError`].
     pub fn begin(self, seed: u128) -> Result<BegunStore, OpenError> {
         let Self { disk, settings, mut control, journal: found, survey, bytes } = self;
         let record = &mut control.record;
@@ -266,9 +270,6 @@ impl BegunStore {
     }
 
     /// Loads the chains from the journal into empty parts of `store`. Reports its progress with each entry.
-    ///
-    /// # Errors
-    /// [`OpenError`].
     pub fn load(self, store: &Arc<dyn Store>, tell: &mut dyn FnMut(LoadProgress)) -> Result<LoadedStore, OpenError> {
         let Self { incarnation, control, mut journal, found, survey, backlog } = self;
         let chains = restore(&found, &survey, store, backlog, tell)?;
@@ -330,7 +331,6 @@ pub(super) fn restore(
     finished.collect::<Result<_, RestoreError>>().map_err(|error| misfit(journal, journal.end(), error))
 }
 
-/// The error of an entry of this group that can't be loaded.
 fn misfit(journal: &FoundJournal, group: GroupNumber, error: RestoreError) -> OpenError {
     match journal.locate(group) {
         Ok((file, offset)) => OpenError::Restore { file, offset, error },

@@ -10,7 +10,6 @@ use crate::{
     replica::RECORD_BYTES,
 };
 
-/// The disk space of the journal.
 #[derive(Debug)]
 pub(super) struct DiskSpace {
     pub(super) ballast: Ballast,
@@ -18,9 +17,7 @@ pub(super) struct DiskSpace {
     pub(super) updates: u64,
     /// Bytes that clients' data never takes.
     pub(super) reserve: u64,
-    /// The most bytes that the journal may have.
     most: u64,
-    /// Free bytes at the last check.
     pub(super) free: u64,
     pub(super) is_full: bool,
 }
@@ -29,7 +26,6 @@ pub(super) struct DiskSpace {
 #[derive(Debug, Clone, Default)]
 pub(super) struct JournalBytes(pub(super) BTreeMap<ChainId, ChainBytes>);
 
-/// Estimated bytes of a chain in the journal.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ChainBytes {
     /// The last whole checkpoint.
@@ -76,7 +72,6 @@ impl DiskSpace {
 }
 
 impl JournalBytes {
-    /// Takes note of an entry of `len` bytes.
     pub(super) fn note(&mut self, entry: &JournalEntry, len: u64) {
         let bytes = self.0.entry(entry.chain()).or_default();
         match entry {
@@ -145,7 +140,6 @@ impl ChainBytes {
         self.bytes() + self.bytes() / 2
     }
 
-    /// Bytes deleted since the last whole checkpoint began.
     pub(super) const fn deleted(&self) -> u64 {
         self.data_at.saturating_sub(self.data)
     }

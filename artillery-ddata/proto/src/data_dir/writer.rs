@@ -137,9 +137,6 @@ impl JournalWriter {
     }
 
     /// Removes the segments that no chain needs. Returns the chains that must begin a checkpoint, each once.
-    ///
-    /// # Errors
-    /// As [`sync`](Self::sync).
     pub fn tidy(&mut self) -> Result<Vec<ChainId>, JournalError> {
         let was_full = self.space.is_full;
         // The removal of a file delays the next group. So they are removed one at a time, unless their space is needed.
@@ -165,17 +162,11 @@ impl JournalWriter {
     }
 
     /// Removes the files of at most this many freed segments: see [`Journal::remove_freed`].
-    ///
-    /// # Errors
-    /// As [`sync`](Self::sync).
     pub fn remove_freed(&mut self, most: usize) -> Result<(), JournalError> {
         self.space.ballast.spend(|| self.journal.remove_freed(most))
     }
 
     /// Writes an empty group if the last one isn't proven yet. Call it when no batch waits.
-    ///
-    /// # Errors
-    /// As [`sync`](Self::sync).
     pub fn close(&mut self) -> Result<(), JournalError> {
         if std::mem::take(&mut self.open) && self.mode == SyncMode::Batch {
             self.space.ballast.spend(|| self.journal.close_group())?;
@@ -184,9 +175,6 @@ impl JournalWriter {
     }
 
     /// Notes the last synced group in the control file, so that an older copy of the journal is recognised.
-    ///
-    /// # Errors
-    /// As [`sync`](Self::sync).
     pub fn note_synced(&mut self) -> Result<(), JournalError> {
         let synced = self.journal.synced().0;
         if self.control.look(|record| record.synced) < synced {
@@ -195,7 +183,6 @@ impl JournalWriter {
         Ok(())
     }
 
-    /// The chains that must begin a checkpoint now.
     fn wanted(&mut self) -> Vec<ChainId> {
         let order = self.survey.by_age();
         let share = self.space.updates / self.bytes.0.len().max(1) as u64;
@@ -247,7 +234,6 @@ impl JournalWriter {
         self.space.is_full
     }
 
-    /// Checks the free space.
     fn note_space(&mut self) -> Result<(), JournalError> {
         let expected = self.bytes.0.values().map(|bytes| bytes.needs() + bytes.queued).sum();
         self.space.note(self.journal.bytes(), expected)

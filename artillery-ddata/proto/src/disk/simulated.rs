@@ -51,14 +51,12 @@ struct DiskState {
     settings: CutSettings,
     /// By number; also those without a name that are open, or that a power cut may give a name back.
     files: BTreeMap<u64, FileContent>,
-    /// The last file's number.
     last: u64,
     names: Names,
     room: u64,
     /// The power goes at the write or sync that finds 0 here.
     cut_in: Option<u64>,
     is_off: bool,
-    /// How many handles each file has.
     open: BTreeMap<u64, usize>,
     /// Counts the starts of the process that uses the disk. Handles of an earlier one are dead.
     starts: u64,
@@ -175,6 +173,11 @@ impl DiskState {
         number
     }
 
+    fn number(&self, name: &str) -> Result<u64, DiskError> {
+        self.is_on(name)?;
+        self.names.number(name).ok_or_else(|| DiskError::Missing(name.to_owned()))
+    }
+
     fn used(&self) -> u64 {
         let there: BTreeSet<_> = self.names.all().map(|(_, number)| number).chain(self.open.keys().copied()).collect();
         there.iter().filter_map(|number| self.files.get(number)).map(|content| content.bytes().len() as u64).sum()
@@ -255,8 +258,7 @@ impl Disk for SimulatedDisk {
 
     fn open(&self, name: &str) -> Result<Box<dyn DiskFile>, DiskError> {
         let state = self.state();
-        state.is_on(name)?;
-        let number = state.names.number(name).ok_or_else(|| DiskError::Missing(name.to_owned()))?;
+        let number = state.number(name)?;
         let starts = state.starts;
         drop(state);
         Ok(self.file(name, number, starts))
@@ -264,16 +266,14 @@ impl Disk for SimulatedDisk {
 
     fn rename(&self, from: &str, to: &str) -> Result<(), DiskError> {
         let mut state = self.state();
-        state.is_on(from)?;
-        let number = state.names.number(from).ok_or_else(|| DiskError::Missing(from.to_owned()))?;
+        let number = state.number(from)?;
         state.names.rename(from, to, number);
         state.changed(from)
     }
 
     fn remove(&self, name: &str) -> Result<(), DiskError> {
         let mut state = self.state();
-        state.is_on(name)?;
-        state.names.number(name).ok_or_else(|| DiskError::Missing(name.to_owned()))?;
+        state.number(name)?;
         state.names.take(name);
         state.changed(name)
     }

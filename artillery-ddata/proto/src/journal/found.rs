@@ -60,7 +60,6 @@ struct SegmentRead {
     proven: GroupNumber,
     /// Where the next group would begin, in bytes.
     end_at: u64,
-    /// The length of the file in bytes.
     len: u64,
 }
 
@@ -88,9 +87,6 @@ impl FoundJournal {
     }
 
     /// Shows all entries once more, from the group `from` on.
-    ///
-    /// # Errors
-    /// As [`check`](Self::check).
     pub fn replay(
         &self,
         from: GroupNumber,
@@ -158,9 +154,6 @@ impl FoundJournal {
     }
 
     /// The file and the byte at which a group begins; for one behind the last, where the journal ends.
-    ///
-    /// # Errors
-    /// As [`check`](Self::check).
     pub fn locate(&self, group: GroupNumber) -> Result<(String, u64), JournalError> {
         let holds = |segment: &&SegmentHeader| segment.first <= group;
         let Some(segment) = self.segments.iter().rfind(holds).or(self.segments.first()) else {
@@ -176,12 +169,10 @@ impl FoundJournal {
         Ok((segment::name(segment.number), at as u64))
     }
 
-    /// The error of a missing segment.
     pub(crate) fn missing(segment: u64) -> JournalError {
         JournalError::Damaged { file: segment::name(segment), offset: 0, damage: Damage::Missing }
     }
 
-    /// Bytes of the segments from this one on.
     fn length(&self, first: usize) -> Result<u64, JournalError> {
         let lengths = self.segments[first..].iter().map(|segment| segment::length(&*self.disk, segment.number));
         lengths.sum::<Result<u64, _>>().map_err(JournalError::Failed)

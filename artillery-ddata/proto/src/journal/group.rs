@@ -24,7 +24,6 @@ pub(super) const BLOCK: usize = 4096;
 const HEADER: usize = 24;
 const CRC: usize = 4;
 
-/// The longest group that is written, in bytes.
 pub(super) const MAX_GROUP: usize = 1 << 30;
 
 /// The header of a group, unchecked.

@@ -203,7 +203,6 @@ impl SegmentWriter {
         disk.sync_names().map_err(never_full)
     }
 
-    /// Whether it has a group.
     pub(super) const fn is_used(&self) -> bool {
         self.at > BLOCK as u64
     }

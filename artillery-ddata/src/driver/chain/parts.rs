@@ -40,14 +40,12 @@ pub(crate) enum Rule {
     Fixed { config: Arc<ChainConfig>, history: ClusterId, lanes: BTreeMap<MemberId, Lanes> },
     /// The configuration log.
     Log {
-        /// The newest lease.
         leases: watch::Receiver<Lease>,
         /// Takes the chain's words to its node.
         words: mpsc::Sender<(ChainId, Word)>,
     },
 }
 
-/// Everything that a chain's task needs.
 pub(crate) struct ChainParts {
     pub(crate) me: MemberId,
     pub(crate) chain: ChainId,

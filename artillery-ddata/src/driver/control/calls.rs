@@ -40,7 +40,6 @@ struct Open {
     met: BTreeMap<NodeId, Vec<SocketAddr>>,
 }
 
-/// Why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CallFailure {
     #[error(transparent)]

@@ -8,10 +8,9 @@ use tokio::sync::oneshot;
 
 use super::{ControlTask, RenewalAnswer};
 use crate::{
-    ChainId, ClusterId, Epoch,
+    ChainId, Epoch,
     control::{
-        History,
-        message::{NotGivenUp, Renewal, ReorderError, StoreHolding},
+        message::{NotGivenUp, Renewal, ReorderError},
         reopening::{NotReopened, Reopened},
     },
 };
@@ -19,15 +18,24 @@ use crate::{
 /// Renewals of other nodes that wait for their answers. When this many wait, those whose callers are gone are dropped.
 const MAX_PENDING_RENEWALS: usize = 4096;
 
-/// Commands to the task.
 #[allow(clippy::large_enum_variant, reason = "nearly all commands are renewals")]
 pub(crate) enum ControlCommand {
-    /// A node renews its lease.
-    Renewal { from: MemberId, renewal: Renewal, answer: oneshot::Sender<RenewalAnswer> },
+    Renewal {
+        from: MemberId,
+        renewal: Renewal,
+        answer: oneshot::Sender<RenewalAnswer>,
+    },
     /// Put the members of a chain into this order, if this node decides on that.
-    Reorder { chain: ChainId, order: Vec<MemberId>, answer: oneshot::Sender<Result<Epoch, ReorderError>> },
+    Reorder {
+        chain: ChainId,
+        order: Vec<MemberId>,
+        answer: oneshot::Sender<Result<Epoch, ReorderError>>,
+    },
     /// Reopen a chain from the surviving stores, if this node decides on that.
-    AcceptLoss { chain: ChainId, answer: oneshot::Sender<Result<Reopened, NotReopened>> },
+    AcceptLoss {
+        chain: ChainId,
+        answer: oneshot::Sender<Result<Reopened, NotReopened>>,
+    },
     /// Leave the chains, as soon as a leader agrees. `done` is notified once the node may end.
     Leave {
         /// A node that couldn't leave by then stays. `None`: the node must stop, and keeps asking until it may.
@@ -36,24 +44,17 @@ pub(crate) enum ControlCommand {
     },
     /// Leave the chains, and stay a node and a voter: the disk keeps the node's data. `done` is notified once the node may
     /// end, which takes at most three leases.
-    Withdraw { done: oneshot::Sender<()> },
-    /// The cluster continues in a newer history. Commits in this node's store may be missing there.
-    Parted { by: History },
-    /// A node of a cluster that succeeds this one was met.
-    Succeeded { by: ClusterId },
-    /// A node was met of a cluster to which this one has given way, as it states.
-    GaveWay { by: ClusterId },
-    /// A cluster of the same name is met, to which this one gives way if it is empty; `None`: none is met now.
-    Outranked { by: Option<ClusterId> },
+    Withdraw {
+        done: oneshot::Sender<()>,
+    },
     /// Give the cluster up for another one, with its data, if this node decides on that.
-    GiveUp { answer: oneshot::Sender<Result<(), NotGivenUp>> },
-    /// The directory is loaded, and the chains exist.
-    Loaded { holds: Vec<StoreHolding> },
-    /// A node has sent a message of the log's group.
-    Reached { by: MemberId },
+    GiveUp {
+        answer: oneshot::Sender<Result<(), NotGivenUp>>,
+    },
+    /// A notice that needs no answer.
+    Input(NodeInput),
 }
 
-/// Callers by token.
 type Waiters<T> = BTreeMap<u64, oneshot::Sender<T>>;
 
 /// The callers that wait for the node's answers.
@@ -63,7 +64,6 @@ pub(super) struct Callers {
     pub(super) reorders: Waiters<Result<Epoch, ReorderError>>,
     pub(super) reopenings: Waiters<Result<Reopened, NotReopened>>,
     pub(super) givers: Waiters<Result<(), NotGivenUp>>,
-    /// The newest token.
     token: u64,
     leaving: Vec<oneshot::Sender<()>>,
 }
@@ -140,17 +140,12 @@ impl ControlTask {
                 self.callers.leaving.push(done);
                 self.handle(NodeInput::Withdraw);
             }
-            ControlCommand::Parted { by } => self.handle(NodeInput::Parted { by }),
-            ControlCommand::Succeeded { by } => self.handle(NodeInput::Succeeded { by }),
-            ControlCommand::GaveWay { by } => self.handle(NodeInput::GaveWay { by }),
-            ControlCommand::Outranked { by } => self.handle(NodeInput::Outranked { by }),
             ControlCommand::GiveUp { answer } => {
                 let token = self.callers.token();
                 self.callers.givers.insert(token, answer);
                 self.handle(NodeInput::GiveUp { token });
             }
-            ControlCommand::Loaded { holds } => self.handle(NodeInput::Loaded { holds }),
-            ControlCommand::Reached { by } => self.handle(NodeInput::Reached { by }),
+            ControlCommand::Input(input) => self.handle(input),
         }
     }
 }

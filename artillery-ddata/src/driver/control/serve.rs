@@ -6,6 +6,7 @@ use artillery_core::{
     MemberId,
     transport::{CloseCode, IncomingStream},
 };
+use artillery_proto::node::NodeInput;
 use bytes::Bytes;
 use tokio::{
     sync::{mpsc, oneshot},
@@ -79,7 +80,7 @@ impl ControlEndpoint {
             ControlCall::Log(message) => {
                 if !self.log.log().stands() {
                     // With a full queue this is dropped: the next message repeats it.
-                    let _ = self.commands.try_send(ControlCommand::Reached { by: from });
+                    let _ = self.commands.try_send(ControlCommand::Input(NodeInput::Reached { by: from }));
                 }
                 self.serve_log(from, message).await
             }

@@ -20,7 +20,6 @@ use crate::{
 /// The most bytes that wait here. Beyond that, answers take the ordinary queue.
 const MAX_READY_BYTES: usize = SMALL;
 
-/// Ready answers of one stream.
 pub(super) struct ReadyAnswers {
     waiting: Mutex<ReadyBatch>,
     room: Arc<ConnectionRoom>,
@@ -72,7 +71,6 @@ impl ReadyAnswers {
         }
     }
 
-    /// Takes the batch, if it holds any answers.
     pub(super) fn take(&self) -> Option<ReadyBatch> {
         let waiting = &mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         (!waiting.batch.is_empty()).then(|| {

@@ -12,6 +12,7 @@ use tokio::{sync::Semaphore, time::timeout};
 use super::ready::ReadyAnswers;
 use crate::{
     api::{Refusal, Reply},
+    budget::Share,
     local::{
         LONGEST_WAIT,
         answering::{Answered, PendingAnswers},
@@ -21,7 +22,6 @@ use crate::{
     wire::request::{EncodeError, Encoded, encode_response},
 };
 
-/// The most responses in one write.
 const BATCH: usize = 256;
 
 /// Writes responses in batches, until every sender of `waiting` is dropped or the stream is lost. Large responses use
@@ -63,19 +63,8 @@ pub(super) async fn write(
             }
             Err(0) => break,
             Err(count) => {
-                let mut taken = Vec::with_capacity(count);
-                for Answered { response, shares } in answered.drain(..) {
-                    match encode(&response, room.frame) {
-                        Some(encoded) if goes_apart(&response, &encoded) => {
-                            room.send_apart(connection, response.number, encoded, shares);
-                        }
-                        Some(encoded) => {
-                            batch.push(&encoded.header, &encoded.body);
-                            taken.push(shares);
-                        }
-                        None => return,
-                    }
-                }
+                // The answers hold their shares of the budget until they are sent.
+                let Some(_shares) = fill(&mut batch, &mut answered, room, connection) else { return };
                 let sent = timeout(LONGEST_WAIT, writer.send_all(&mut batch)).await;
                 outstanding.add_permits(count);
                 sent
@@ -89,6 +78,26 @@ pub(super) async fn write(
         }
     }
     writer.finish();
+}
+
+/// Encodes the answers into the batch, large ones into streams of their own. `None`: one can't be encoded.
+fn fill(
+    batch: &mut FrameBatch,
+    answered: &mut Vec<Answered>,
+    room: &Arc<ConnectionRoom>,
+    connection: &Connection,
+) -> Option<Vec<[Share; 2]>> {
+    let mut taken = Vec::with_capacity(answered.len());
+    for Answered { response, shares } in answered.drain(..) {
+        let encoded = encode(&response, room.frame)?;
+        if goes_apart(&response, &encoded) {
+            room.send_apart(connection, response.number, encoded, shares);
+        } else {
+            batch.push(&encoded.header, &encoded.body);
+            taken.push(shares);
+        }
+    }
+    Some(taken)
 }
 
 /// Encodes a frame of at most `limit` bytes. A longer answer is a fault of this node; it becomes an error reply, so

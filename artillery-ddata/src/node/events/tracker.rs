@@ -49,6 +49,28 @@ impl ChangeReasons {
     }
 }
 
+/// The most configurations that wait for the tracker.
+const MAX_WAITING: usize = 32;
+
+/// The configurations by which this node's chains have begun to act, oldest first, until the tracker takes them. The node's state has
+/// only the newest one: a member that is moved out and returns in between would not be seen.
+#[derive(Debug, Default)]
+pub(crate) struct ConfigFeed(Mutex<VecDeque<Arc<Configs>>>);
+
+impl ConfigFeed {
+    /// Adds a newer one. In a full queue it replaces the last: the tracker then compares it with the one before the gap.
+    pub(crate) fn add(&self, configs: &Arc<Configs>) {
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.truncate(MAX_WAITING - 1);
+        waiting.push_back(configs.clone());
+    }
+
+    /// All that were added since the last call.
+    pub(crate) fn take(&self) -> VecDeque<Arc<Configs>> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Liveness {
     Alive,
@@ -284,7 +306,6 @@ impl TrackedNode {
     }
 }
 
-/// A removal that is not reported yet.
 #[derive(Debug)]
 struct Removal {
     chain: ChainId,

@@ -49,7 +49,6 @@ fn frames(segment: &[u8]) -> Vec<Frame> {
     frames
 }
 
-/// The effects of flipped bits.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Counts {
     flips: usize,

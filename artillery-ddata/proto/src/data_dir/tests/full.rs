@@ -3,7 +3,6 @@
 use super::*;
 use crate::api::{Refusal, Step};
 
-/// The space of the disk, in bytes.
 const ROOM: u64 = 2 << 20;
 
 /// A start of a node, and the outcomes of its writes.
@@ -25,46 +24,16 @@ impl Full {
         full
     }
 
-    /// One group of the batches of all chains. The disk never refuses it.
     fn persist(&mut self) {
-        let journal = &mut self.start.journal;
-        let mut batches = Vec::new();
-        for runner in &mut self.start.chains {
-            let chain = runner.replica().chain();
-            batches.extend(runner.poll_journal(64 << 10).map(|batch| (chain, batch)));
-        }
-        if batches.is_empty() {
-            journal.close().unwrap();
-        } else {
-            journal.write(&batches).unwrap();
-        }
-        let durable = journal.sync().unwrap();
-        let wanted = journal.tidy().unwrap();
-        for runner in &mut self.start.chains {
-            let chain = runner.replica().chain();
-            let upto = durable.iter().find(|durable| durable.chain == chain).map(|durable| durable.upto);
-            let checkpoint = wanted.contains(&chain);
-            take(
-                runner,
-                &mut Received { durable: upto, checkpoint, disk_full: journal.is_full(), ..Received::default() },
-            );
-            while let Some(output) = runner.poll_output() {
-                if let RunnerOutput::Reply(caller, reply) = output {
-                    self.replies.insert(caller, reply);
-                }
-            }
-        }
+        self.start.persist(64 << 10, &mut self.replies);
     }
 
     /// The reply to a write in chain 0.
     fn write(&mut self, write: Write) -> Reply {
-        let (caller, deadline) = (0, Timestamp::from_nanos(u64::MAX / 2));
-        let disk_full = self.start.journal.is_full();
-        let writes = vec![WriteRequest { request: None, history: None, write, deadline, caller }];
-        take(&mut self.start.chains[0], &mut Received { writes, disk_full, ..Received::default() });
+        self.start.write(0, write);
         self.persist();
         self.persist();
-        self.replies.remove(&caller).expect("a reply")
+        self.replies.remove(&0).expect("a reply")
     }
 
     fn put(&mut self, number: u32) -> Reply {
@@ -134,9 +103,7 @@ fn values_of_clients_take_no_ballast() {
     let mut full = Full::new();
     let has_ballast = |full: &Full| full.run.disk.names().unwrap().contains(&"ballast".to_owned());
     let take_in = |full: &mut Full, write| {
-        let deadline = Timestamp::from_nanos(u64::MAX / 2);
-        let writes = vec![WriteRequest { request: None, history: None, write, deadline, caller: 0 }];
-        take(&mut full.start.chains[0], &mut Received { writes, ..Received::default() });
+        full.start.write(0, write);
         vec![(ChainId(0), full.start.chains[0].poll_journal(64 << 10).unwrap())]
     };
     assert!(has_ballast(&full));

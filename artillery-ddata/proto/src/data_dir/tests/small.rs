@@ -40,16 +40,7 @@ const LARGE: usize = 3000;
 
 pub(super) fn settings(mode: SyncMode) -> OpenSettings {
     let node = fixtures::id(1).node;
-    OpenSettings {
-        node,
-        mode,
-        segment_bytes: 20 << 10,
-        room: 1 << 30,
-        reserve: 0,
-        most: u64::MAX,
-        backlog: 1 << 20,
-        guards: Guards::ALL,
-    }
+    OpenSettings { mode, segment_bytes: 20 << 10, room: 1 << 30, backlog: 1 << 20, ..OpenSettings::new(node) }
 }
 
 /// The last known position of another store.
@@ -101,7 +92,6 @@ fn mark(behind: Option<&str>, bytes: u64) -> SnapshotCursor {
     SnapshotCursor { sessions: 3, behind: behind.map(|key| key.to_owned().into()), bytes }
 }
 
-/// A chain that is born.
 fn born(chain: ChainId) -> Vec<JournalEntry> {
     let at = SnapshotCursor::default;
     vec![part(chain, 1, 0, at(), begin(Version::NONE, 0)), part(chain, 1, 0, at(), SnapshotContent::End)]
@@ -170,7 +160,6 @@ impl Writer {
         ]);
     }
 
-    /// Checkpoints of chains 0 and 2.
     fn checkpoints(&mut self) {
         let session = SessionEntry::Session { id: SESSION, lowest: 1, used: Sequence(4) };
         let entry = |number, version, outcome, taken| SessionEntry::Record { number, version, outcome, taken };
@@ -273,7 +262,6 @@ pub(super) struct Opened {
     pub(super) records: Vec<(ChainId, ScanRecord)>,
 }
 
-/// Starts the store of a disk.
 pub(super) fn opened(disk: &SimulatedDisk) -> Result<Opened, OpenError> {
     opened_by(disk, Guards::ALL)
 }

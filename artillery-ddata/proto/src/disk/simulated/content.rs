@@ -135,7 +135,6 @@ impl FileContent {
         is_different
     }
 
-    /// Flips a bit, on the disk and for readers.
     pub(super) fn flip(&mut self, bit: usize) {
         for bytes in [&mut self.cached, &mut self.durable] {
             if let Some(byte) = bytes.get_mut(bit / 8) {

@@ -25,7 +25,6 @@ fn length(disk: &SimulatedDisk, name: &str) -> usize {
     usize::try_from(disk.open(name).unwrap().length().unwrap()).unwrap()
 }
 
-/// The effect of a flipped bit.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Clone, Copy)]
 enum Flipped {
     /// It is in the filling, or in a group that doesn't count.
