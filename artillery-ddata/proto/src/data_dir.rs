@@ -80,16 +80,14 @@ impl ControlRecord {
         }
     }
 
-    /// Begins another start of the store, over a control file that was written `control` times and `groups` groups of the
-    /// journal. `id` is random.
+    /// Begins another start of the store, over a control file and a journal of this many writings and groups. `id` is random.
     pub fn begin(&mut self, id: u64, control: u64, groups: u64) {
         self.incarnation.starts += 1;
         let start = StoreStart { number: self.incarnation.starts, id, control, groups };
         if self.refused { self.starts.begin_again(start) } else { self.starts.begin(start) }
     }
 
-    /// The node belongs to this cluster. Only a founder knows the history that it belongs to by that: the cluster may have been
-    /// recovered since.
+    /// The node belongs to this cluster. Only a founder knows its history by that: the cluster may have been recovered since.
     pub fn keep_founding(&mut self, me: MemberId, founding: &Bootstrap) {
         if founding.members.iter().any(|founder| founder.id.shares_store(me)) && self.history.is_none() {
             self.history = Some(History::first(founding.cluster));

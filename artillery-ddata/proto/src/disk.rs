@@ -32,8 +32,7 @@ pub trait Disk: fmt::Debug + Send + Sync {
     /// [`DiskError::Missing`] or [`DiskError::Failed`].
     fn open(&self, name: &str) -> Result<Box<dyn DiskFile>, DiskError>;
 
-    /// Gives a file another name, in one step: a crash leaves the one name or the other. A file that had the new name loses
-    /// it. Files that are open stay so.
+    /// Gives a file another name, in one step. A file that had the new name loses it. Files that are open stay so.
     ///
     /// # Errors
     /// [`DiskError::Missing`] or [`DiskError::Failed`].

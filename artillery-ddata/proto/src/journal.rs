@@ -64,13 +64,6 @@ pub struct JournalSettings {
     pub guards: Guards,
 }
 
-impl JournalSettings {
-    /// A journal of this store, in segments of 64 MiB.
-    pub const fn of(store: u128) -> Self {
-        Self { store, segment_bytes: 64 << 20, mode: SyncMode::Batch, guards: Guards::ALL }
-    }
-}
-
 /// The journal can't be read or written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -78,8 +71,7 @@ pub enum JournalError {
     /// The disk is full. Nothing valid was written; a later try may work.
     #[error("the disk is full")]
     Full,
-    /// The disk has failed. This process never writes the journal again: the bytes on the disk are unknown
-    /// (trap 72).
+    /// The disk has failed. This process never writes the journal again: the bytes on the disk are unknown (trap 72).
     #[error("the disk has failed: {0}")]
     Failed(DiskError),
     /// A synced part differs from the bytes that were written.

@@ -18,8 +18,7 @@ pub(super) fn options() -> OpenOptions {
     system::private_files()
 }
 
-/// Takes the rights of other users away from a directory of ours and from its files, if this process owns them: earlier releases
-/// gave such rights.
+/// Takes the rights of other users away from our directory and its files, if this process owns them.
 pub(super) fn tighten(dir: &Path) -> io::Result<()> {
     // The directory first: then no other user puts a link in the place of a file.
     let mut is_changed = restrict(dir, &fs::metadata(dir)?)?;

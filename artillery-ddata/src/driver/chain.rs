@@ -67,7 +67,7 @@ fn task(parts: ChainParts) -> (ChainTask, ChainHandle, Inlets) {
         journal,
         peers: BTreeMap::new(),
         turn: Turn::default(),
-        askers: Vec::new(),
+        callers: Vec::new(),
         commands: command_queue,
         orders: order_queue,
         reads: read_queue,
@@ -109,7 +109,7 @@ struct ChainTask {
     peers: BTreeMap<MemberId, PeerLanes>,
     /// Input received for the runner's next turn.
     turn: Turn<Queued<ReadRequest>, Queued<WriteRequest>>,
-    askers: Vec<oneshot::Sender<Status>>,
+    callers: Vec<oneshot::Sender<Status>>,
     commands: mpsc::Receiver<ChainCommand>,
     orders: mpsc::Receiver<Ordered>,
     reads: mpsc::Receiver<Queued<ReadRequest>>,
@@ -150,8 +150,7 @@ impl ChainTask {
             }
             let pause = tick.map_or(Duration::ZERO, |at| at - now);
             tokio::select! {
-                // The code below takes some of every ready input, so nothing is starved; a fixed order keeps runs
-                // reproducible.
+                // Each turn takes some of every ready input, so none is starved; a fixed order keeps runs reproducible.
                 biased;
                 taken = self.orders.recv_many(&mut orders, ORDERS) => if taken == 0 { return },
                 taken = self.commands.recv_many(&mut commands, BATCH) => if taken == 0 { return },
@@ -212,16 +211,16 @@ impl ChainTask {
         }
         let writes = &mut self.writes;
         self.runner.take(clock::now, clock::wall, &mut self.turn, |line| writes.try_next(line));
-        for asker in self.askers.drain(..) {
-            // The asker may have gone.
-            drop(asker.send(self.runner.replica().status()));
+        for caller in self.callers.drain(..) {
+            // The caller may have gone.
+            drop(caller.send(self.runner.replica().status()));
         }
     }
 
     fn command(&mut self, command: ChainCommand) {
         match command {
             ChainCommand::Frame { from, frame } => self.turn.frames.push((from, frame)),
-            ChainCommand::Status(asker) => self.askers.push(asker),
+            ChainCommand::Status(caller) => self.callers.push(caller),
         }
     }
 
@@ -258,8 +257,7 @@ impl ChainTask {
         }
     }
 
-    /// Sends replies first, then control frames, then updates, up to the capacity of the lanes. A full lane wakes the task
-    /// later.
+    /// Sends replies first, then control frames, then updates, up to the capacity of the lanes. A full lane wakes the task.
     fn flush(&mut self) {
         while let Some(output) = self.runner.poll_output() {
             match output {
@@ -330,8 +328,7 @@ fn log_rereplication(chain: ChainId, so_far: &Rereplication) {
     );
 }
 
-/// Returns when the output has left; with `is_between`, after a pause for another member that works on the same
-/// update.
+/// Returns when the output has left; with `is_between`, after a pause for another member that works on the same update.
 async fn until_said(is_between: bool) {
     if is_between {
         tokio::time::sleep(DEFERRAL).await;

@@ -78,7 +78,7 @@ pub(crate) struct ControlParts {
     /// Gets each configuration that the chains act by.
     pub(crate) feed: Arc<ConfigFeed>,
     /// The time limit of a call.
-    pub(crate) patience: Duration,
+    pub(crate) limit: Duration,
 }
 
 enum Done {
@@ -173,7 +173,9 @@ impl ControlTask {
             Ok(Done::Input(input)) => {
                 let mut input = *input;
                 if let NodeInput::Renewed { from, renewed } = &mut input
-                    && renewed.as_ref().is_some_and(|said| !self.is_of_a_true_store(*from, said.position.as_deref()))
+                    && renewed
+                        .as_ref()
+                        .is_some_and(|renewed| !self.is_of_a_true_store(*from, renewed.position.as_deref()))
                 {
                     tracing::error!(node = %from, "the directory of a node is an older copy, or a second one: its answers don't count");
                     *renewed = None;

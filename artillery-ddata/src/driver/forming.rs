@@ -33,8 +33,7 @@ pub(crate) struct Forming {
 }
 
 impl Forming {
-    /// Runs until the node stops. Calls `settled` once, when the node's cluster is known. Returns whether the formation is stuck, so
-    /// that this incarnation must end.
+    /// Runs until the node stops. Calls `settled` once the cluster is known. Returns whether this incarnation can form none.
     pub(crate) async fn run(
         mut self,
         mut phases: watch::Receiver<NodePhase>,

@@ -106,8 +106,7 @@ pub(crate) struct JournalNews {
 }
 
 impl RunningJournal {
-    /// Starts the thread, which keeps the number of synced groups in `synced`. `failed` is called if the disk fails: the process
-    /// has to end then.
+    /// Starts the thread, which counts the synced groups in `synced`. `failed` is called if the disk fails.
     pub(crate) fn start(
         writer: JournalWriter,
         restored: BTreeMap<ChainId, RestoredChain>,
@@ -130,8 +129,7 @@ impl RunningJournal {
         Ok(Self { shared, ended })
     }
 
-    /// Adds a chain, whose task is woken when the journal has news. Returns the chain's restored state, if the store held the chain at the
-    /// start.
+    /// Adds a chain, whose task is woken when the journal has news. Returns the chain's state in the store at the start.
     pub(crate) fn add(&self, chain: ChainId, wake: Arc<Notify>) -> Option<RestoredChain> {
         let side = ChainSide { batch: None, durable: None, checkpoint: false, wake };
         let mut exchange = self.shared.lock();

@@ -113,8 +113,7 @@ impl HistoryLanes {
         frames
     }
 
-    /// Drops all queued frames. They were queued on the assumption that earlier frames arrive; on the next connection
-    /// cursors start from scratch. No pump runs now.
+    /// Drops all queued frames, which assume that earlier ones arrive: cursors start from scratch. No pump runs now.
     fn clear(&self) {
         let empty = |queue: &mut mpsc::Receiver<_>| while queue.try_recv().is_ok() {};
         self.lock().retain(|lane| {

@@ -95,11 +95,11 @@ pub enum NeverReady {
 
 impl NeverReady {
     pub(crate) fn refused(seeds: &[SeedStatus]) -> Self {
-        let said = seeds.iter().map(|seed| match &seed.state {
+        let reasons = seeds.iter().map(|seed| match &seed.state {
             SeedState::Refused { reason, .. } => format!("{}: {reason}", seed.seed),
             other => format!("{}: {other:?}", seed.seed),
         });
-        Self::Refused(said.collect::<Vec<_>>().join("; "))
+        Self::Refused(reasons.collect::<Vec<_>>().join("; "))
     }
 }
 

@@ -42,8 +42,7 @@ use crate::{
     wire::request::decode_request,
 };
 
-/// After this long without a commit, a watch is answered and its client asks again. So the queries of a dead client
-/// use the budget no longer than this.
+/// A watch without a commit is answered after this time, which bounds the queries of a dead client.
 const LONGEST_WATCH: Duration = Duration::from_secs(10);
 
 /// The node behind a server, for operators. The defaults are the answers of a node with a fixed configuration.
@@ -70,8 +69,7 @@ pub(crate) trait OperatedNode: Send + Sync {
         Box::pin(ready(Err(NotReopened::Fixed)))
     }
 
-    /// Stops this node, to create a cluster that succeeds this one or to join such a cluster. Refused if any incarnation
-    /// that ever served is still alive.
+    /// Stops this node, to create or join another cluster. Refused if any incarnation that ever served is still alive.
     fn found(&self, _cluster: ClusterId, _founds: bool) -> BoxFuture<Result<Vec<NodeInfo>, NotFounded>> {
         Box::pin(ready(Err(NotFounded::Static)))
     }
@@ -104,8 +102,7 @@ impl Server {
         self.rooms.taken_bytes()
     }
 
-    /// Serves a stream of kind [`REQUESTS`](crate::wire::streams::REQUESTS) until it ends. A peer that violates the
-    /// protocol loses the connection.
+    /// Serves a stream of kind [`REQUESTS`](crate::wire::streams::REQUESTS). A violation of the protocol closes the connection.
     pub(crate) async fn serve(self: Arc<Self>, stream: IncomingStream) {
         let IncomingStream { mut reader, writer, connection, .. } = stream;
         let Some(writer) = writer else {
@@ -194,8 +191,7 @@ impl Server {
         }
     }
 
-    /// A strong read from this node's own state. `None` sends the read to the chain, also if its session belongs to
-    /// another history: the chain refuses that.
+    /// A strong read from this node's own state. `None`: the chain answers, and refuses a session of another history.
     fn local_read(&self, chain: ChainId, key: &[u8], history: Option<ClusterId>) -> Option<Reply> {
         if !self.belongs(key, chain) {
             return None;
@@ -333,8 +329,7 @@ async fn write_here(
     });
 }
 
-/// Hands the request to the chain's task, waiting while the queue is full. Until then nothing is read from the
-/// stream.
+/// Hands the request to the chain's task. While the queue is full, nothing is read from the stream.
 async fn serve_here(handle: &ChainHandle, request: Request, deadline: Instant, answering: Answering) {
     let (responder, deadline) = (Responder::Stream(answering), on_the_clock(deadline));
     match request.operation {

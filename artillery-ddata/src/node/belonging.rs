@@ -1,5 +1,4 @@
-//! The cluster that a directory belongs to, by name. Nodes of other clusters are never met, so a start under another name would wait
-//! indefinitely.
+//! The cluster that a directory belongs to, by name. A start under another name would wait indefinitely: it meets no node.
 
 use std::io;
 

@@ -168,8 +168,7 @@ impl NodeBuilder {
         self
     }
 
-    /// Adds a source of addresses, of the application's own or one of [`artillery_core::discovery`]. It runs on a thread of its
-    /// own, so that it may block or fail.
+    /// Adds a source of addresses. It runs on a thread of its own, so that it may block or fail.
     pub fn discovery(mut self, source: impl Discovery) -> Self {
         self.discovery.push(Arc::new(source));
         self
@@ -211,8 +210,7 @@ impl NodeBuilder {
         self
     }
 
-    /// Tells this function about once a second how far the node's directory is loaded, and once it is. It is called by the thread
-    /// that loads, so it had better be short.
+    /// Reports to this function, about once a second and at the end, how far the directory is loaded. It should return quickly.
     pub fn on_loading(mut self, report: impl Fn(Loading) + Send + Sync + 'static) -> Self {
         self.report = Some(Arc::new(report));
         self

@@ -173,8 +173,7 @@ impl Data {
             backlog: limits.backlog_bytes,
             sessions: limits.sessions_bytes,
             watches: limits.queue_bytes,
-            // Writes since a snapshot began may keep this many bytes of old versions at its source. With the backlog, the total is at
-            // most a window and a backlog, for any joiner.
+            // Writes since a snapshot began may keep this many bytes of old versions at its source, in addition to the backlog.
             joiner_buffer: limits.window_bytes / 2,
             durable: self.dir.is_some(),
             max_memory: limits.max_memory_bytes,
@@ -197,8 +196,8 @@ impl Data {
     pub(super) async fn numbered_states(&self) -> BTreeMap<ChainId, replica::Status> {
         let mut states = BTreeMap::new();
         for (chain, inlets) in self.chains.all() {
-            let (asker, answer) = oneshot::channel();
-            if inlets.commands.send(ChainCommand::Status(asker)).await.is_ok() {
+            let (caller, answer) = oneshot::channel();
+            if inlets.commands.send(ChainCommand::Status(caller)).await.is_ok() {
                 states.extend(answer.await.ok().map(|status| (chain, status)));
             }
         }

@@ -143,8 +143,7 @@ impl NodeDir {
         }
     }
 
-    /// Loads the chains into `store`, and starts the journal. `failed` is called if the disk fails. Blocks until the chains are
-    /// loaded.
+    /// Loads the chains into `store`, and starts the journal. `failed` is called if the disk fails. Blocks until then.
     pub(crate) fn load(
         &self,
         begun: BegunStore,

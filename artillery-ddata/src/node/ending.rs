@@ -20,8 +20,7 @@ enum MembershipEnd {
 }
 
 impl Data {
-    /// Ends the node when every seed has refused it, when a later incarnation replaces it, or when another living process
-    /// has its name.
+    /// Ends the node when every seed has refused it, a later incarnation replaces it, or another living process has its name.
     pub(super) fn end_with_membership(self: &Arc<Self>, cluster: &Cluster) {
         let (data, cluster, events) = (Arc::downgrade(self), cluster.clone(), cluster.events());
         let mut phases = self.phases();

@@ -46,9 +46,9 @@ impl Data {
         let me = self.info(&cluster);
         let calls = ControlCalls::new(cluster.endpoint().clone());
         let Some(log) = self.start_log(me.clone(), &founding, &calls).await else { return };
-        let patience = founding.timing.lease;
+        let limit = founding.timing.lease;
         let node = Box::new(Arc::downgrade(&self));
-        let control = Arc::new(ControlEndpoint { commands, log: log.clone(), node, patience });
+        let control = Arc::new(ControlEndpoint { commands, log: log.clone(), node, limit });
         let following = Following { formed, state, control, calls: calls.clone(), turn: tokio::sync::Mutex::default() };
         let following = Arc::new(following);
         self.stage.enter(Reached::Following(following.clone()));
@@ -67,7 +67,7 @@ impl Data {
             queues,
             reasons: self.reporting.reasons.clone(),
             feed: self.reporting.feed.clone(),
-            patience,
+            limit,
         });
         // The task must not keep the socket open after the node has ended.
         drop((cluster, following));
@@ -76,7 +76,7 @@ impl Data {
         self.end_following(end).await;
     }
 
-    /// The founding is on the disk before the log's group starts. `None`: the node has ended.
+    /// The bootstrap is on the disk before the log's group starts. `None`: the node has ended.
     async fn start_log(&self, me: NodeInfo, founding: &Arc<Bootstrap>, calls: &Arc<ControlCalls>) -> Option<LogHandle> {
         if let Err(error) = self.keep_founding(me.id, founding).await {
             calls.close();
@@ -84,7 +84,7 @@ impl Data {
             self.stop(Stopped::DiskFailed);
             return None;
         }
-        let peers = Arc::new(LogPeers { calls: calls.clone(), patience: founding.timing.lease });
+        let peers = Arc::new(LogPeers { calls: calls.clone(), limit: founding.timing.lease });
         let kept = self.dir.as_ref().map(|dir| dir.place.clone());
         match Embedded::start(me, founding, log_settings(founding), peers, kept).await {
             Ok(log) => Some(LogHandle::new(log)),
@@ -107,8 +107,7 @@ impl Data {
             ControlEnd::RolledBack => {
                 tracing::error!("the directory of this node is an older copy, or a second one: this node stops");
                 self.note_refused().await;
-                // The directory's newer incarnation may run, and be unreachable now. It treats a farewell as proof that this one has
-                // ended.
+                // The directory's newer incarnation may be unreachable now. It treats a farewell as proof that this one has ended.
                 if let Some(cluster) = self.cluster() {
                     cluster.leave().await;
                 }

@@ -50,7 +50,7 @@ struct Watcher {
     dials: JoinSet<()>,
     looks: u64,
     /// The leader was notified of a cluster to which this one gives way.
-    told: bool,
+    has_notified: bool,
 }
 
 impl Data {
@@ -76,7 +76,7 @@ impl Data {
             logged: BTreeMap::new(),
             dials: JoinSet::new(),
             looks: 0,
-            told: false,
+            has_notified: false,
         };
         members.iter().for_each(|member| watcher.member(member));
         let mut look = tokio::time::interval(LOOK_PERIOD);
@@ -164,11 +164,11 @@ impl Watcher {
             }
         }
         let by = self.encounters.outranked(Guards::ALL);
-        if let Some(following) = self.data.stage.following().filter(|_| by.is_some() || self.told) {
+        if let Some(following) = self.data.stage.following().filter(|_| by.is_some() || self.has_notified) {
             // With a full queue this is dropped: the next look repeats it.
             let is_sent =
                 following.control.commands.try_send(ControlCommand::Input(NodeInput::Outranked { by })).is_ok();
-            self.told = by.is_some() || !is_sent;
+            self.has_notified = by.is_some() || !is_sent;
         }
     }
 

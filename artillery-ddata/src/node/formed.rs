@@ -1,5 +1,4 @@
-//! From `Started` to `Formed` (see `stage`): the node's cluster is known. Its chains start at once, or after the node's directory is
-//! loaded.
+//! From `Started` to `Formed` (see `stage`): the node's cluster is known, and its chains start.
 
 use std::{collections::BTreeMap, sync::Arc, thread};
 
@@ -55,8 +54,8 @@ impl Data {
         let (cluster, id) = (started.cluster.clone(), founding.cluster);
         cluster.set_predecessors(founding.succeeds.clone());
         cluster.set_gave_way(self.left_clusters(founding));
-        let told = cluster.clone();
-        tokio::spawn(async move { told.set_cluster_id(id).await });
+        let informed = cluster.clone();
+        tokio::spawn(async move { informed.set_cluster_id(id).await });
         let formed = match self.config.failover {
             true => self.form_with_log(started, founding, unformed.unloaded),
             false => self.form_for_good(started, founding),
@@ -64,8 +63,7 @@ impl Data {
         tokio::spawn(self.clone().watch_others(cluster, formed, unformed.meetings));
     }
 
-    /// The clusters that gave way before this node joined its present one, which doesn't succeed them: a node of one of them that was
-    /// away is notified when it is met.
+    /// The clusters that gave way before this node joined its present one. Their nodes are notified when they are met.
     pub(super) fn left_clusters(&self, founding: &Bootstrap) -> Vec<ClusterId> {
         let is_left = |id: &ClusterId| *id != founding.cluster && !founding.succeeds.contains(id);
         self.after.iter().flat_map(|after| after.lineage.iter().copied()).filter(is_left).collect()
@@ -81,7 +79,7 @@ impl Data {
         }
     }
 
-    /// Serves by the founding's configuration, which never changes.
+    /// Serves by the configuration of the bootstrap, which never changes.
     fn form_for_good(self: &Arc<Self>, started: Arc<Started>, founding: &Arc<Bootstrap>) -> Arc<Formed> {
         let configs = Configs::of(founding);
         let is_mine = |config: &&ChainConfig| config.role(self.id()).is_some();
@@ -109,7 +107,7 @@ impl Data {
         others.map(|other| (other.id, formed.started.hub.lanes(other.id.node, &other.addrs))).collect()
     }
 
-    /// Serves by the configuration log, beginning with the configurations in the directory or with the founding's.
+    /// Serves by the configuration log, beginning with the configurations in the directory or in the bootstrap.
     fn form_with_log(
         self: &Arc<Self>,
         started: Arc<Started>,

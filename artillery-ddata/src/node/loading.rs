@@ -100,7 +100,7 @@ impl Reporter {
         }
     }
 
-    /// The directory is loaded. The last report says so, unless the directory was empty.
+    /// The directory is loaded. The last report states that, unless the directory was empty.
     pub(crate) fn finish(&self) {
         let progress = self.lock();
         if progress.read.read.total > 0 {

@@ -86,8 +86,7 @@ impl Opened {
         Self { data, service, messages, meetings, unloaded }
     }
 
-    /// Loads the node's directory. A node that follows its cluster's configurations does that later, and renews meanwhile, so that it
-    /// is considered alive.
+    /// Loads the node's directory, unless the node has a cluster: then it does so later, while it renews its lease.
     pub(crate) async fn load(mut self) -> Result<Self, StartError> {
         let waits = self.data.config.failover && self.data.dir.as_ref().and_then(NodeDir::founding).is_some();
         if let Some(store) = self.unloaded.take_if(|_| !waits) {

@@ -145,8 +145,7 @@ impl Data {
     async fn end_by(&self, command: impl FnOnce(oneshot::Sender<()>) -> ControlCommand) {
         self.is_leaving.store(true, Ordering::Relaxed);
         let Some(following) = self.stage.following() else { return };
-        // The task that receives commands ends when this node stops: a command sent at that moment may stay in the queue
-        // without an answer.
+        // The control task ends when this node stops: a command sent at that moment may never get an answer.
         let ended = async {
             let _: Option<()> = ask(&following.control.commands, command).await;
         };

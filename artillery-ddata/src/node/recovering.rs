@@ -36,8 +36,7 @@ const RECOVERY_LEASES: u32 = 5;
 const ANSWER_GRACE: Duration = Duration::from_millis(300);
 
 impl Data {
-    /// Stops when the cluster turns out to have been recovered without this node, unless its store may hold commits that are
-    /// missing there.
+    /// Stops when the cluster was recovered without this node, unless commits in its store may be missing there.
     pub(super) async fn notice_recoveries(self: Arc<Self>, following: Arc<Following>, histories: Histories) {
         let noticed = async {
             let mut known = None;
@@ -161,14 +160,13 @@ impl Data {
         Ok(plan)
     }
 
-    /// The standings of this node and of all answering nodes, each as of the end of the survey. A silent node takes one
-    /// lease.
+    /// The standings of this node and of all answering nodes, as of the end of the survey. A silent node takes one lease.
     async fn survey(&self, following: &Following) -> Vec<Standing> {
-        let mut asked = JoinSet::new();
+        let mut queries = JoinSet::new();
         for (id, addrs) in self.others(following) {
-            let (calls, patience) = (following.calls.clone(), self.lease());
-            asked.spawn(async move {
-                match calls.ask(id, &addrs, &control::ControlCall::Survey, patience).await {
+            let (calls, limit) = (following.calls.clone(), self.lease());
+            queries.spawn(async move {
+                match calls.ask(id, &addrs, &control::ControlCall::Survey, limit).await {
                     Ok(control::ControlAnswer::Surveyed(standing)) => Some(*standing),
                     Ok(_) => None,
                     Err(error) => {
@@ -179,7 +177,7 @@ impl Data {
             });
         }
         let mut standings = Vec::new();
-        while let Some(answer) = asked.join_next().await {
+        while let Some(answer) = queries.join_next().await {
             standings.extend(answer.ok().flatten().map(|standing| (standing, clock::now())));
         }
         // This node's own standing last: it shows messages received since.
@@ -188,8 +186,7 @@ impl Data {
         standings.into_iter().map(|(standing, at)| standing.aged(now - at)).chain(mine).collect()
     }
 
-    /// All other nodes known to the log or the membership, with their addresses. Incarnations named in the log are
-    /// included: they may keep it.
+    /// All other nodes known to the log or the membership, with their addresses, and all incarnations named in the log.
     fn others(&self, following: &Following) -> BTreeMap<MemberId, Vec<SocketAddr>> {
         let configs = following.control.log.configs();
         let acted = following.state.borrow().configs.clone();
@@ -244,8 +241,7 @@ impl Data {
         Ok(answered)
     }
 
-    /// The lineage that a successor of this node's cluster must name, oldest first; empty until the node belongs to a
-    /// cluster.
+    /// The lineage that a successor of this node's cluster must name, oldest first; empty without a cluster.
     pub(crate) fn lineage(&self) -> Vec<ClusterId> {
         let Some(formed) = self.stage.formed() else { return Vec::new() };
         let founding = &formed.founding;

@@ -189,8 +189,7 @@ impl Data {
         self.stage.formed().is_some_and(|formed| formed.standings.is_empty())
     }
 
-    /// The reason in the node's own state, unless another fact has it. Reasons that concern other nodes matter only until the node has been
-    /// ready.
+    /// The reason in the node's own state, unless another fact has it. Other nodes are reasons only before the node is ready.
     fn unsettled(&self, known: &NodeState, was_ready: bool) -> Option<String> {
         let named = |id| self.name_of(known, id);
         match known.unready? {

@@ -63,7 +63,7 @@ impl Data {
                     biased;
                     () = any_changed(&mut standings) => {}
                     // The sender is gone only if the node has stopped, which ends this wait.
-                    told = &mut ready => match told {
+                    notified = &mut ready => match notified {
                         Ok(()) => break,
                         Err(_) => pending().await,
                     },
@@ -96,8 +96,7 @@ impl Data {
         let _ = self.others.subscribe().wait_for(|others| others.unready.is_none()).await;
     }
 
-    /// Whether this node may serve now. It must have been ready, and now a member needs a lease and open chains, and a
-    /// spare needs a recent answer of a leader.
+    /// Whether this node was ready, and now has its lease and open chains, or, as a spare, a recent answer of a leader.
     pub(super) fn may_serve(&self) -> bool {
         if self.others.borrow().unready.is_some() || !self.phase.borrow().is_ready() {
             return false;

@@ -5,7 +5,7 @@
 //!   │ start: the sockets are bound
 //! Started     membership, lanes, router, server; the node looks for a cluster   opened.rs
 //!   │ formed: the cluster is known, from a peer or from the directory
-//! Formed      founding, readiness of each chain, state of the control task      formed.rs
+//! Formed      bootstrap, readiness of each chain, state of the control task     formed.rs
 //!   │ follow: the node's part of the configuration log runs
 //! Following   log, calls to other nodes, queue of the control task              following.rs
 //! ```
@@ -45,8 +45,7 @@ pub(crate) struct Started {
 pub(crate) struct Formed {
     pub(super) started: Arc<Started>,
     pub(super) founding: Arc<Bootstrap>,
-    /// The readiness of each chain: of all chains in the order of their configurations; of the chains served here, if the configuration
-    /// is fixed.
+    /// The readiness of each chain; with a fixed configuration, of each chain served here.
     pub(super) standings: Vec<watch::Receiver<ChainReadiness>>,
     /// The state that the control task publishes; `None`: the configuration is fixed.
     pub(super) state: Option<watch::Receiver<NodeState>>,
@@ -63,7 +62,7 @@ pub(crate) struct Following {
 }
 
 impl Following {
-    /// The newest known configurations: those of the log, or those that the chains act by.
+    /// The newest known configurations: of the log, or of the chains.
     pub(super) fn configs(&self, acted: &Arc<Configs>) -> Arc<Configs> {
         let logged = self.control.log.configs();
         if logged.applied() > acted.applied() { logged } else { acted.clone() }

@@ -68,9 +68,9 @@ async fn leaving_ends_when_the_node_stops() {
     let builder = Node::builder().cluster("other").name("b").secret("of one node that is alone").mdns(false);
     let other = builder.listen("127.0.0.1:0".parse().unwrap()).expect(2).start().await.unwrap();
     let like = node.inner.data.stage.following().unwrap();
-    let (log, patience) = (like.control.log.clone(), like.control.patience);
+    let (log, limit) = (like.control.log.clone(), like.control.limit);
     let unreported = Box::new(std::sync::Weak::<Data>::new());
-    let control = Arc::new(ControlEndpoint { commands, log, node: unreported, patience });
+    let control = Arc::new(ControlEndpoint { commands, log, node: unreported, limit });
     let started = other.inner.data.stage.started().unwrap();
     let (founding, state) = (like.formed.founding.clone(), like.state.clone());
     let formed = Arc::new(Formed { started, founding, standings: Vec::new(), state: None });

@@ -36,7 +36,7 @@ impl Ballast {
         Ok(if state.is_held { free } else { free.saturating_sub(state.bytes) })
     }
 
-    /// Writes the file if it is missing, and if the disk has space for it and for `beside` further bytes.
+    /// Writes the file if it is missing and if it fits with `beside` further bytes.
     pub(super) fn hold(&self, beside: u64) -> Result<(), DiskError> {
         let mut state = self.state();
         if state.is_held || state.disk.free()? < state.bytes.saturating_add(beside) {

@@ -64,8 +64,7 @@ pub struct ChainReport {
 }
 
 impl StoreReport {
-    /// Reads a whole directory, and takes its chains in as a start would, into a store in memory. Writes nothing, and takes no
-    /// new start. `None`: there is no store.
+    /// Reads a whole directory, and loads its chains into memory as a start would. Writes nothing. `None`: there is no store.
     ///
     /// # Errors
     /// [`OpenError`]. [`OpenError::damage`] names the first place that is damaged.

@@ -120,8 +120,7 @@ struct Files {
 pub enum CopyState {
     /// There is no such file.
     Missing,
-    /// It can't be read. A crash has cut its last writing short, or it is damaged: the copies don't show which. The other copy
-    /// is complete.
+    /// It can't be read: a crash has cut its last writing short, or it is damaged. The other copy is complete.
     NotWhole,
     /// It is whole, and has the number of this writing.
     Whole(u64),
@@ -137,8 +136,7 @@ pub struct WrittenRecord {
 }
 
 impl ControlFile {
-    /// The newest whole copy of an earlier start; `None`: there was no start. It is valid only after [`begin`](Self::begin) has returned: the
-    /// kernel may show bytes that are on no disk.
+    /// The newest whole copy; `None`: no start has left one. It is valid only after [`begin`](Self::begin): the kernel may show lost bytes.
     pub fn find(disk: &dyn Disk) -> Result<Option<WrittenRecord>, ControlFileError> {
         let names = disk.names().map_err(ControlFileError::Failed)?;
         let is_there = |name: &&str| names.iter().any(|found| found == name);
@@ -154,8 +152,7 @@ impl ControlFile {
         }
     }
 
-    /// Begins a start, with two new files: if a sync of the directory has failed, the names that the kernel shows may be
-    /// on no disk.
+    /// Begins a start, with two new files: the names of the old ones may be on no disk, if a sync of the directory has failed.
     pub fn begin(disk: Arc<dyn Disk>, found: WrittenRecord, guards: Guards) -> Result<Self, ControlFileError> {
         let ballast = Ballast::new(disk.clone(), 0);
         Self::begin_with(disk, found, guards, ballast)

@@ -33,8 +33,7 @@ pub struct OpenSettings {
     pub segment_bytes: u64,
     /// In addition to the data, the journal may have this many bytes of updates before it is made shorter.
     pub room: u64,
-    /// Bytes of the disk that clients' data never takes, in addition to the space for a checkpoint. A quarter of them is ballast, which other
-    /// programs can't take either.
+    /// Bytes of the disk that clients' data never takes. A quarter of them is ballast, which other programs can't take either.
     pub reserve: u64,
     /// The most bytes of the journal before the disk is considered full.
     pub most: u64,

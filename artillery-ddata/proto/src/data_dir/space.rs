@@ -114,8 +114,7 @@ impl ChainBytes {
         }
     }
 
-    /// The largest size of the next checkpoint. Before the store is known: each record is in the last one, or an update behind
-    /// its beginning has it.
+    /// The largest size of the next checkpoint. Before the store is known: the last checkpoint, and the updates since its beginning.
     const fn most(&self) -> u64 {
         if self.data > 0 { self.data } else { self.checkpoint + self.behind }
     }
@@ -128,14 +127,12 @@ impl ChainBytes {
         }
     }
 
-    /// Bytes without which a checkpoint doesn't begin. The additional quarter is for the padding of groups, and for deletes
-    /// before its end.
+    /// Bytes without which a checkpoint doesn't begin. A quarter is for the padding of groups, and for deletes before its end.
     pub(super) fn least(&self) -> u64 {
         self.bytes() + self.bytes() / 4
     }
 
-    /// Bytes that clients' values leave for a checkpoint. It is more, since some values are in flight when the disk is found
-    /// full.
+    /// Bytes that clients' values leave for a checkpoint, with values in flight when the disk is found full.
     pub(super) fn needs(&self) -> u64 {
         self.bytes() + self.bytes() / 2
     }

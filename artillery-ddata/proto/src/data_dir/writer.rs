@@ -92,8 +92,7 @@ impl JournalWriter {
 
     /// Writes the batches of some chains as one group.
     ///
-    /// # Errors
-    /// [`JournalError::Full`]: nothing was written that counts, and the batches may be tried again. Otherwise the process has to
+    /// [`JournalError::Full`]: nothing valid was written, and the batches may be tried again. Otherwise the process must end.
     /// end.
     pub fn write(&mut self, batches: &[(ChainId, JournalBatch)]) -> Result<(), JournalError> {
         let entries = || batches.iter().flat_map(|(_, batch)| &batch.entries);
@@ -214,8 +213,7 @@ impl JournalWriter {
         wanted.into_iter().filter(|&chain| self.asked.insert(chain)).collect()
     }
 
-    /// Whether the disk is full, and new checkpoints would free a quarter of the reserve. Each lone delete takes a block of the
-    /// reserve, so it must not be more.
+    /// Whether the disk is full, and new checkpoints would free a quarter of the reserve, which lone deletes may use up.
     fn keeps_room(&self) -> bool {
         let chains = || self.bytes.0.values();
         let counts: u64 = chains().map(|bytes| bytes.checkpoint + bytes.begun.unwrap_or_default()).sum();
@@ -229,7 +227,7 @@ impl JournalWriter {
         self.journal.bytes() > 2 * data + 2 * updates && self.grown - self.grown_at > updates
     }
 
-    /// Whether the disk is considered full: clients' data takes no more of it.
+    /// Whether the disk is considered full: clients' data may no longer use it.
     pub const fn is_full(&self) -> bool {
         self.space.is_full
     }

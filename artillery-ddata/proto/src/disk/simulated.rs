@@ -66,7 +66,7 @@ struct DiskState {
 }
 
 impl SimulatedDisk {
-    /// An empty disk with space for `room` bytes.
+    /// An empty disk, bounded in bytes.
     pub fn new(seed: u64, room: u64, settings: CutSettings) -> Self {
         Self(Arc::new(Mutex::new(DiskState {
             rng: ChaCha8Rng::seed_from_u64(seed),
@@ -100,8 +100,7 @@ impl SimulatedDisk {
         self.restart();
     }
 
-    /// The power is lost at the write or sync after this many further ones. Nothing works from then on until
-    /// [`restart`](Self::restart).
+    /// The power is lost at the write or sync after this many further ones, until [`restart`](Self::restart).
     pub fn cut_power_after(&self, operations: u64) {
         self.state().cut_in = Some(operations);
     }

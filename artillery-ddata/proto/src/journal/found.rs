@@ -67,7 +67,7 @@ impl FoundJournal {
     /// Reads all segments and checks them. Shows each entry with its place, oldest first, and the progress of the reading.
     ///
     /// # Errors
-    /// [`JournalError::Damaged`]: a synced part differs from what was written, or is unknown to this release.
+    /// [`JournalError::Damaged`]: a synced part differs from the written bytes, or is unknown to this release.
     /// [`JournalError::Failed`].
     pub fn check(
         disk: Arc<dyn Disk>,
@@ -301,8 +301,7 @@ impl FoundJournal {
 
     /// Whether a whole group from byte `at` on proves that group `number` was synced. Then `number` isn't torn.
     ///
-    /// These may be a client's bytes. So only possible numbers are examined, and the bytes to sum up are limited; beyond the
-    /// limit the segment is considered damaged.
+    /// These may be a client's bytes, so the bytes to sum up are limited; beyond that the segment is considered damaged.
     fn was_synced(&self, segment: &Bytes, at: usize, header: &SegmentHeader, number: GroupNumber) -> bool {
         let mut left = segment.len().saturating_mul(MAX_PASSES);
         for place in (at..segment.len()).step_by(BLOCK) {

@@ -17,8 +17,7 @@ use bytes::Bytes;
 use super::GroupNumber;
 use crate::guards::Guards;
 
-/// Groups begin at multiples of this, in bytes. So no later write touches a sector of a synced group: a power cut could tear
-/// it.
+/// Groups begin at multiples of this, in bytes. So no later write, torn by a power cut, damages a synced group.
 pub(super) const BLOCK: usize = 4096;
 
 const HEADER: usize = 24;

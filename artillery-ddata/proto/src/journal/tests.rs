@@ -21,7 +21,7 @@ const SEGMENT: u64 = 16 << 10;
 const CHAIN: ChainId = ChainId(3);
 
 fn settings(guards: Guards) -> JournalSettings {
-    JournalSettings { segment_bytes: SEGMENT, guards, ..JournalSettings::of(STORE) }
+    JournalSettings { store: STORE, segment_bytes: SEGMENT, mode: SyncMode::Batch, guards }
 }
 
 fn harsh(seed: u64) -> SimulatedDisk {

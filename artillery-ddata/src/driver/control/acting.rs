@@ -76,8 +76,7 @@ impl ControlTask {
         });
     }
 
-    /// Sends an order to a chain. The node never has more pending orders than a chain's queue holds, except those to
-    /// close, which the leader repeats.
+    /// Sends an order to a chain. Its queue has capacity for all pending orders except those to close, which are repeated.
     fn order(&mut self, chain: ChainId, order: ChainOrder) {
         let lanes = match &order {
             ChainOrder::Enter { config, .. } => self.lanes(config),
@@ -120,8 +119,8 @@ impl ControlTask {
     }
 
     pub(super) fn is_of_a_true_store(&self, from: MemberId, position: Option<&StorePosition>) -> bool {
-        let said = self.parts.kept.as_ref().zip(position);
-        said.is_none_or(|((place, _), &position)| place.hear(from, position).is_ok())
+        let stated = self.parts.kept.as_ref().zip(position);
+        stated.is_none_or(|((place, _), &position)| place.hear(from, position).is_ok())
     }
 
     pub(super) fn renew(&mut self) {
@@ -137,11 +136,10 @@ impl ControlTask {
     }
 
     fn ask(&mut self, to: MemberId, addrs: Vec<SocketAddr>, renewal: Renewal) {
-        let (calls, patience) = (self.parts.calls.clone(), self.parts.patience);
+        let (calls, limit) = (self.parts.calls.clone(), self.parts.limit);
         let histories = self.parts.log.histories();
         self.tasks.spawn(async move {
-            let renewed = match calls.ask(to, &addrs, &ControlCall::Renewal(histories.mine(), renewal), patience).await
-            {
+            let renewed = match calls.ask(to, &addrs, &ControlCall::Renewal(histories.mine(), renewal), limit).await {
                 // A lease is valid in one history only.
                 Ok(ControlAnswer::Renewed(theirs, renewed))
                     if theirs.is_none_or(|theirs| histories.meet(theirs).is_ok()) =>

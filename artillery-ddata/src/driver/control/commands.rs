@@ -42,8 +42,7 @@ pub(crate) enum ControlCommand {
         until: Option<Timestamp>,
         done: oneshot::Sender<()>,
     },
-    /// Leave the chains, and stay a node and a voter: the disk keeps the node's data. `done` is notified once the node may
-    /// end, which takes at most three leases.
+    /// Leave the chains, and stay a node and a voter. `done` is notified once the node may end, within three leases.
     Withdraw {
         done: oneshot::Sender<()>,
     },

@@ -27,11 +27,11 @@ pub(crate) struct ControlEndpoint {
     pub(crate) log: LogHandle,
     pub(crate) node: Box<dyn OperatedNode>,
     /// The longest time that a peer waits for an answer.
-    pub(crate) patience: Duration,
+    pub(crate) limit: Duration,
 }
 
 /// Answers one call. A stream that ends without an answer shows the peer that none follows.
-pub(crate) async fn serve(from: MemberId, mut stream: IncomingStream, door: &ControlEndpoint) {
+pub(crate) async fn serve(from: MemberId, mut stream: IncomingStream, endpoint: &ControlEndpoint) {
     let Some(mut writer) = stream.writer.take() else {
         stream.connection.close(CloseCode::VIOLATION, "a call without a way back");
         return;
@@ -46,7 +46,7 @@ pub(crate) async fn serve(from: MemberId, mut stream: IncomingStream, door: &Con
                 return stream.connection.close(CloseCode::VIOLATION, &error.to_string());
             }
         };
-        let Some(answer) = door.answer(from, call).await else { return };
+        let Some(answer) = endpoint.answer(from, call).await else { return };
         match encode_answer(&answer) {
             // If the answer is lost with its connection, the peer calls again.
             Ok(encoded) => drop(writer.send(&encoded.header, &[encoded.body]).await),
@@ -55,7 +55,7 @@ pub(crate) async fn serve(from: MemberId, mut stream: IncomingStream, door: &Con
         writer.finish();
     };
     // A peer that doesn't read is treated as dead.
-    drop(timeout(door.patience, answered).await);
+    drop(timeout(endpoint.limit, answered).await);
 }
 
 impl ControlEndpoint {

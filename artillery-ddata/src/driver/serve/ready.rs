@@ -1,5 +1,4 @@
-//! Answers that are known when their requests are read. The reading task encodes them at once, and the same task writes
-//! them together.
+//! Answers that are known when their requests are read: the reading task encodes and writes them together.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -24,8 +24,7 @@ use crate::{
 
 const BATCH: usize = 256;
 
-/// Writes responses in batches, until every sender of `waiting` is dropped or the stream is lost. Large responses use
-/// streams of their own.
+/// Writes responses in batches, large ones to streams of their own, until all senders of `waiting` or the stream are gone.
 pub(super) async fn write(
     mut writer: FrameWriter,
     mut waiting: PendingAnswers,
@@ -100,8 +99,7 @@ fn fill(
     Some(taken)
 }
 
-/// Encodes a frame of at most `limit` bytes. A longer answer is a fault of this node; it becomes an error reply, so
-/// that the stream's other answers continue.
+/// Encodes a frame of at most `limit` bytes. A longer answer, a fault of this node, becomes an error reply.
 fn encode(response: &Response, limit: usize) -> Option<Encoded> {
     let len = match encode_response(response) {
         Ok(encoded) => {
@@ -124,8 +122,7 @@ fn encode(response: &Response, limit: usize) -> Option<Encoded> {
     encode_response(&Response { number, by, answer: ResponseAnswer::Reply(reply) }).ok()
 }
 
-/// Whether the response gets a stream of its own. Only replies do: a peer that asks for routing or status may not
-/// accept streams yet.
+/// Whether the response gets a stream of its own: a peer that asks for routing or status may not accept streams yet.
 fn goes_apart(response: &Response, encoded: &Encoded) -> bool {
     let is_reply = matches!(response.answer, ResponseAnswer::Reply(_));
     is_reply && encoded.body.iter().map(Bytes::len).sum::<usize>() > SMALL

@@ -72,8 +72,7 @@ impl FileContent {
         self.forget();
     }
 
-    /// The sync fails: a part of the written bytes may be on the disk, and the rest never will. Programs still
-    /// reading all of it.
+    /// The sync fails: a part of the written bytes may be on the disk, and the rest never will. Programs still read all of them.
     pub(super) fn fail_sync(&mut self, rng: &mut ChaCha8Rng, settings: CutSettings) {
         let cached = self.cached.clone();
         if rng.random() {

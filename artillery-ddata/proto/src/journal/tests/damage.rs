@@ -2,8 +2,7 @@
 
 use super::*;
 
-/// A journal of several segments and starts. The last one only opens it: the earlier groups are at the beginning of
-/// its segment.
+/// A journal of several segments and starts. The last start writes no group of its own.
 fn filled() -> (SimulatedDisk, Vec<(GroupNumber, JournalEntry)>) {
     let disk = harsh(3);
     let mut number = 0;

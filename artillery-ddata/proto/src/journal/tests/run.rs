@@ -28,7 +28,7 @@ impl Run {
         Self { rng, disk, guards, fails: true, written: Vec::new(), synced: 0, floor, number: 0 }
     }
 
-    /// One start until its end. An error names the lost entries, or those that reappeared.
+    /// One start until its end. An error names lost or reappeared entries.
     pub(super) fn start(&mut self, start: u64) -> Result<(), String> {
         if self.rng.random_range(0..3) == 0 {
             self.disk.cut_power_after(self.rng.random_range(0..20));
@@ -46,8 +46,7 @@ impl Run {
         Ok(())
     }
 
-    /// Opens the journal, compares, and writes. A process whose disk fails ends, and the kernel still shows bytes that no disk
-    /// may hold.
+    /// Opens the journal, compares, and writes. After a failed sync, the kernel may show bytes that no disk holds.
     pub(super) fn session(&mut self, start: u64, steps: u32) -> Result<(), String> {
         let forgets = self.fails && self.rng.random_range(0..3) == 0;
         let opened = opened_with(&self.disk, start, self.guards, || {
@@ -139,7 +138,7 @@ impl Run {
     }
 }
 
-/// Runs a seed. An error names the lost entries, or those that reappeared.
+/// Runs a seed. An error names lost or reappeared entries.
 pub(super) fn run(seed: u64, guards: Guards) -> Result<u64, String> {
     let mut run = Run::new(seed, guards);
     (1..12).try_for_each(|start| run.start(start))?;
