@@ -21,16 +21,19 @@ const LOCK: &str = "LOCK";
 
 /// A directory that this process alone uses, until it is released or dropped.
 #[derive(Debug)]
-pub(crate) struct FileDisk {
+pub(crate) struct LockedDir {
     dir: PathBuf,
     /// The directory, to sync it.
     handle: File,
     is_read_only: bool,
     gate: Arc<Gate>,
     lock: Mutex<Option<File>>,
+    /// The node's name that the directory had when it was opened.
+    name: Option<String>,
+    /// Whether it had a store then.
+    had_store: bool,
 }
 
-/// A directory can't be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DirectoryError {
     /// Another process, or another node of this one, uses it.
@@ -47,7 +50,7 @@ pub(crate) enum DirectoryError {
     Io(#[from] io::Error),
 }
 
-impl FileDisk {
+impl LockedDir {
     /// Opens a directory, which is created if it doesn't exist. From then on only this process's user can read or lock it.
     pub(crate) fn open(dir: &Path) -> Result<Self, DirectoryError> {
         private::make(dir)?;
@@ -61,21 +64,41 @@ impl FileDisk {
         sync_path(dir)?;
         let lock = private::options().create(true).truncate(false).write(true).open(dir.join(LOCK))?;
         own(system::lock(&lock)?)?;
-        let handle = File::open(dir)?;
-        Ok(Self { dir: dir.to_owned(), handle, is_read_only: false, gate: Arc::default(), lock: Some(lock).into() })
+        let mut locked = Self::of(dir, Some(lock), false)?;
+        locked.name = locked.kept_name()?;
+        let names = locked.names().map_err(io::Error::other)?;
+        locked.had_store = names.iter().any(|name| name.starts_with("control-"));
+        Ok(locked)
     }
 
-    /// Opens a directory to read it. No node can use it meanwhile. Nothing is written, so a directory without a file to lock, as
+    /// Opens a directory to read it. No node can use it until it is dropped. Nothing is written, so a directory without a file to lock, as
     /// a backup may be, is read without a lock.
     pub(crate) fn read_only(dir: &Path) -> Result<Self, DirectoryError> {
-        let handle = File::open(dir)?;
         let lock = match File::open(dir.join(LOCK)) {
             Ok(lock) => Some(lock),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error.into()),
         };
         own(lock.as_ref().map_or(Ok(true), system::lock_shared)?)?;
-        Ok(Self { dir: dir.to_owned(), handle, is_read_only: true, gate: Arc::default(), lock: lock.into() })
+        Self::of(dir, lock, true)
+    }
+
+    fn of(dir: &Path, lock: Option<File>, is_read_only: bool) -> Result<Self, DirectoryError> {
+        let (handle, gate) = (File::open(dir)?, Arc::default());
+        let (dir, lock) = (dir.to_owned(), lock.into());
+        Ok(Self { dir, handle, is_read_only, gate, lock, name: None, had_store: false })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.dir
+    }
+
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    pub(crate) fn had_store(&self) -> bool {
+        self.had_store
     }
 
     /// Gives the directory back: another node may use it when this returns. Operations of this one fail from then on.
@@ -84,7 +107,6 @@ impl FileDisk {
         self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
-    /// Whether the directory was given back.
     pub(crate) fn is_released(&self) -> bool {
         self.gate.is_closed()
     }
@@ -114,7 +136,7 @@ fn own(is_locked: bool) -> Result<(), DirectoryError> {
     if is_locked { Ok(()) } else { Err(DirectoryError::InUse) }
 }
 
-/// Makes the directory's name durable, and those of the directories above it, as far as this process may read them.
+/// Makes the directory's name durable, and those of the directories above it, if this process may read them.
 fn sync_path(dir: &Path) -> io::Result<()> {
     for parent in dir.canonicalize()?.ancestors().skip(1) {
         match File::open(parent).and_then(|parent| parent.sync_all()) {
@@ -127,7 +149,7 @@ fn sync_path(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-impl Disk for FileDisk {
+impl Disk for LockedDir {
     fn names(&self) -> Result<Vec<String>, DiskError> {
         self.gate.insist("", || {
             let mut names = Vec::new();
@@ -174,7 +196,7 @@ impl Disk for FileDisk {
 
     fn sync_names(&self) -> Result<(), DiskError> {
         let _use = self.gate.pass("")?;
-        // Never done once more, whatever the error is.
+        // Never retried, for any error.
         self.handle.sync_all().map_err(|error| failed("", &error))
     }
 
@@ -248,7 +270,7 @@ mod tests {
     #[test]
     fn a_directory_keeps_the_contract_of_a_disk() {
         let dir = tempfile::tempdir().unwrap();
-        conformance::run(&FileDisk::open(&dir.path().join("a/b")).unwrap());
+        conformance::run(&LockedDir::open(&dir.path().join("a/b")).unwrap());
     }
 
     #[test]
@@ -262,21 +284,21 @@ mod tests {
     #[test]
     fn a_directory_is_used_by_one_at_a_time() {
         let dir = tempfile::tempdir().unwrap();
-        let first = FileDisk::open(dir.path()).unwrap();
-        assert!(matches!(FileDisk::open(dir.path()), Err(DirectoryError::InUse)));
-        assert!(matches!(FileDisk::read_only(dir.path()), Err(DirectoryError::InUse)));
+        let first = LockedDir::open(dir.path()).unwrap();
+        assert!(matches!(LockedDir::open(dir.path()), Err(DirectoryError::InUse)));
+        assert!(matches!(LockedDir::read_only(dir.path()), Err(DirectoryError::InUse)));
         drop(first);
-        FileDisk::open(dir.path()).unwrap();
+        LockedDir::open(dir.path()).unwrap();
     }
 
     #[test]
     fn a_directory_that_was_given_back_is_free_and_stays_as_it_is() {
         let dir = tempfile::tempdir().unwrap();
-        let first = FileDisk::open(dir.path()).unwrap();
+        let first = LockedDir::open(dir.path()).unwrap();
         let mut file = first.create("control-1").unwrap();
         file.write_at(0, b"abc").unwrap();
         first.release();
-        let second = FileDisk::open(dir.path()).unwrap();
+        let second = LockedDir::open(dir.path()).unwrap();
         let late = [
             file.write_at(0, b"d"),
             file.sync(),
@@ -293,12 +315,12 @@ mod tests {
     #[test]
     fn a_directory_that_is_read_stays_as_it_is_and_out_of_use() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(matches!(FileDisk::read_only(&dir.path().join("none")), Err(DirectoryError::Io(_))));
-        assert!(FileDisk::read_only(dir.path()).is_ok(), "without a file to lock");
+        assert!(matches!(LockedDir::read_only(&dir.path().join("none")), Err(DirectoryError::Io(_))));
+        assert!(LockedDir::read_only(dir.path()).is_ok(), "without a file to lock");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
-        FileDisk::open(dir.path()).unwrap().create("control-1").unwrap().write_at(0, b"abc").unwrap();
-        let (disk, _second) = (FileDisk::read_only(dir.path()).unwrap(), FileDisk::read_only(dir.path()).unwrap());
-        assert!(matches!(FileDisk::open(dir.path()), Err(DirectoryError::InUse)));
+        LockedDir::open(dir.path()).unwrap().create("control-1").unwrap().write_at(0, b"abc").unwrap();
+        let (disk, _second) = (LockedDir::read_only(dir.path()).unwrap(), LockedDir::read_only(dir.path()).unwrap());
+        assert!(matches!(LockedDir::open(dir.path()), Err(DirectoryError::InUse)));
         assert_eq!(disk.open("control-1").unwrap().length(), Ok(3));
         let writes = [
             disk.create("control-2").map(drop),
@@ -310,37 +332,28 @@ mod tests {
         assert_eq!(fs::read(dir.path().join("control-1")).unwrap(), b"abc");
     }
 
-    /// The lock is held as long as the control file may be written: another life would not know what this one promises.
+    /// The lock is held as long as the control file may be written: another incarnation would not know this one's promises.
     #[test]
     fn a_directory_is_in_use_as_long_as_its_control_file_is() {
         use std::sync::Arc;
 
         use artillery_proto::{
-            data_dir::{DataDir, FoundStore, OpenSettings},
-            guards::Guards,
-            journal::SyncMode,
+            data_dir::{FoundStore, LoadedStore, OpenSettings},
             store::Store,
         };
         let dir = tempfile::tempdir().unwrap();
-        let settings = OpenSettings {
-            node: crate::NodeId::from_bytes([1; 16]),
-            mode: SyncMode::Batch,
-            segment_bytes: 1 << 20,
-            room: 1 << 20,
-            reserve: 1 << 20,
-            most: u64::MAX,
-            backlog: 1 << 20,
-            guards: Guards::default(),
-        };
-        let open = |draw| -> DataDir {
-            let disk = FileDisk::open(dir.path()).expect("the directory is free");
+        let node = crate::NodeId::from_bytes([1; 16]);
+        let settings =
+            OpenSettings { segment_bytes: 1 << 20, room: 1 << 20, reserve: 1 << 20, ..OpenSettings::new(node) };
+        let open = |draw| -> LoadedStore {
+            let disk = LockedDir::open(dir.path()).expect("the directory is free");
             let store: Arc<dyn Store> = Arc::new(crate::store::MemoryStore::with_seed(1));
             FoundStore::check(Arc::new(disk), settings.clone(), draw).unwrap().open(&store, draw).unwrap()
         };
-        let DataDir { control, journal, .. } = open(1);
+        let LoadedStore { control, journal, .. } = open(1);
         // The journal's thread ends first, when a node stops or its disk fails. The log's group may still answer.
         drop(journal);
-        assert!(matches!(FileDisk::open(dir.path()), Err(DirectoryError::InUse)));
+        assert!(matches!(LockedDir::open(dir.path()), Err(DirectoryError::InUse)));
         control.change(|record| record.log = b"a vote in term 9".to_vec()).unwrap();
         drop(control);
         assert_eq!(open(2).control.look(|record| record.log.clone()), b"a vote in term 9");

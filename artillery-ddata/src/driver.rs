@@ -11,5 +11,5 @@ pub(crate) mod phase;
 pub(crate) mod receive;
 pub(crate) mod serve;
 
-/// A future that owns what it needs.
+/// A future that owns its captures.
 pub(crate) type BoxFuture<T> = std::pin::Pin<Box<dyn Future<Output = T> + Send>>;

@@ -2,24 +2,25 @@
 
 mod belonging;
 pub(crate) mod builder;
-mod chains;
 mod data;
 pub(crate) mod durable;
+mod ending;
 pub(crate) mod events;
 mod following;
 mod foreign;
-mod founding;
+mod formed;
 pub(crate) mod handle;
 mod loading;
-mod others;
+mod opened;
+mod operators;
 mod random;
-mod readiness;
 mod recovering;
-mod recovery_access;
 mod releasing;
 mod report;
 mod reporting;
 pub(crate) mod service;
+mod serving;
+mod stage;
 #[cfg(test)]
 mod tests;
 mod threads;

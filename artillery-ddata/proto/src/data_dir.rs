@@ -1,14 +1,15 @@
 //! The directory of a durable node: its control file, and the journal of its chains (docs/adr/0042).
 //!
-//! [`FoundStore`] reads what an earlier start has left, and [`FoundStore::open`] begins another start of the store.
-//! [`JournalWriter`] writes the journal on: one thread of the node runs it. [`StoreReport`] is what a check finds while no node
-//! uses the directory. All of it is pure over [`Disk`](crate::disk::Disk).
+//! [`FoundStore`] reads and checks the files of the earlier start, [`BegunStore`] has written down another start of the store, and
+//! [`LoadedStore`] has its chains in memory. One thread of the node runs its [`JournalWriter`]. [`StoreReport`] checks a directory that no node
+//! uses. All of it is pure over [`Disk`](crate::disk::Disk).
 
 mod ballast;
 mod check;
 mod control_file;
 mod loading;
 mod open;
+mod space;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -16,9 +17,9 @@ mod writer;
 use std::collections::BTreeSet;
 
 pub use check::{ChainReport, StoreReport};
-pub use control_file::{ControlFile, ControlFileError, CopyState, FoundControl};
+pub use control_file::{ControlFile, ControlFileError, CopyState, WrittenRecord};
 pub use loading::{LoadProgress, LoadStep};
-pub use open::{BegunStore, DamagePlace, DataDir, FoundStore, OpenError, OpenSettings};
+pub use open::{BegunStore, DamagePlace, FoundStore, LoadedStore, OpenError, OpenSettings};
 use serde::{Deserialize, Serialize};
 pub use writer::{DurableBatch, JournalWriter};
 
@@ -28,14 +29,14 @@ use crate::{
     journal::SyncMode,
 };
 
-/// What the control file of a store holds.
+/// The content of a store's control file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ControlRecord {
     /// The node that the store belongs to.
     pub node: NodeId,
     /// The store, with the number of its last start.
     pub incarnation: Incarnation,
-    /// The last starts of the store, and what they found.
+    /// The last starts of the store, with the position that each of them found.
     pub starts: StoreStarts,
     /// Another node has refused this store, as an older copy.
     pub refused: bool,
@@ -45,15 +46,15 @@ pub struct ControlRecord {
     pub history: Option<History>,
     /// The newest configurations by which the chains of the node act, or may.
     pub configs: Option<Configs>,
-    /// The number of the journal's newest segment. A journal can't tell that its last file is missing.
+    /// The number of the journal's newest segment. The journal itself doesn't show that its last file is missing.
     pub segment: u64,
-    /// The number of groups of the journal that are known to be synced. It is brought up to date now and then.
+    /// The number of groups of the journal that are known to be synced. It is updated from time to time.
     pub synced: u64,
-    /// The store was started without syncing each batch: after a power cut it may lack what was committed.
+    /// The store was started without syncing each batch: after a power cut, committed updates may be missing.
     pub weak: bool,
     /// Chains in which a weak store became a serving member again, in a start that syncs each batch.
     pub strong: BTreeSet<ChainId>,
-    /// How far other stores have come.
+    /// The last known positions of other stores.
     pub heard: HeardStores,
     /// The log of configurations as its group keeps it: votes, entries, a snapshot. Only that group knows its format.
     pub log: Vec<u8>,
@@ -79,16 +80,14 @@ impl ControlRecord {
         }
     }
 
-    /// Another start of the store begins, over a control file that was written `control` times and so many groups of the
-    /// journal. `id` is random.
+    /// Begins another start of the store, over a control file and a journal of this many writings and groups. `id` is random.
     pub fn begin(&mut self, id: u64, control: u64, groups: u64) {
         self.incarnation.starts += 1;
         let start = StoreStart { number: self.incarnation.starts, id, control, groups };
         if self.refused { self.starts.begin_again(start) } else { self.starts.begin(start) }
     }
 
-    /// The node belongs to this cluster. Only a founder knows the history that it belongs to by that: the cluster may have been
-    /// recovered since.
+    /// The node belongs to this cluster. Only a founder knows its history by that: the cluster may have been recovered since.
     pub fn keep_founding(&mut self, me: MemberId, founding: &Bootstrap) {
         if founding.members.iter().any(|founder| founder.id.shares_store(me)) && self.history.is_none() {
             self.history = Some(History::first(founding.cluster));
@@ -96,8 +95,8 @@ impl ControlRecord {
         self.founding = Some(founding.clone());
     }
 
-    /// The chains of `me` are to act by `configs`. A store that syncs each batch has from now on all that is committed in a chain
-    /// in which it serves. Configurations of a history that is over come too late: the node was recovered meanwhile.
+    /// The chains of `me` will act by `configs`. A store that syncs each batch has from now on every committed update of a chain
+    /// in which it serves. Configurations of an ended history are ignored: the node was recovered since.
     pub fn keep(&mut self, me: MemberId, configs: &Configs, mode: SyncMode) {
         if self.history.is_some_and(|mine| configs.history().relation(mine) == Relation::Older) {
             return;
@@ -109,7 +108,7 @@ impl ControlRecord {
         self.go_on(configs.clone());
     }
 
-    /// The node goes on with these configurations, in their history. No store of another history knows better.
+    /// The node continues with these configurations, in their history, and is no longer refused.
     pub fn go_on(&mut self, configs: Configs) {
         self.refused &= self.history == Some(configs.history());
         (self.history, self.configs) = (Some(configs.history()), Some(configs));

@@ -1,9 +1,9 @@
-//! What the journal asks of a file system.
+//! The interface of the journal to a file system.
 //!
-//! The journal is pure over [`Disk`]. The network half implements it by the files of one directory; `simulated` keeps what
-//! a power cut leaves. [`conformance`] is the suite that each implementation must pass.
+//! The journal is pure over [`Disk`]. The network half implements it by the files of one directory; `simulated` keeps the bytes that
+//! survive a power cut. [`conformance`] is the suite that each implementation must pass.
 //!
-//! Three things have to be made durable apart from each other, as on a file system that promises no more than POSIX does:
+//! Three things are made durable separately, as on a file system that promises only POSIX:
 //! the bytes of a file, its length, and its name.
 
 pub mod conformance;
@@ -32,8 +32,7 @@ pub trait Disk: fmt::Debug + Send + Sync {
     /// [`DiskError::Missing`] or [`DiskError::Failed`].
     fn open(&self, name: &str) -> Result<Box<dyn DiskFile>, DiskError>;
 
-    /// Gives a file another name, in one step: a crash leaves the one name or the other. A file that had the new name loses
-    /// it. Files that are open stay so.
+    /// Gives a file another name, in one step. A file that had the new name loses it. Files that are open stay so.
     ///
     /// # Errors
     /// [`DiskError::Missing`] or [`DiskError::Failed`].
@@ -94,11 +93,11 @@ pub(crate) fn remove_if_there(disk: &dyn Disk, name: &str) -> Result<(), DiskErr
     }
 }
 
-/// A disk didn't do what was asked.
+/// The error of a disk.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DiskError {
-    /// No room is left. It may come back.
+    /// The disk is full. Space may become free.
     #[error("the disk is full")]
     Full,
     /// No file has this name.

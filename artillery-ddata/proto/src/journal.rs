@@ -1,8 +1,8 @@
-//! What a node keeps on its disk: one journal for all its chains (docs/adr/0042).
+//! The journal of a node: one for all its chains (docs/adr/0042).
 //!
-//! The journal is a row of segments, which are files. A segment holds groups of entries, and a group is what one sync makes
-//! durable. [`FoundJournal`] reads and checks what an earlier start has left, and [`Journal`] goes on behind it. Both are
-//! pure over [`Disk`], and neither knows what an entry means to its chain.
+//! The journal is a row of segments, which are files. A segment holds groups of entries, and one sync makes a group
+//! durable. [`FoundJournal`] reads and checks the journal of an earlier start, and [`Journal`] continues it. Both are
+//! pure over [`Disk`], and neither knows the meaning of an entry to its chain.
 
 mod entry;
 mod found;
@@ -56,40 +56,32 @@ pub enum SyncMode {
 pub struct JournalSettings {
     /// The id of the store. A segment of another store is refused.
     pub store: u128,
-    /// A segment that has become so long, in bytes, is left for the next one.
+    /// The journal continues in a new segment at this length in bytes.
     pub segment_bytes: u64,
-    /// When it is made durable. Each segment tells it.
+    /// When it is made durable. Each segment states it.
     pub mode: SyncMode,
-    /// Which guards stand.
+    /// The guards in force.
     pub guards: Guards,
-}
-
-impl JournalSettings {
-    /// A journal of this store, in segments of 64 MiB.
-    pub const fn of(store: u128) -> Self {
-        Self { store, segment_bytes: 64 << 20, mode: SyncMode::Batch, guards: Guards::ALL }
-    }
 }
 
 /// The journal can't be read or written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JournalError {
-    /// No room is left on the disk. Nothing was written that counts; a later try may work.
+    /// The disk is full. Nothing valid was written; a later try may work.
     #[error("the disk is full")]
     Full,
-    /// The disk has failed. The journal is never written again by this process: what the disk holds is unknown
-    /// (trap 72).
+    /// The disk has failed. This process never writes the journal again: the bytes on the disk are unknown (trap 72).
     #[error("the disk has failed: {0}")]
     Failed(DiskError),
-    /// What was synced once isn't there as it was written.
+    /// A synced part differs from the bytes that were written.
     #[error("{file} is damaged at byte {offset}: {damage}")]
     Damaged {
         /// The file's name.
         file: String,
         /// Where in it, in bytes from its beginning.
         offset: u64,
-        /// What is wrong there.
+        /// The kind of damage.
         damage: Damage,
     },
     /// An entry can't be encoded.
@@ -106,11 +98,11 @@ impl From<DiskError> for JournalError {
     }
 }
 
-/// What is wrong at a place of a journal.
+/// The kind of damage at a place of a journal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Damage {
-    /// The file of a segment is missing, and the one behind it is there.
+    /// The file of a segment is missing, and the one behind it exists.
     #[error("the file is missing")]
     Missing,
     /// The header isn't whole, or not that of this file.
@@ -149,7 +141,6 @@ impl Damage {
 pub struct Journal {
     disk: Arc<dyn Disk>,
     settings: JournalSettings,
-    /// The number of this start of the store.
     start: u64,
     /// A random number of this start, from which the salts of its segments are made.
     seed: u128,
@@ -165,7 +156,6 @@ pub struct Journal {
     synced: GroupNumber,
     failed: Option<DiskError>,
     buffer: Vec<u8>,
-    /// The length in bytes of each entry in the last group.
     entry_lengths: Vec<u64>,
 }
 
@@ -222,14 +212,11 @@ impl Journal {
 
     /// Writes an empty group, which proves those before. Call it when the journal has nothing to do: without it, damage in the
     /// groups since the last one but one looks like a torn end after a kill.
-    ///
-    /// # Errors
-    /// As [`append`](Self::append).
     pub fn close_group(&mut self) -> Result<(), JournalError> {
         self.append([]).map(drop)
     }
 
-    /// Goes on in a new segment. What stands in the present one can be freed then as soon as no chain needs it.
+    /// Continues in a new segment. The present one can be freed as soon as no chain needs it.
     ///
     /// # Errors
     /// [`JournalError::Full`], [`JournalError::Failed`].
@@ -240,11 +227,11 @@ impl Journal {
         Ok(())
     }
 
-    /// Frees the segments of which all groups are below `floor`, except the present one. Their files go by
+    /// Frees the segments whose groups are all below `floor`, except the present one. Their files are removed by
     /// [`remove_freed`](Self::remove_freed).
     ///
-    /// The new oldest segment is named by the next one, which therefore begins now. So a file that is missing later is told
-    /// from one that was removed, and all that is kept is told from a torn end.
+    /// A new segment begins, whose header names the new oldest one. So a later start distinguishes a lost file from a removed one, and
+    /// a short journal from a torn end.
     ///
     /// # Errors
     /// [`JournalError::Full`], [`JournalError::Failed`].
@@ -261,7 +248,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Removes the files of so many freed segments, the oldest first. A large file takes long, and nothing is written meanwhile.
+    /// Removes the files of at most `most` freed segments, the oldest first. A large file takes long, and nothing is written until then.
     ///
     /// # Errors
     /// [`JournalError::Failed`].
@@ -278,13 +265,13 @@ impl Journal {
         self.next
     }
 
-    /// The number behind the last group that is durable.
+    /// The number behind the last durable group.
     pub const fn synced(&self) -> GroupNumber {
         self.synced
     }
 
-    /// The number of the newest segment. It is kept elsewhere too, before a group in that segment counts: a journal can't
-    /// tell that its last file is missing.
+    /// The number of the newest segment. The control file has it before a group in that segment is valid: the journal itself doesn't
+    /// show that its last file is missing.
     pub fn newest_segment(&self) -> u64 {
         self.segments.back().map_or(0, |segment| segment.number)
     }
@@ -294,7 +281,7 @@ impl Journal {
         self.lengths.iter().sum::<u64>() + self.writer.at()
     }
 
-    /// All that was written so far, to be read once more. Nothing may be released before it is read.
+    /// The journal up to now, to be read once more. No segment may be released before that.
     pub fn found(&self) -> FoundJournal {
         let segments = self.segments.iter().cloned().collect();
         FoundJournal::kept(self.disk.clone(), self.settings, segments, self.next)
@@ -309,7 +296,7 @@ impl Journal {
         self.failed.clone().map_or(Ok(()), |error| Err(JournalError::Failed(error)))
     }
 
-    /// What an error of the disk means. Only a full disk may be tried again.
+    /// Notes an error of the disk. Only a full disk may be tried again.
     fn fail<T>(&mut self, error: DiskError) -> Result<T, JournalError> {
         if error == DiskError::Full {
             return Err(JournalError::Full);
@@ -320,7 +307,7 @@ impl Journal {
         Err(JournalError::Failed(error))
     }
 
-    /// Goes on in a new segment. The present one is durable to its end before. Segments below `oldest` don't count any more.
+    /// Continues in a new segment, after the present one is durable to its end. Segments below `oldest` are void.
     fn begin_segment(&mut self, oldest: u64) -> Result<(), JournalError> {
         if !allows!(self.settings.guards, NextTooSoon) {
             self.sync()?;

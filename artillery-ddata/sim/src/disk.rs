@@ -5,7 +5,7 @@ use std::sync::Arc;
 use artillery_proto::{
     ChainId, Incarnation, NodeId,
     control::message::StoreHolding,
-    data_dir::{ControlFile, DataDir, FoundStore, JournalWriter, OpenError, OpenSettings},
+    data_dir::{ControlFile, FoundStore, JournalWriter, LoadedStore, OpenError, OpenSettings},
     disk::{
         Disk,
         simulated::{CutSettings, SimulatedDisk},
@@ -87,7 +87,7 @@ impl Opened {
         let found = FoundStore::check(disk, settings, draw)?;
         let dir = found.open(store, seed)?;
         let holds = (0..setup.chains).map(|chain| dir.holding(ChainId(chain as u32))).collect();
-        let DataDir { incarnation, control, journal, mut chains, .. } = dir;
+        let LoadedStore { incarnation, control, journal, mut chains, .. } = dir;
         let opened = Self { control, journal, holds, mode, syncs: false, refused: Vec::new() };
         Ok((incarnation, opened, move |chain| chains.remove(&chain)))
     }

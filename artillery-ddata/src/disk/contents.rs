@@ -54,9 +54,9 @@ fn is_neutral(name: &OsStr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::{DirectoryError, FileDisk};
+    use crate::disk::{DirectoryError, LockedDir};
 
-    fn open(entries: &[&str]) -> Result<FileDisk, DirectoryError> {
+    fn open(entries: &[&str]) -> Result<LockedDir, DirectoryError> {
         let dir = tempfile::tempdir().unwrap();
         for entry in entries {
             match entry.strip_suffix('/') {
@@ -64,7 +64,7 @@ mod tests {
                 None => fs::write(dir.path().join(entry), "").unwrap(),
             }
         }
-        let opened = FileDisk::open(dir.path());
+        let opened = LockedDir::open(dir.path());
         if opened.is_err() {
             assert_eq!(fs::read_dir(dir.path()).unwrap().count(), entries.len(), "nothing was added");
         }

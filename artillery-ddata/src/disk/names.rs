@@ -5,7 +5,7 @@ use std::{
     io::{self, Read as _, Write as _},
 };
 
-use super::{FileDisk, private};
+use super::{LockedDir, private};
 
 /// The name of the node, for starts that give none.
 const NODE: NameFile = NameFile { file: "NAME", new: "NAME.new" };
@@ -22,7 +22,7 @@ struct NameFile {
     new: &'static str,
 }
 
-impl FileDisk {
+impl LockedDir {
     /// The node's name that was kept last; `None`: there is none, or it can't be one.
     pub(crate) fn kept_name(&self) -> io::Result<Option<String>> {
         let name = self.kept(&NODE)?.map(|name| name.trim_end().to_owned());
@@ -57,7 +57,7 @@ impl FileDisk {
         file.take(MAX_NAME_BYTES as u64 + 2).read_to_end(&mut bytes)?;
         let Ok(text) = String::from_utf8(bytes) else { return Ok(None) };
         let name = text.strip_suffix('\n').unwrap_or(&text);
-        // Zeros are what some file systems show after a crash.
+        // Some file systems show zeros after a crash.
         let is_one = (1..=MAX_NAME_BYTES).contains(&name.len()) && !name.contains('\0');
         Ok(is_one.then(|| name.to_owned()))
     }
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn a_directory_keeps_a_name() {
         let dir = tempfile::tempdir().unwrap();
-        let disk = FileDisk::open(dir.path()).unwrap();
+        let disk = LockedDir::open(dir.path()).unwrap();
         assert_eq!(disk.kept_name().unwrap(), None);
         disk.keep_name("db-1").unwrap();
         disk.keep_name("db-1").unwrap();
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn a_directory_keeps_the_name_of_its_cluster() {
         let dir = tempfile::tempdir().unwrap();
-        let disk = FileDisk::open(dir.path()).unwrap();
+        let disk = LockedDir::open(dir.path()).unwrap();
         assert_eq!(disk.kept_cluster(), None);
         // Names of clusters are compared as they are.
         for name in ["shop", " shop ", "shop\n"] {

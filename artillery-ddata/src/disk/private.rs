@@ -14,13 +14,11 @@ pub(super) fn make(dir: &Path) -> io::Result<()> {
     system::private_directories().create(dir)
 }
 
-/// Options to make a file.
 pub(super) fn options() -> OpenOptions {
     system::private_files()
 }
 
-/// Takes the rights of other users away from a directory of ours and from its files, if this process owns them: earlier releases
-/// gave such rights.
+/// Takes the rights of other users away from our directory and its files, if this process owns them.
 pub(super) fn tighten(dir: &Path) -> io::Result<()> {
     // The directory first: then no other user puts a link in the place of a file.
     let mut is_changed = restrict(dir, &fs::metadata(dir)?)?;
@@ -53,7 +51,7 @@ mod tests {
     use artillery_proto::disk::Disk as _;
 
     use super::*;
-    use crate::disk::FileDisk;
+    use crate::disk::LockedDir;
 
     fn mode(path: &Path) -> u32 {
         fs::metadata(path).unwrap().mode() & 0o777
@@ -63,7 +61,7 @@ mod tests {
     fn what_is_made_belongs_to_one_user() {
         let dir = tempfile::tempdir().unwrap();
         let of_node = dir.path().join("a/b");
-        let disk = FileDisk::open(&of_node).unwrap();
+        let disk = LockedDir::open(&of_node).unwrap();
         disk.keep_name("db-1").unwrap();
         disk.keep_cluster("shop").unwrap();
         disk.create("journal-0000000001").unwrap();
@@ -80,7 +78,7 @@ mod tests {
             fs::set_permissions(dir.path().join(name), Permissions::from_mode(0o644)).unwrap();
         }
         fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
-        FileDisk::open(dir.path()).unwrap();
+        LockedDir::open(dir.path()).unwrap();
         let (ours, other) = all.split_at(7);
         for name in ours {
             assert_eq!(mode(&dir.path().join(name)), 0o600, "{name}");

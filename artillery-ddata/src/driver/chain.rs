@@ -17,7 +17,7 @@ use tokio::{
 
 pub(crate) use self::parts::{ChainCommand, ChainParts, Inlets, Ordered, Rule};
 use super::{
-    journal::{BATCH_BYTES, JournalLane, JournalNews},
+    journal::{BATCH_BYTES, JournalNews, RunningJournal},
     lanes::{LaneState, Lanes, UPDATES_ROOM},
 };
 use crate::{
@@ -30,11 +30,11 @@ use crate::{
 
 /// Frames from peers that wait for the task, each of about [`UPDATES_ROOM`] bytes at most.
 const FRAMES: usize = 64;
-/// Orders of the node that wait for the task. The node has at most four under way, not counting those to close.
+/// Orders of the node that wait for the task. The node has at most four pending, not counting those to close.
 const ORDERS: usize = 16;
 /// Reads, and writes, that wait for the task; [`ChainParts::queue_bytes`] bounds their bytes.
 const REQUESTS: usize = 1024;
-/// How many inputs of each kind are received at once. The runner decides how many of them it takes in before output is sent.
+/// Inputs of each kind that are received at once. The runner decides how many of them it handles before output is sent.
 const BATCH: usize = 256;
 /// Deferred work waits this long while another member works on the same update.
 const DEFERRAL: Duration = Duration::from_millis(1);
@@ -56,19 +56,18 @@ fn task(parts: ChainParts) -> (ChainTask, ChainHandle, Inlets) {
     let handle = ChainHandle { chain, gate: gate.clone(), store: store.clone(), reads, writes };
     let wake = Arc::<Notify>::default();
     let runner = ChainRunner::new(me, chain, settings, store, gate);
-    let (journal, restored) = journal.unzip();
-    let runner = match restored.flatten() {
+    let restored = journal.as_ref().and_then(|journal| journal.add(chain, wake.clone()));
+    let runner = match restored {
         Some(restored) => runner.restored(restored),
         None => runner,
     };
-    let journal = journal.map(|journal| journal.lane(chain, wake.clone()));
     let mut task = ChainTask {
         chain,
         runner,
         journal,
         peers: BTreeMap::new(),
         turn: Turn::default(),
-        askers: Vec::new(),
+        callers: Vec::new(),
         commands: command_queue,
         orders: order_queue,
         reads: read_queue,
@@ -110,14 +109,14 @@ struct ChainTask {
     peers: BTreeMap<MemberId, PeerLanes>,
     /// Input received for the runner's next turn.
     turn: Turn<Queued<ReadRequest>, Queued<WriteRequest>>,
-    askers: Vec<oneshot::Sender<Status>>,
+    callers: Vec<oneshot::Sender<Status>>,
     commands: mpsc::Receiver<ChainCommand>,
     orders: mpsc::Receiver<Ordered>,
     reads: mpsc::Receiver<Queued<ReadRequest>>,
     writes: WriteQueues,
     wake: Arc<Notify>,
     /// `None`: the node has no disk.
-    journal: Option<JournalLane>,
+    journal: Option<RunningJournal>,
     standing: watch::Sender<ChainReadiness>,
     /// `None`: the lease never changes.
     leases: Option<watch::Receiver<Lease>>,
@@ -140,7 +139,7 @@ impl ChainTask {
             let lines = self.runner.lines();
             let (tick, now) = (self.runner.next_tick(), clock::now());
             if self.runner.is_over(now) {
-                // The runtime polls sockets and timers, and the node's other tasks run: renewals leave meanwhile.
+                // The runtime polls sockets and timers, and the node's other tasks run: renewals are sent.
                 tokio::task::yield_now().await;
             }
             if self.turn.has_inputs() {
@@ -151,8 +150,7 @@ impl ChainTask {
             }
             let pause = tick.map_or(Duration::ZERO, |at| at - now);
             tokio::select! {
-                // The code below takes some of every ready input, so nothing is starved; a fixed order keeps runs
-                // reproducible.
+                // Each turn takes some of every ready input, so none is starved; a fixed order keeps runs reproducible.
                 biased;
                 taken = self.orders.recv_many(&mut orders, ORDERS) => if taken == 0 { return },
                 taken = self.commands.recv_many(&mut commands, BATCH) => if taken == 0 { return },
@@ -182,7 +180,7 @@ impl ChainTask {
         }
     }
 
-    /// Takes the input that has come meanwhile, so that it shares the next frames.
+    /// Takes the input received since, so that it shares the next frames.
     fn receive_what_is_ready(&mut self) {
         self.receive_orders();
         for _ in 0..BATCH {
@@ -192,7 +190,7 @@ impl ChainTask {
         self.turn.reads.extend(std::iter::from_fn(|| self.reads.try_recv().ok()).take(BATCH));
     }
 
-    /// Takes what the node says, which comes first in every turn.
+    /// Takes the node's orders and lease, which are first in every turn.
     fn receive_orders(&mut self) {
         if let Some(leases) = &mut self.leases
             && leases.has_changed().unwrap_or(false)
@@ -208,21 +206,21 @@ impl ChainTask {
     fn take(&mut self) {
         self.follow_links();
         if let Some(journal) = &self.journal {
-            let JournalNews { durable, checkpoint, full } = journal.news();
+            let JournalNews { durable, checkpoint, full } = journal.news(self.chain);
             (self.turn.durable, self.turn.checkpoint, self.turn.disk_full) = (durable, checkpoint, full);
         }
         let writes = &mut self.writes;
         self.runner.take(clock::now, clock::wall, &mut self.turn, |line| writes.try_next(line));
-        for asker in self.askers.drain(..) {
-            // The asker may have gone.
-            drop(asker.send(self.runner.replica().status()));
+        for caller in self.callers.drain(..) {
+            // The caller may have gone.
+            drop(caller.send(self.runner.replica().status()));
         }
     }
 
     fn command(&mut self, command: ChainCommand) {
         match command {
             ChainCommand::Frame { from, frame } => self.turn.frames.push((from, frame)),
-            ChainCommand::Status(asker) => self.askers.push(asker),
+            ChainCommand::Status(caller) => self.callers.push(caller),
         }
     }
 
@@ -259,8 +257,7 @@ impl ChainTask {
         }
     }
 
-    /// Sends replies first, then control frames, then updates, as far as lanes have room. A full lane wakes the task
-    /// later.
+    /// Sends replies first, then control frames, then updates, up to the capacity of the lanes. A full lane wakes the task.
     fn flush(&mut self) {
         while let Some(output) = self.runner.poll_output() {
             match output {
@@ -280,7 +277,7 @@ impl ChainTask {
         });
         self.say();
         if let Some(journal) = &self.journal {
-            journal.put(|| self.runner.poll_journal(BATCH_BYTES));
+            journal.put(self.chain, || self.runner.poll_journal(BATCH_BYTES));
         }
         let now = clock::now();
         let peers: SmallVec<[MemberId; 8]> = self.runner.peers().collect();
@@ -302,7 +299,7 @@ impl ChainTask {
         }
     }
 
-    /// Sends the chain's words to the node, as far as there is room.
+    /// Sends the chain's words to the node, up to the capacity of the queue.
     fn say(&mut self) {
         let Some(words) = &self.words else {
             while self.runner.poll_word().is_some() {}
@@ -331,8 +328,7 @@ fn log_rereplication(chain: ChainId, so_far: &Rereplication) {
     );
 }
 
-/// Returns when the output has left; with `is_between`, after a moment for another member that works on the same
-/// update.
+/// Returns when the output has left; with `is_between`, after a pause for another member that works on the same update.
 async fn until_said(is_between: bool) {
     if is_between {
         tokio::time::sleep(DEFERRAL).await;
@@ -341,7 +337,7 @@ async fn until_said(is_between: bool) {
     }
 }
 
-/// Returns when the node has room for another word; never, once the node takes no more.
+/// Returns when the queue to the node has capacity for another word; never, once the queue is closed.
 async fn room_for_words(words: &Option<mpsc::Sender<(ChainId, Word)>>) {
     match words {
         Some(words) if words.reserve().await.is_ok() => {}
@@ -349,7 +345,7 @@ async fn room_for_words(words: &Option<mpsc::Sender<(ChainId, Word)>>) {
     }
 }
 
-/// Waits for the next lease; for ever, if there are no more.
+/// Waits for the next lease; indefinitely, if the sender is gone.
 async fn renewed(leases: &mut Option<watch::Receiver<Lease>>) -> Lease {
     if let Some(leases) = leases
         && leases.changed().await.is_ok()

@@ -18,7 +18,7 @@ use artillery_proto::runner::{ChainOrder, ChainRunner, Lease, RunnerOutput, Turn
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
-use super::serve::Server;
+use super::serve::{OperatedNode, Server};
 use crate::{
     ChainConfig, ChainId, ChainMember, ClusterId, Epoch, Incarnation, Kv, MemberId, Mode, NodeAddress, NodeId, Role,
     Routing, Timestamp,
@@ -119,12 +119,20 @@ pub(crate) struct FakeNode {
     pub(crate) endpoint: Endpoint,
     /// Serves the node's requests, unless a test does.
     pub(crate) server: Option<Arc<Server>>,
-    /// The number of request streams served now.
     pub(crate) serving: Arc<AtomicUsize>,
 }
 
-/// What a fake node does with incoming request streams.
+/// Handles an incoming request stream of a fake node.
 type Serve = Arc<dyn Fn(IncomingStream) + Send + Sync>;
+
+/// Answers a status query, and no operator's command.
+struct FineStatus;
+
+impl OperatedNode for FineStatus {
+    fn status(&self) -> Call<Bytes> {
+        Box::pin(async { Bytes::from_static(b"{\"fine\":true}") })
+    }
+}
 
 struct Streams(std::sync::OnceLock<Serve>);
 
@@ -146,12 +154,12 @@ impl FakeNode {
         Self::start_with_room(cluster, name, QUEUE_BYTES)
     }
 
-    /// A node with room for `bytes` bytes of each kind of request.
+    /// A node with a budget of `bytes` bytes for each kind of request.
     pub(crate) fn start_with_room(cluster: &str, name: &str, bytes: usize) -> Self {
         let (mut node, streams) = Self::bind(cluster, name);
         let sizes = Sizes::new(bytes, &TransportConfig::default());
-        let status = Box::new(|| -> Call<Bytes> { Box::pin(async { Bytes::from_static(b"{\"fine\":true}") }) });
-        let server = Arc::new(Server::new(node.local.clone(), node.router.clone(), MAX_VALUE, sizes, status));
+        let server = Server::new(node.local.clone(), node.router.clone(), MAX_VALUE, sizes, Box::new(FineStatus));
+        let server = Arc::new(server);
         node.server = Some(server.clone());
         let serving = node.serving.clone();
         let serve: Serve = Arc::new(move |stream| {
@@ -200,16 +208,17 @@ impl FakeNode {
         Kv::new(self.router.clone())
     }
 
-    /// Gives the node a routing of one chain; a member gets an empty chain of its own.
+    /// Gives the node a routing. A member gets an empty chain of its own.
     pub(crate) fn form(&self, routing: &Routing) {
         self.form_losing(routing, |_| false);
     }
 
     /// As [`form`](Self::form), with a chain that loses the answers to some writes.
     pub(crate) fn form_losing(&self, routing: &Routing, loses: Loses) {
-        let config = routing.chains[0].clone();
-        let handle = config.role(self.me()).map(|_| chain(self.me(), config, routing.history_id(), loses));
-        self.local.form(routing.clone(), vec![handle]);
+        let of = |config: &ChainConfig| {
+            config.role(self.me()).map(|_| chain(self.me(), config.clone(), routing.history_id(), loses))
+        };
+        self.local.form(routing.clone(), routing.chains.iter().map(of).collect());
     }
 
     /// Gives the node a routing; it serves the first chain alone.
@@ -219,16 +228,12 @@ impl FakeNode {
         self.local.form(routing.clone(), std::iter::once(Some(chain)).chain(others).collect());
     }
 
-    /// Gives the node a routing; it serves the chains of which it is a member.
+    /// Gives the node a routing; it serves the chains that name it.
     pub(crate) fn form_all(&self, routing: &Routing) {
-        let of = |config: &ChainConfig| {
-            config.role(self.me()).map(|_| chain(self.me(), config.clone(), routing.history_id(), |_| false))
-        };
-        self.local.form(routing.clone(), routing.chains.iter().map(of).collect());
+        self.form(routing);
     }
 }
 
-/// A routing with one chain.
 pub(crate) fn routing(config: ChainConfig, nodes: &[&FakeNode]) -> Routing {
     let address = |node: &&FakeNode| {
         (node.me().node, NodeAddress { name: node.local.name.clone(), addrs: vec![node.addr()], host: None })
@@ -237,7 +242,6 @@ pub(crate) fn routing(config: ChainConfig, nodes: &[&FakeNode]) -> Routing {
     Routing::new(ClusterId(1), history, vec![config], nodes.iter().map(address).collect())
 }
 
-/// A node that serves a chain alone.
 pub(crate) fn alone(cluster: &str) -> FakeNode {
     let node = FakeNode::start(cluster, "alone");
     node.form(&routing(config(&[node.me()], 1), &[&node]));

@@ -1,4 +1,4 @@
-//! The task that finds a cluster or founds one, and then tells later nodes of it.
+//! The task that finds a cluster or creates one, and then informs later nodes.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -26,17 +26,14 @@ pub(crate) struct Forming {
     pub(crate) incarnations: BTreeMap<NodeId, MemberId>,
     /// Whether the node yields to a cluster that succeeds its own.
     pub(crate) yields: watch::Receiver<bool>,
-    /// Whether the node has a directory.
     pub(crate) has_directory: bool,
     /// The formation can't end in this incarnation.
     pub(crate) is_stuck: bool,
-    /// The progress of the formation.
     pub(crate) shown: watch::Sender<Option<FormationFacts>>,
 }
 
 impl Forming {
-    /// Runs until the node stops. Calls `settled` once, when the node's cluster is known. Returns whether the formation is stuck, so
-    /// that this incarnation must end.
+    /// Runs until the node stops. Calls `settled` once the cluster is known. Returns whether this incarnation can form none.
     pub(crate) async fn run(
         mut self,
         mut phases: watch::Receiver<NodePhase>,
@@ -79,7 +76,6 @@ impl Forming {
         }
     }
 
-    /// Publishes the progress of the formation, for reports.
     fn show(&self) {
         let (phase, only_joins, after) =
             (self.formation.phase(), self.formation.only_joins(), self.formation.given_up());

@@ -1,4 +1,4 @@
-//! The thread that writes a node's journal. Chains hand it what they have to write, and hear what has become durable.
+//! The thread that writes a node's journal. Chains hand it their batches, and learn which ones are durable.
 //!
 //! While it syncs one group, chains fill the next one: so groups grow with the load, and no timer is needed.
 
@@ -22,7 +22,7 @@ use artillery_proto::{
     disk::DiskError,
     journal::{JournalEntry, JournalError},
     message::{ChainMessage, SnapshotContent},
-    replica::JournalBatch,
+    replica::{JournalBatch, RestoredChain},
 };
 use tokio::sync::{Notify, watch};
 
@@ -30,26 +30,28 @@ use crate::ChainId;
 
 /// Bytes that a chain hands over at once, about.
 pub(crate) const BATCH_BYTES: usize = 1 << 20;
-/// A group takes no further batch once it has so many bytes.
+/// A group takes no further batch once it has this many bytes.
 const GROUP_BYTES: usize = 128 << 20;
-/// When nothing is written for so long, the last group is proven by an empty one.
+/// After this time without a batch, an empty group proves the last one.
 const IDLE: Duration = Duration::from_millis(200);
 /// How often the control file learns how much was synced.
 const NOTED: Duration = Duration::from_secs(10);
 /// The pause before a full disk is tried again.
 const FULL_PAUSE: Duration = Duration::from_millis(50);
 
-/// What chains and the thread tell each other.
+/// The messages between the chains and the thread.
 #[derive(Default)]
 struct Exchange {
     chains: BTreeMap<ChainId, ChainSide>,
-    /// The disk counts as full.
+    /// The chains that the store held at the start, until their tasks begin.
+    restored: BTreeMap<ChainId, RestoredChain>,
+    /// The disk is considered full.
     full: bool,
     stops: bool,
 }
 
 struct ChainSide {
-    /// What is to be written next.
+    /// The next batch to write.
     batch: Option<JournalBatch>,
     durable: Option<u64>,
     checkpoint: bool,
@@ -61,27 +63,23 @@ struct Shared {
     /// The thread waits for batches here.
     filled: Condvar,
     /// The task that a test has in the place of the thread waits for batches here.
-    #[cfg(feature = "testing")]
     filled_for_task: Notify,
     /// The number of groups that are synced.
     synced: Arc<AtomicU64>,
 }
 
 impl Shared {
-    fn new(synced: Arc<AtomicU64>) -> Self {
+    fn new(restored: BTreeMap<ChainId, RestoredChain>, synced: Arc<AtomicU64>) -> Self {
         Self {
-            exchange: Mutex::default(),
+            exchange: Mutex::new(Exchange { restored, ..Exchange::default() }),
             filled: Condvar::new(),
-            #[cfg(feature = "testing")]
             filled_for_task: Notify::new(),
             synced,
         }
     }
 
-    /// Wakes the thread.
     fn wake(&self) {
         self.filled.notify_one();
-        #[cfg(feature = "testing")]
         self.filled_for_task.notify_one();
     }
 
@@ -92,38 +90,30 @@ impl Shared {
 
 /// The journal of a node, for its chains. Clones share it.
 #[derive(Clone)]
-pub(crate) struct JournalHandle {
+pub(crate) struct RunningJournal {
     shared: Arc<Shared>,
     /// Closed when the thread has ended and all its files are closed.
     ended: watch::Receiver<()>,
 }
 
-/// A chain's way to the journal.
-pub(crate) struct JournalLane {
-    chain: ChainId,
-    shared: Arc<Shared>,
-}
-
-/// What the journal tells a chain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct JournalNews {
     /// The number of the last durable batch, if that is news.
     pub(crate) durable: Option<u64>,
-    /// The chain is to begin a checkpoint.
     pub(crate) checkpoint: bool,
-    /// The disk counts as full.
+    /// The disk is considered full.
     pub(crate) full: bool,
 }
 
-impl JournalHandle {
-    /// Starts the thread, which keeps the number of synced groups in `synced`. `failed` is called if the disk fails: the process
-    /// has to end then.
+impl RunningJournal {
+    /// Starts the thread, which counts the synced groups in `synced`. `failed` is called if the disk fails.
     pub(crate) fn start(
         writer: JournalWriter,
+        restored: BTreeMap<ChainId, RestoredChain>,
         synced: Arc<AtomicU64>,
         failed: impl FnOnce(JournalError) + Send + 'static,
     ) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared::new(synced));
+        let shared = Arc::new(Shared::new(restored, synced));
         let of_thread = shared.clone();
         let (running, ended) = watch::channel(());
         let thread = thread::Builder::new().name("artillery-journal".to_owned());
@@ -139,50 +129,48 @@ impl JournalHandle {
         Ok(Self { shared, ended })
     }
 
-    /// The way of a chain to the journal. `wake` is notified of news.
-    pub(crate) fn lane(&self, chain: ChainId, wake: Arc<Notify>) -> JournalLane {
+    /// Adds a chain, whose task is woken when the journal has news. Returns the chain's state in the store at the start.
+    pub(crate) fn add(&self, chain: ChainId, wake: Arc<Notify>) -> Option<RestoredChain> {
         let side = ChainSide { batch: None, durable: None, checkpoint: false, wake };
-        self.shared.lock().chains.insert(chain, side);
-        JournalLane { chain, shared: self.shared.clone() }
+        let mut exchange = self.shared.lock();
+        exchange.chains.insert(chain, side);
+        exchange.restored.remove(&chain)
     }
 
-    /// Ends the thread once it has written what it was handed.
+    /// Ends the thread once it has written all batches.
     pub(crate) fn stop(&self) {
         self.shared.lock().stops = true;
         self.shared.wake();
     }
 
-    /// Waits until the thread has ended.
     pub(crate) async fn ended(&self) {
         let mut ended = self.ended.clone();
         while ended.changed().await.is_ok() {}
     }
-}
 
-impl JournalLane {
-    /// Hands over the next batch, if there is room for it.
-    pub(crate) fn put(&self, next: impl FnOnce() -> Option<JournalBatch>) {
-        let has_room = |exchange: &Exchange| exchange.chains.get(&self.chain).is_some_and(|side| side.batch.is_none());
-        // Only this chain's own task fills its place, so there is still room behind the call.
+    /// Hands over the next batch of a chain, unless one still waits.
+    pub(crate) fn put(&self, chain: ChainId, next: impl FnOnce() -> Option<JournalBatch>) {
+        let has_room = |exchange: &Exchange| exchange.chains.get(&chain).is_some_and(|side| side.batch.is_none());
+        // Only this chain's own task fills its place, so the place is still empty behind the call.
         if has_room(&self.shared.lock())
             && let Some(batch) = next()
-            && let Some(side) = self.shared.lock().chains.get_mut(&self.chain)
+            && let Some(side) = self.shared.lock().chains.get_mut(&chain)
         {
             side.batch = Some(batch);
             self.shared.wake();
         }
     }
 
-    /// What is new.
-    pub(crate) fn news(&self) -> JournalNews {
+    /// The news for a chain since the last call.
+    pub(crate) fn news(&self, chain: ChainId) -> JournalNews {
         let mut exchange = self.shared.lock();
-        let Some(side) = exchange.chains.get_mut(&self.chain) else { return JournalNews::default() };
+        let Some(side) = exchange.chains.get_mut(&chain) else { return JournalNews::default() };
         let (durable, checkpoint) = (side.durable.take(), std::mem::take(&mut side.checkpoint));
         JournalNews { durable, checkpoint, full: exchange.full }
     }
 }
 
-/// Writes until the journal is to stop.
+/// Writes until the journal must stop.
 fn run(mut writer: JournalWriter, shared: &Shared) -> Result<(), JournalError> {
     let mut noted = clock::now();
     loop {
@@ -207,7 +195,7 @@ fn full_is_fine(result: Result<(), JournalError>) -> Result<(), JournalError> {
     if result == Err(JournalError::Full) { Ok(()) } else { result }
 }
 
-/// One group: written, synced, and told to its chains. A full disk is tried again and again.
+/// One group: written, synced, and reported to its chains. A full disk is tried repeatedly.
 fn write(writer: &mut JournalWriter, shared: &Shared, batches: &[(ChainId, JournalBatch)]) -> Result<(), JournalError> {
     let mut full = false;
     let mut until_room = |result: Result<(), JournalError>| match result {
@@ -231,7 +219,7 @@ fn write(writer: &mut JournalWriter, shared: &Shared, batches: &[(ChainId, Journ
     tidy(writer, shared)
 }
 
-/// Says when a checkpoint begins and ends: writes take longer meanwhile.
+/// Logs when a checkpoint begins and ends: writes take longer between.
 fn log_checkpoints(batches: &[(ChainId, JournalBatch)]) {
     for (chain, entry) in batches.iter().flat_map(|(chain, batch)| batch.entries.iter().map(|entry| (chain.0, entry))) {
         let JournalEntry::Sent(frame) = entry else { continue };
@@ -244,7 +232,7 @@ fn log_checkpoints(batches: &[(ChainId, JournalBatch)]) {
     }
 }
 
-/// Makes the journal shorter, and finds out how much room is left.
+/// Makes the journal shorter, and checks the free space.
 fn tidy(writer: &mut JournalWriter, shared: &Shared) -> Result<(), JournalError> {
     match writer.tidy() {
         Ok(wanted) => tell(shared, &[], &wanted),
@@ -283,7 +271,7 @@ fn tell(shared: &Shared, durable: &[DurableBatch], checkpoints: &[ChainId]) {
     }
 }
 
-/// All batches that wait; none, if none came for a while. And whether the journal is to stop.
+/// All batches that wait; none after [`IDLE`]. And whether the journal must stop.
 fn next(shared: &Shared) -> (Vec<(ChainId, JournalBatch)>, bool) {
     let mut exchange = shared.lock();
     let is_idle =
@@ -302,7 +290,7 @@ fn take(exchange: &mut Exchange) -> (Vec<(ChainId, JournalBatch)>, bool) {
         if let Some(batch) = side.batch.take_if(|_| bytes < GROUP_BYTES) {
             bytes += batch.bytes;
             batches.push((chain, batch));
-            // There is room for the chain's next one.
+            // The chain may hand over its next one.
             side.wake.notify_one();
         }
     }

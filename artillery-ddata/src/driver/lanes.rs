@@ -113,8 +113,7 @@ impl HistoryLanes {
         frames
     }
 
-    /// Drops all queued frames. They were queued on the assumption that earlier frames arrive; on the next connection
-    /// cursors begin anew. No pump runs now.
+    /// Drops all queued frames, which assume that earlier ones arrive: cursors start from scratch. No pump runs now.
     fn clear(&self) {
         let empty = |queue: &mut mpsc::Receiver<_>| while queue.try_recv().is_ok() {};
         self.lock().retain(|lane| {
@@ -126,7 +125,7 @@ impl HistoryLanes {
     }
 }
 
-/// Tasks to wake when a lane has room again or its link has changed.
+/// Tasks to wake when a lane has capacity again or its link has changed.
 type Wake = RwLock<Vec<Arc<Notify>>>;
 
 fn wake_all(wake: &Wake) {
@@ -134,22 +133,19 @@ fn wake_all(wake: &Wake) {
 }
 
 impl Lanes {
-    /// The state of the link.
     pub(crate) fn state(&self) -> LaneState {
         *self.state.borrow()
     }
 
-    /// A lane for the history of one more chain.
     pub(crate) fn add_updates(&self) -> mpsc::Sender<ChainFrame> {
         self.history.add(streams::CHAIN_UPDATES, UPDATES_PRIORITY, UPDATES_QUEUE)
     }
 
-    /// A lane for the snapshots of one more chain.
     pub(crate) fn add_snapshots(&self) -> mpsc::Sender<ChainFrame> {
         self.history.add(streams::CHAIN_SNAPSHOTS, SNAPSHOTS_PRIORITY, SNAPSHOTS_QUEUE)
     }
 
-    /// Notifies `sleeper` when there is room again or the state has changed.
+    /// Notifies `sleeper` when a lane has capacity again or the state has changed.
     pub(crate) fn wake(&self, sleeper: &Arc<Notify>) {
         let mut all = self.wake.write().unwrap_or_else(PoisonError::into_inner);
         // Sleepers known to this list alone have stopped.
@@ -184,7 +180,6 @@ impl Hub {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner).retain(|&node, _| keep(node));
     }
 
-    /// Drops all lanes; queued frames may be lost.
     pub(crate) fn close(&self) {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }

@@ -6,23 +6,6 @@ use artillery_core::{ClusterId, SeedState, SeedStatus};
 
 use crate::Place;
 
-/// These texts say what to do, too.
-const LEFT_BEHIND: &str = "the cluster was recovered without this node: start it again to join as a new member, with an empty directory if it has one";
-
-const FOUNDS: &str = "an operator gave the cluster up: this node's next incarnation founds the one that succeeds it";
-
-const SUCCEEDED: &str = "the cluster was given up for another one: start the node again to join that";
-const UNFORMED: &str = "most of the nodes that had agreed to form a cluster with it are silent: start it again";
-
-const ROLLED_BACK: &str =
-    "the directory of this node is an older copy, or a second one: start the node with an empty directory";
-
-const NAME_TAKEN: &str = "another process with this node's name is running: give each node its own name";
-
-const DISK_FAILED: &str = "the disk of this node failed";
-
-const LOG_FAILED: &str = "the configuration log of this node failed: start the node again";
-
 #[derive(Debug, Clone)]
 pub(crate) enum NodePhase {
     /// The node belongs to no cluster yet.
@@ -72,24 +55,24 @@ pub enum NeverReady {
     #[error("the node was stopped")]
     Stopped,
     /// The cluster was recovered without it.
-    #[error("{LEFT_BEHIND}")]
+    #[error("{}", Stopped::LeftBehind)]
     LeftBehind,
     /// The local part of the configuration log failed.
-    #[error("{LOG_FAILED}")]
+    #[error("{}", Stopped::LogFailed)]
     LogFailed,
     /// The node's disk failed.
-    #[error("{DISK_FAILED}")]
+    #[error("{}", Stopped::DiskFailed)]
     DiskFailed,
     /// The node's directory is an older copy of itself, or a second one.
-    #[error("{ROLLED_BACK}")]
+    #[error("{}", Stopped::RolledBack)]
     RolledBack,
-    /// An operator gave the cluster up. The node's next incarnation founds the cluster that succeeds it.
-    #[error("{FOUNDS}")]
+    /// An operator abandoned the cluster. The node's next incarnation creates the cluster that succeeds it.
+    #[error("{}", Stopped::Founds)]
     Founds,
-    /// Another cluster succeeds the node's own, of which it held nothing.
-    #[error("{SUCCEEDED}")]
+    /// Another cluster succeeds the node's own, whose data it didn't have.
+    #[error("{}", Stopped::Succeeded)]
     Succeeded,
-    /// The node's directory was checked, and can't be taken in.
+    /// The node's directory was checked, and can't be loaded.
     #[error("{why}")]
     NotLoaded {
         /// The directory.
@@ -100,10 +83,10 @@ pub enum NeverReady {
         why: String,
     },
     /// Another living process has the node's name.
-    #[error("{NAME_TAKEN}")]
+    #[error("{}", Stopped::NameTaken)]
     NameTaken,
     /// Most of the nodes with which this one had agreed to form a cluster are silent. The node's next incarnation is free.
-    #[error("{UNFORMED}")]
+    #[error("{}", Stopped::Unformed)]
     Unformed,
     /// A replica of the node stopped serving.
     #[error("a chain stopped serving: {0}")]
@@ -112,11 +95,11 @@ pub enum NeverReady {
 
 impl NeverReady {
     pub(crate) fn refused(seeds: &[SeedStatus]) -> Self {
-        let said = seeds.iter().map(|seed| match &seed.state {
+        let reasons = seeds.iter().map(|seed| match &seed.state {
             SeedState::Refused { reason, .. } => format!("{}: {reason}", seed.seed),
             other => format!("{}: {other:?}", seed.seed),
         });
-        Self::Refused(said.collect::<Vec<_>>().join("; "))
+        Self::Refused(reasons.collect::<Vec<_>>().join("; "))
     }
 }
 
@@ -134,25 +117,26 @@ pub enum Stopped {
     Superseded,
     /// Another living process has the node's name: the other nodes know that one, and refuse this one.
     NameTaken,
-    /// The cluster was recovered without this node, whose history is over. The next incarnation joins as a new member; one
+    /// The cluster was recovered without this node, whose history has ended. The next incarnation joins as a new member; one
     /// with the same directory stops again, and the directory stays as it is, until an operator moves it aside.
     LeftBehind,
-    /// The local part of the configuration log failed: the node can't take part in its cluster any more.
+    /// The local part of the configuration log failed: the node can no longer take part in its cluster.
     LogFailed,
-    /// The node's disk failed. What the disk holds is unknown to this process; the next one reads it.
+    /// The node's disk failed. Its content is unknown to this process; the next one reads it.
     DiskFailed,
     /// The node's directory is an older copy of itself, or a second one: it has forgotten what it promised.
     RolledBack,
-    /// An operator gave the cluster up. The node's next incarnation founds the cluster that succeeds it
+    /// An operator abandoned the cluster. The node's next incarnation creates the cluster that succeeds it
     /// ([`NodeBuilder::found_after`](crate::NodeBuilder::found_after)).
     Founds,
-    /// Another cluster succeeds the node's own, of which it held nothing. The node's next incarnation joins that
+    /// Another cluster succeeds the node's own, whose data it didn't have. The node's next incarnation joins that
     /// ([`NodeBuilder::join_after`](crate::NodeBuilder::join_after)).
     Succeeded,
     /// Most of the nodes with which this one had agreed to form a cluster are silent: the next incarnation is free.
     Unformed,
 }
 
+/// Texts of what concerns operators include their next step.
 impl std::fmt::Display for Stopped {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
@@ -160,14 +144,14 @@ impl std::fmt::Display for Stopped {
             Self::ShutDown => "it was shut down",
             Self::Dropped => "its last handle was dropped",
             Self::Superseded => "a later incarnation of this node was met",
-            Self::NameTaken => NAME_TAKEN,
-            Self::LeftBehind => LEFT_BEHIND,
-            Self::LogFailed => LOG_FAILED,
-            Self::DiskFailed => DISK_FAILED,
-            Self::RolledBack => ROLLED_BACK,
-            Self::Founds => FOUNDS,
-            Self::Succeeded => SUCCEEDED,
-            Self::Unformed => UNFORMED,
+            Self::NameTaken => "another process with this node's name is running: give each node its own name",
+            Self::LeftBehind => "the cluster was recovered without this node: start it again to join as a new member, with an empty directory if it has one",
+            Self::LogFailed => "the configuration log of this node failed: start the node again",
+            Self::DiskFailed => "the disk of this node failed",
+            Self::RolledBack => "the directory of this node is an older copy, or a second one: start the node with an empty directory",
+            Self::Founds => "an operator gave the cluster up: this node's next incarnation founds the one that succeeds it",
+            Self::Succeeded => "the cluster was given up for another one: start the node again to join that",
+            Self::Unformed => "most of the nodes that had agreed to form a cluster with it are silent: start it again",
         })
     }
 }

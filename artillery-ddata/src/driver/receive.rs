@@ -19,7 +19,6 @@ use crate::{
     wire::{chain, control::ControlDecodeError, formation},
 };
 
-/// The inlets of each chain's task.
 #[derive(Default)]
 pub(crate) struct ChainInlets {
     inlets: RwLock<BTreeMap<ChainId, Inlets>>,
@@ -45,7 +44,6 @@ impl ChainInlets {
     }
 }
 
-/// Why a peer's stream was closed.
 #[derive(Debug, thiserror::Error)]
 enum Violation {
     #[error(transparent)]
@@ -84,8 +82,7 @@ async fn chain_frame(
     if present.as_ref().is_none_or(|&(chain, _)| chain != id) {
         *present = chains.get(id).map(|inlets| (id, inlets.commands));
     }
-    // Frames of a chain that isn't here are dropped: the sender is ahead of this node or behind it, and will repeat
-    // them.
+    // Frames of an unknown chain are dropped: the sender is ahead of this node or behind it, and will repeat them.
     if let Some((_, commands)) = present
         && commands.send(ChainCommand::Frame { from, frame }).await.is_err()
     {

@@ -5,7 +5,7 @@ mod ready;
 mod routing;
 mod writer;
 
-use std::{sync::Arc, time::Duration};
+use std::{future::ready, sync::Arc, time::Duration};
 
 use artillery_core::transport::{CloseCode, FrameReader, IncomingStream};
 use bytes::Bytes;
@@ -42,40 +42,46 @@ use crate::{
     wire::request::decode_request,
 };
 
-/// After this long without a commit, a watch is answered and its client asks again. So the queries of a dead client
-/// take up room no longer than this.
+/// A watch without a commit is answered after this time, which bounds the queries of a dead client.
 const LONGEST_WATCH: Duration = Duration::from_secs(10);
 
-/// Returns this node's status as JSON.
-pub(crate) type StatusSource = Box<dyn Fn() -> BoxFuture<Bytes> + Send + Sync>;
+/// The node behind a server, for operators. The defaults are the answers of a node with a fixed configuration.
+pub(crate) trait OperatedNode: Send + Sync {
+    /// The node's status as JSON.
+    fn status(&self) -> BoxFuture<Bytes>;
 
-/// Executes an operator's command.
-pub(crate) type Arranger = Box<dyn Fn(AdminCommand) -> BoxFuture<Result<Option<Epoch>, ArrangeError>> + Send + Sync>;
-/// Disaster recovery of a node: reports what it holds, and continues without members that are lost for good.
-pub(crate) trait Recovery: Send + Sync {
-    /// What this node holds; `None` if it belongs to no cluster with a changeable configuration.
-    fn standing(&self) -> BoxFuture<Option<Standing>>;
+    fn arrange(&self, _command: AdminCommand) -> BoxFuture<Result<Option<Epoch>, ArrangeError>> {
+        Box::pin(ready(Err(ArrangeError::Fixed)))
+    }
+
+    /// The chains, the log and the cluster that this node holds; `None` without a configuration log.
+    fn standing(&self) -> BoxFuture<Option<Standing>> {
+        Box::pin(ready(None))
+    }
 
     /// Continues alone, if the named cluster was in this history and can't continue otherwise.
-    fn recover(&self, cluster: ClusterId, history: History) -> BoxFuture<Result<Recovered, NotRecovered>>;
+    fn recover(&self, _cluster: ClusterId, _history: History) -> BoxFuture<Result<Recovered, NotRecovered>> {
+        Box::pin(ready(Err(NotRecovered::Static)))
+    }
 
-    /// Opens a chain again from what is left, if this node leads and no store is there that may lack nothing.
-    fn reopen(&self, chain: ChainId) -> BoxFuture<Result<Reopened, NotReopened>>;
+    /// Reopens a chain from the surviving stores, if this node leads and no complete store is available.
+    fn reopen(&self, _chain: ChainId) -> BoxFuture<Result<Reopened, NotReopened>> {
+        Box::pin(ready(Err(NotReopened::Fixed)))
+    }
 
-    /// Stops this node, to found a cluster that succeeds this one or to join such a cluster. Refused if any incarnation
-    /// that ever served is still alive.
-    fn found(&self, cluster: ClusterId, founds: bool) -> BoxFuture<Result<Vec<NodeInfo>, NotFounded>>;
+    /// Stops this node, to create or join another cluster. Refused if any incarnation that ever served is still alive.
+    fn found(&self, _cluster: ClusterId, _founds: bool) -> BoxFuture<Result<Vec<NodeInfo>, NotFounded>> {
+        Box::pin(ready(Err(NotFounded::Static)))
+    }
 }
 
-/// Answers the requests that come to a node.
+/// Answers the requests to a node.
 pub(crate) struct Server {
     local: Arc<Local>,
     router: Arc<Router>,
     /// Larger values are refused.
     max_value_bytes: u64,
-    status: StatusSource,
-    arrange: Option<Arranger>,
-    recovery: Option<Box<dyn Recovery>>,
+    node: Box<dyn OperatedNode>,
     rooms: Rooms,
 }
 
@@ -85,29 +91,18 @@ impl Server {
         router: Arc<Router>,
         max_value_bytes: u64,
         sizes: Sizes,
-        status: StatusSource,
+        node: Box<dyn OperatedNode>,
     ) -> Self {
         let rooms = Rooms::new(sizes, local.tally.clone());
-        Self { local, router, max_value_bytes, status, arrange: None, recovery: None, rooms }
+        Self { local, router, max_value_bytes, node, rooms }
     }
 
-    /// Lets operators command this node.
-    pub(crate) fn with_arranger(self, arrange: Arranger) -> Self {
-        Self { arrange: Some(arrange), ..self }
-    }
-
-    /// Lets operators recover this node.
-    pub(crate) fn with_recovery(self, recovery: Box<dyn Recovery>) -> Self {
-        Self { recovery: Some(recovery), ..self }
-    }
-
-    /// Bytes of all connections' requests and answers, by the kind of room that holds them.
+    /// Bytes of all connections' requests and answers, by the kind of their budget.
     pub(crate) fn taken_bytes(&self) -> impl Iterator<Item = (&'static str, usize)> {
         self.rooms.taken_bytes()
     }
 
-    /// Serves a stream of kind [`REQUESTS`](crate::wire::streams::REQUESTS) until it ends. A peer that violates the
-    /// protocol loses the connection.
+    /// Serves a stream of kind [`REQUESTS`](crate::wire::streams::REQUESTS). A violation of the protocol closes the connection.
     pub(crate) async fn serve(self: Arc<Self>, stream: IncomingStream) {
         let IncomingStream { mut reader, writer, connection, .. } = stream;
         let Some(writer) = writer else {
@@ -137,12 +132,12 @@ impl Server {
         tokio::select! {
             biased;
             () = serving => {}
-            // While serving waits for room or answers, only this notices that the connection closed.
+            // While serving waits for capacity or answers, only this notices that the connection closed.
             _ = connection.closed() => {}
         }
     }
 
-    /// Reads requests until the sender has no more, but no more than there is room for, with their answers.
+    /// Reads requests until the sender's last one, within the budget for them and their answers.
     async fn read(
         self: &Arc<Self>,
         reader: &mut FrameReader,
@@ -158,7 +153,7 @@ impl Server {
                 len if len > SMALL => room.of(RoomKind::LargeRequests).take(len).await,
                 _ => Share::none(),
             };
-            // An unfinished request must not keep room for ever.
+            // An unfinished request must not keep its budget indefinitely.
             let Ok(frame) = timeout(LONGEST_WAIT, reader.next()).await else { return Err("half a request".to_owned()) };
             let Ok(Some(frame)) = frame else { return Ok(()) };
             let mut next = Some(frame);
@@ -196,8 +191,7 @@ impl Server {
         }
     }
 
-    /// A strong read from this node's own state. `None` sends the read to the chain, also if its session belongs to
-    /// another history: the chain refuses that.
+    /// A strong read from this node's own state. `None`: the chain answers, and refuses a session of another history.
     fn local_read(&self, chain: ChainId, key: &[u8], history: Option<ClusterId>) -> Option<Reply> {
         if !self.belongs(key, chain) {
             return None;
@@ -230,14 +224,14 @@ impl Server {
         let (number, is_write, timing) = (request.number, request.operation.is_write(), answering.timing);
         let (share, answering) = match &request.operation {
             Operation::Read { query, .. } => match room.of_read(query, share, deadline).await {
-                // The answer holds the read's room while the read waits, here or at another node.
+                // The answer holds the read's share while the read waits, here or at another node.
                 Ok(share) => (Share::none(), answering.holding(share)),
                 Err(reply) => return answering.reply(reply),
             },
             _ => (share, answering),
         };
         let handed = match self.place(&request) {
-            // A large write came on a stream of its own and has its room already: only a small one waits in line.
+            // A large write has a stream of its own and its share already: only a small one waits in line.
             Ok(For::Here(handle)) if is_write && share.is_none() => {
                 timeout_at(deadline, write_here(handle, request, deadline, answering, answers, room)).await
             }
@@ -254,7 +248,7 @@ impl Server {
         }
     }
 
-    /// Forwards the request in a task of its own, as soon as there is room for one more forwarded request.
+    /// Forwards the request in a task of its own, as soon as the budget has capacity for it.
     async fn forward(
         self: &Arc<Self>,
         request: Request,
@@ -264,7 +258,7 @@ impl Server {
         room: &ConnectionRoom,
     ) {
         let Request { chain, operation, .. } = request;
-        // A large write has its room already, and so has a read.
+        // A large write has its share already, and so has a read.
         let share = match operation.is_write() && share.is_none() {
             true => room.of(RoomKind::Forwards).take(budget::of_operation(&operation)).await,
             false => share,
@@ -302,7 +296,7 @@ fn in_words_of_the_chain(error: &Error, is_write: bool) -> Reply {
     }
 }
 
-/// Hands a small write to the chain's task. While the task has no room, the write waits in line by itself, as a large
+/// Hands a small write to the chain's task. While the queue is full, the write waits in line by itself, as a large
 /// one does. If only the first write of a stream stood in line, later large writes would overtake the rest of the
 /// stream.
 async fn write_here(
@@ -318,7 +312,7 @@ async fn write_here(
     let responder = Responder::Stream(answering);
     let write = WriteRequest { request, history, write, deadline: on_the_clock(deadline), caller: responder };
     let Some(write) = handle.try_write(write) else { return };
-    // While there is no room for one more waiting write, read no more from the stream.
+    // Stop reading from the stream while the budget for waiting writes is used up.
     let share = room.of(RoomKind::Writes).take(budget::of_write(&write.write)).await;
     let Some(waiting) = handle.line_up(write).await else { return };
     let answers = answers.clone();
@@ -335,8 +329,7 @@ async fn write_here(
     });
 }
 
-/// Hands the request to the chain's task, waiting while that has no room. Meanwhile nothing more is read from the
-/// stream.
+/// Hands the request to the chain's task. While the queue is full, nothing is read from the stream.
 async fn serve_here(handle: &ChainHandle, request: Request, deadline: Instant, answering: Answering) {
     let (responder, deadline) = (Responder::Stream(answering), on_the_clock(deadline));
     match request.operation {

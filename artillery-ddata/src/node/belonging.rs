@@ -1,24 +1,23 @@
-//! The cluster that a directory belongs to, by name. Nodes of other clusters are never met, so a start under another name would wait
-//! indefinitely.
+//! The cluster that a directory belongs to, by name. A start under another name would wait indefinitely: it meets no node.
 
-use std::{io, path::Path};
+use std::io;
 
 use artillery_proto::data_dir::ControlFile;
 
 use super::DataDirError;
-use crate::disk::FileDisk;
+use crate::disk::LockedDir;
 
 /// Checks that a directory belongs to the cluster of this name, or isn't known to belong to any. Writes nothing.
-pub(super) fn check(dir: &Path, disk: &FileDisk, given: &str) -> Result<(), DataDirError> {
+pub(super) fn check(disk: &LockedDir, given: &str) -> Result<(), DataDirError> {
     match name(disk).filter(|kept| kept != given) {
-        Some(kept) => Err(DataDirError::OtherCluster { dir: dir.to_owned(), kept, given: given.to_owned() }),
+        Some(kept) => Err(DataDirError::OtherCluster { dir: disk.path().to_owned(), kept, given: given.to_owned() }),
         None => Ok(()),
     }
 }
 
 /// The name that the founding in the control file states. Without one, as before a cluster is formed or if both copies are
 /// damaged, the one in the file CLUSTER.
-fn name(disk: &FileDisk) -> Option<String> {
+fn name(disk: &LockedDir) -> Option<String> {
     // Damage of the control file is reported when it is opened.
     let control = ControlFile::find(disk).ok().flatten();
     match control.and_then(|found| found.record.founding) {
@@ -28,7 +27,7 @@ fn name(disk: &FileDisk) -> Option<String> {
 }
 
 /// Keeps the name, unless the disk is full: a node must start there, too, so that deletes can free space.
-pub(super) fn keep(disk: &FileDisk, name: &str) -> io::Result<()> {
+pub(super) fn keep(disk: &LockedDir, name: &str) -> io::Result<()> {
     match disk.keep_cluster(name) {
         Err(error) if is_full(&error) => {
             tracing::warn!(%error, "the file CLUSTER is missing: it is written at a start when there is space");

@@ -10,12 +10,13 @@ use artillery_core::{
     identity::Identity,
     internal::LinkFilter,
 };
+use artillery_proto::data_dir::BegunStore;
 
 use super::{
-    data::Data,
-    durable::{DataDir, DataDirError, LockedDir},
+    durable::{DataDirError, NodeDir, blocking},
     handle::{Node, NodeInner},
     loading::{Loading, Report, Reporter},
+    opened::Opened,
     random,
     threads::Workers,
 };
@@ -23,6 +24,7 @@ use crate::{
     ClusterId, Kv, Mode,
     config::{Config, ConfigProblem, DataConfig, Threads},
     control::formation::{After, InvalidFormation},
+    disk::LockedDir,
     store::{MemoryStore, Store},
 };
 
@@ -56,7 +58,7 @@ pub enum StartError {
     /// The settings of the formation can't be used.
     #[error(transparent)]
     Formation(#[from] InvalidFormation),
-    /// No name was given, and the directory holds a store and doesn't say of which node: its file NAME was lost.
+    /// No name was given, and the directory holds a store without the name of its node: its file NAME was lost.
     #[error("the directory holds a store, and not the name of its node: give the name")]
     NoName,
     /// The node's directory can't be used.
@@ -166,8 +168,7 @@ impl NodeBuilder {
         self
     }
 
-    /// Adds a source of addresses, of the application's own or one of [`artillery_core::discovery`]. It runs on a thread of its
-    /// own, so that it may block or fail.
+    /// Adds a source of addresses. It runs on a thread of its own, so that it may block or fail.
     pub fn discovery(mut self, source: impl Discovery) -> Self {
         self.discovery.push(Arc::new(source));
         self
@@ -209,8 +210,7 @@ impl NodeBuilder {
         self
     }
 
-    /// Tells this function about once a second how far the node's directory is loaded, and once it is. It is called by the thread
-    /// that loads, so it had better be short.
+    /// Reports to this function, about once a second and at the end, how far the directory is loaded. It should return quickly.
     pub fn on_loading(mut self, report: impl Fn(Loading) + Send + Sync + 'static) -> Self {
         self.report = Some(Arc::new(report));
         self
@@ -228,17 +228,17 @@ impl NodeBuilder {
         self
     }
 
-    /// For a node whose earlier incarnation stopped because its cluster was given up
-    /// ([`Stopped::Founds`](super::Stopped::Founds)): by itself it founds a cluster that succeeds the former one.
+    /// For a node whose earlier incarnation stopped because its cluster was abandoned
+    /// ([`Stopped::Founds`](super::Stopped::Founds)): by itself it creates a cluster that succeeds the former one.
     /// `lineage` is the result of [`Node::lineage`].
     pub fn found_after(mut self, lineage: Vec<ClusterId>) -> Self {
         self.after = Some(After { lineage, founds: true });
         self
     }
 
-    /// For a node whose earlier incarnation stopped because its cluster was given up
+    /// For a node whose earlier incarnation stopped because its cluster was abandoned
     /// ([`Stopped::Succeeded`](super::Stopped::Succeeded)): it joins the cluster that succeeds the former one, and
-    /// founds none. `lineage` is the result of [`Node::lineage`].
+    /// creates none. `lineage` is the result of [`Node::lineage`].
     pub fn join_after(mut self, lineage: Vec<ClusterId>) -> Self {
         self.after = Some(After { lineage, founds: false });
         self
@@ -252,11 +252,8 @@ impl NodeBuilder {
     }
 
     /// Checks the settings and the directory, binds the sockets and starts to look for other nodes. A node that belongs to a
-    /// cluster already takes in what its directory holds after that: it renews its place in the cluster meanwhile. Call it within a
+    /// cluster already loads its directory after that, while it renews its place in the cluster. Call it within a
     /// tokio runtime.
-    ///
-    /// # Errors
-    /// [`StartError`].
     pub async fn start(self) -> Result<Node, StartError> {
         self.config.validate().map_err(StartError::Config)?;
         if let Some(problem) = self.bad_advertise {
@@ -281,15 +278,12 @@ impl NodeBuilder {
         let identity = self.also_trusted.iter().try_fold(identity, |all, secret| all.also_trust_secret(secret))?;
         let store: Arc<dyn Store> = Arc::new(MemoryStore::with_seed(random::random()));
         let dir = open(locked, &self.config, identity.name(), self.report).await?;
-        if let (Some(dir), Some(after)) = (&dir, &self.after) {
+        if let (Some((dir, _)), Some(after)) = (&dir, &self.after) {
             dir.may_follow(&after.lineage)?;
         }
-        let incarnation = dir.as_ref().map_or(new, DataDir::incarnation);
-        let data = Data::new(&self.config, &identity, incarnation, store, self.after, threads.chains());
-        if let Some(dir) = dir.and_then(|dir| data.keep_in(dir)) {
-            let data = data.clone();
-            blocking(move || data.load(dir)).await?;
-        }
+        let incarnation = dir.as_ref().map_or(new, |(_, begun)| begun.incarnation());
+        let opened = Opened::new(&self.config, &identity, incarnation, store, self.after, threads.chains(), dir);
+        let opened = opened.load().await?;
         let mut cluster = Cluster::builder()
             .cluster(self.config.cluster.clone())
             .identity(identity)
@@ -304,7 +298,7 @@ impl NodeBuilder {
                     && self.config.discovery.seeds.is_empty()
                     && self.discovery.is_empty(),
             )
-            .service(data.service());
+            .service(opened.service());
         if let Some(interface) = &self.config.discovery.interface {
             cluster = cluster.mdns_interfaces(Interfaces::Named(vec![interface.clone()]));
         }
@@ -321,16 +315,17 @@ impl NodeBuilder {
             cluster = cluster.filter(filter);
         }
         let cluster = cluster.start().await?;
-        let router = data.start(&cluster, random::wide())?;
+        let (data, router) = opened.start(&cluster, random::wide())?;
         let kv = Kv::new(router).with_timeout(self.config.timeout);
         Ok(Node { inner: Arc::new(NodeInner { cluster, data, kv, _threads: threads }) })
     }
 }
 
-/// Makes the directory of a durable node this process's.
+/// Locks the directory of a durable node.
 async fn lock(config: &Config) -> Result<Option<LockedDir>, StartError> {
     let Some(DataConfig { dir, .. }) = config.data.clone() else { return Ok(None) };
-    blocking(move || LockedDir::open(&dir)).await.map(Some)
+    let open = move || LockedDir::open(&dir).map_err(|error| DataDirError::of_directory(&dir, error));
+    Ok(Some(blocking(open).await?))
 }
 
 /// Checks the directory of a durable node: that takes as long as it takes to read it.
@@ -339,26 +334,17 @@ async fn open(
     config: &Config,
     name: &str,
     report: Option<Report>,
-) -> Result<Option<DataDir>, StartError> {
+) -> Result<Option<(NodeDir, BegunStore)>, StartError> {
     let (Some(locked), Some(data)) = (locked, config.data.clone()) else { return Ok(None) };
     let (config, name) = (config.clone(), name.to_owned());
-    blocking(move || DataDir::open(locked, &data, &config, &name, Reporter::new(report))).await.map(Some)
+    Ok(Some(blocking(move || NodeDir::open(locked, &data, &config, &name, Reporter::new(report))).await?))
 }
 
-/// Works on a directory beside the tasks of this runtime.
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, DataDirError> + Send + 'static,
-) -> Result<T, StartError> {
-    let worked = tokio::task::spawn_blocking(work).await;
-    Ok(worked.map_err(|error| StartError::Threads(io::Error::other(error)))??)
-}
-
-/// The node's name: the given one, the one that its directory keeps, or a random one.
+/// The node's name: the given one, the one in its directory, or a random one.
 fn name(config: &Config, locked: Option<&LockedDir>, new: Incarnation) -> Result<String, StartError> {
-    let kept = locked.and_then(|locked| locked.name.clone());
-    match config.name.clone().or(kept) {
+    match config.name.clone().or_else(|| locked?.name().map(str::to_owned)) {
         Some(name) => Ok(name),
-        None if locked.is_some_and(|locked| !locked.is_new) => Err(StartError::NoName),
+        None if locked.is_some_and(LockedDir::had_store) => Err(StartError::NoName),
         None => Ok(random_name(new)),
     }
 }

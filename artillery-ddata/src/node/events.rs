@@ -1,7 +1,6 @@
-//! What happens to a node and its cluster: public values, a stream of them, and a line for each.
+//! The events of a node and its cluster: public values, a stream of them, and a line for each.
 
 mod allowance;
-mod feed;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -15,9 +14,8 @@ use artillery_proto::node::Why;
 
 pub use self::stream::NodeEvents;
 pub(crate) use self::{
-    feed::ConfigFeed,
     stream::EventHub,
-    tracker::{ChangeReasons, EventTracker},
+    tracker::{ChangeReasons, ConfigFeed, EventTracker},
 };
 use super::waiting::WaitingFor;
 use crate::ChainId;
@@ -34,7 +32,7 @@ pub struct EventNode {
 
 /// Something that happened to this node or its cluster, as this node knows it. `Display` gives one line in plain English.
 ///
-/// What changes again and again is not reported each time: see [`NodeEvent::Omitted`].
+/// Repeated changes are not reported each time: see [`NodeEvent::Omitted`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NodeEvent {

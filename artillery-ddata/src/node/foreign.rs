@@ -7,10 +7,15 @@ use artillery_core::{Cluster, Member, MemberEvent, internal::clock, transport::F
 use artillery_proto::{
     control::encounter::{Encountered, Encounters, MAX_ENCOUNTERS, Meeting, Party, Statement},
     guards::Guards,
+    node::NodeInput,
 };
-use tokio::{sync::watch, task::JoinSet, time::MissedTickBehavior};
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinSet,
+    time::MissedTickBehavior,
+};
 
-use super::{data::Data, others::Others, report::is_alive};
+use super::{data::Data, report::is_alive, stage::Formed};
 use crate::{
     ClusterId,
     control::message::NotGivenUp,
@@ -23,6 +28,17 @@ const LOOK_PERIOD: Duration = Duration::from_secs(1);
 /// Looks between two dials of a known address.
 const DIAL_EVERY: u64 = 3;
 
+/// Meetings that wait for their task. When there are more, some are dropped: each is repeated.
+pub(super) const MEETING_QUEUE: usize = 16;
+
+/// A node's knowledge of other clusters of its name.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub(super) struct Others {
+    /// Why this node isn't ready, if they are the reason.
+    pub(super) unready: Option<Encountered>,
+    pub(super) may_be_given_up: bool,
+}
+
 struct Watcher {
     data: Arc<Data>,
     cluster: Cluster,
@@ -34,14 +50,20 @@ struct Watcher {
     dials: JoinSet<()>,
     looks: u64,
     /// The leader was notified of a cluster to which this one gives way.
-    told: bool,
+    has_notified: bool,
 }
 
 impl Data {
     /// Follows which other clusters are met, until the node stops.
-    pub(super) async fn watch_others(self: Arc<Self>, cluster: Cluster, mine: ClusterId) {
-        let Some(mut met) = self.take_meetings() else { return };
-        let (mut phases, mut state) = (self.phases(), self.state.get().cloned());
+    pub(super) async fn watch_others(
+        self: Arc<Self>,
+        cluster: Cluster,
+        formed: Arc<Formed>,
+        mut met: mpsc::Receiver<ForeignPeer>,
+    ) {
+        let (mine, mut state) = (formed.founding.cluster, formed.state.clone());
+        drop(formed);
+        let mut phases = self.phases();
         let mut events = cluster.events();
         let members: Vec<_> = events.members().cloned().collect();
         let encounters = Encounters::new(mine, state.is_none());
@@ -54,7 +76,7 @@ impl Data {
             logged: BTreeMap::new(),
             dials: JoinSet::new(),
             looks: 0,
-            told: false,
+            has_notified: false,
         };
         members.iter().for_each(|member| watcher.member(member));
         let mut look = tokio::time::interval(LOOK_PERIOD);
@@ -142,10 +164,11 @@ impl Watcher {
             }
         }
         let by = self.encounters.outranked(Guards::ALL);
-        if let Some(door) = self.data.door.get().filter(|_| by.is_some() || self.told) {
+        if let Some(following) = self.data.stage.following().filter(|_| by.is_some() || self.has_notified) {
             // With a full queue this is dropped: the next look repeats it.
-            let is_sent = door.commands.try_send(ControlCommand::Outranked { by }).is_ok();
-            self.told = by.is_some() || !is_sent;
+            let is_sent =
+                following.control.commands.try_send(ControlCommand::Input(NodeInput::Outranked { by })).is_ok();
+            self.has_notified = by.is_some() || !is_sent;
         }
     }
 

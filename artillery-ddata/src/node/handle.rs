@@ -138,7 +138,7 @@ impl Node {
     }
 
     /// Whether the node may serve now: it has been [`ready`](Self::ready), and now a member has a lease and open
-    /// chains, or a spare has heard recently from members. The answer comes from local state, and may be outdated a
+    /// chains, or a spare has received recent answers of members. The answer is local state, and may be outdated a
     /// moment later.
     pub fn may_serve(&self) -> bool {
         self.inner.data.may_serve()
@@ -150,7 +150,7 @@ impl Node {
         self.inner.data.waiting_for().await
     }
 
-    /// What happens to the node and its cluster from now on, as this node knows it. Each event is also an event of `tracing`, with
+    /// The events of the node and its cluster from now on, as this node knows them. Each one is also an event of `tracing`, with
     /// the target `artillery_ddata::events`: a loss as a warning, a recovery as information, an orderly end at the level debug. The
     /// stream ends when the node stops.
     pub fn events(&self) -> NodeEvents {
@@ -175,7 +175,7 @@ impl Node {
         }
     }
 
-    /// Leaves for good: tells the other nodes, waits until the node's chains continue without it, then stops. With a fixed
+    /// Leaves permanently: notifies the other nodes, waits until the node's chains continue without it, then stops. With a fixed
     /// configuration the chains miss the node from then on.
     pub async fn leave(&self) {
         self.inner.data.resign().await;
@@ -183,14 +183,14 @@ impl Node {
         self.end(Stopped::Left).await;
     }
 
-    /// Stops for a while, if the node has a directory: its chains go on without it at once, with the other serving members. It
-    /// stays a node and a voter of the configuration log, and its next start joins the chains again and takes in what it missed.
+    /// Stops temporarily, if the node has a directory: its chains continue at once with the other serving members. It
+    /// stays a node and a voter of the configuration log, and its next start joins the chains again and copies the updates that it missed.
     ///
     /// It ends after three leases in any case. If it is the last serving member of a chain then, or all members stop at the same
     /// time, the chain is closed until a store of those that served last is back. In memory alone, this is
     /// [`leave`](Self::leave).
     pub async fn withdraw(&self) {
-        if self.inner.data.durable.get().is_none() {
+        if self.inner.data.dir.is_none() {
             return self.leave().await;
         }
         self.inner.data.withdraw().await;
@@ -209,8 +209,8 @@ impl Node {
     async fn end(&self, why: Stopped) {
         self.inner.data.stop(why);
         self.inner.cluster.shutdown().await;
-        if let Some(durable) = self.inner.data.durable.get() {
-            durable.release().await;
+        if let Some(dir) = &self.inner.data.dir {
+            dir.release().await;
         }
     }
 }

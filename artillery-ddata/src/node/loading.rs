@@ -1,7 +1,7 @@
 //! The progress of a node that loads its directory, as it is reported.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -10,29 +10,28 @@ use artillery_proto::data_dir::{LoadProgress, LoadStep};
 
 use crate::status::LoadingStatus;
 
-/// So many entries are taken in between two looks at the clock.
+/// Entries between two readings of the clock.
 const ENTRIES: u64 = 1024;
 
-/// Between two reports.
 const REPORT_PERIOD: Duration = Duration::from_secs(1);
 
-/// How far a node that starts has loaded its directory. The journal in it is read twice: to check it, and to take it in.
+/// The progress of a node that loads its directory. The journal in it is read twice: to check it, and to load it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Loading {
-    /// Whether the journal is still being checked. Otherwise it is being taken in.
+    /// Whether the journal is still being checked. Otherwise it is being loaded.
     pub checks: bool,
-    /// Records that this reading has found so far, those that are written more than once included.
+    /// Records that this reading has found, repeated ones included.
     pub records: u64,
     /// Records a second, in this reading.
     pub records_per_second: u64,
-    /// Bytes of the journal that were read so far, in this reading.
+    /// Bytes of the journal that this reading has read.
     pub read_bytes: u64,
     /// Bytes that this reading reads.
     pub total_bytes: u64,
     /// Since the loading began.
     pub elapsed: Duration,
-    /// About how long it will take yet; zero: it is done. `None`: that isn't known before the journal is being taken in.
+    /// The estimated rest of the load; zero: it is done. `None`: unknown while the journal is being checked.
     pub left: Option<Duration>,
 }
 
@@ -51,97 +50,87 @@ impl From<Loading> for LoadingStatus {
     }
 }
 
-/// A function that is told of the progress.
 pub(crate) type Report = Arc<dyn Fn(Loading) + Send + Sync>;
-
-/// The newest report. Clones share it.
-#[derive(Clone, Default)]
-pub(crate) struct SharedLoading(Arc<Mutex<Option<Loading>>>);
-
-impl SharedLoading {
-    pub(crate) fn get(&self) -> Option<Loading> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn set(&self, loading: Loading) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(loading);
-    }
-}
 
 /// Reports the progress from time to time.
 pub(crate) struct Reporter {
     report: Option<Report>,
-    shared: SharedLoading,
-    entries: u64,
     began: Timestamp,
-    /// The reading under way, and when it began.
+    progress: Mutex<Progress>,
+}
+
+struct Progress {
+    entries: u64,
+    /// The reading in progress, and when it began.
     step: (LoadStep, Timestamp),
     next: Timestamp,
-    last: LoadProgress,
+    read: LoadProgress,
+    /// The newest report.
+    last: Loading,
 }
 
 impl Reporter {
     pub(crate) fn new(report: Option<Report>) -> Self {
-        let now = clock::now();
-        let reporter = Self {
-            report,
-            shared: SharedLoading::default(),
-            entries: 0,
-            began: now,
-            step: (LoadStep::Check, now),
-            next: now + REPORT_PERIOD,
-            last: LoadProgress::default(),
-        };
-        reporter.shared.set(reporter.loading(now, None));
-        reporter
-    }
-
-    pub(crate) fn tell(&mut self, progress: LoadProgress) {
-        self.last = progress;
-        self.entries += 1;
-        if progress.step == self.step.0 && !self.entries.is_multiple_of(ENTRIES) {
-            return;
-        }
-        let now = clock::now();
-        if progress.step != self.step.0 {
-            self.step = (progress.step, now);
-        }
-        if now >= self.next {
-            self.next = now + REPORT_PERIOD;
-            self.report(now, progress.left(now - self.step.1));
-        }
+        let (now, read) = (clock::now(), LoadProgress::default());
+        let last = loading(read, Duration::ZERO, Duration::ZERO, None);
+        let progress = Progress { entries: 0, step: (LoadStep::Check, now), next: now + REPORT_PERIOD, read, last };
+        Self { report, began: now, progress: Mutex::new(progress) }
     }
 
     /// The newest report.
-    pub(crate) fn shared(&self) -> SharedLoading {
-        self.shared.clone()
+    pub(crate) fn last(&self) -> Loading {
+        self.lock().last
     }
 
-    /// The directory is loaded. The last report says so, unless there was nothing to load.
-    pub(crate) fn finish(self) {
-        if self.last.read.total > 0 {
-            self.report(clock::now(), Some(Duration::ZERO));
+    pub(crate) fn tell(&self, read: LoadProgress) {
+        let mut progress = self.lock();
+        progress.read = read;
+        progress.entries += 1;
+        if read.step == progress.step.0 && !progress.entries.is_multiple_of(ENTRIES) {
+            return;
+        }
+        let now = clock::now();
+        if read.step != progress.step.0 {
+            progress.step = (read.step, now);
+        }
+        if now >= progress.next {
+            progress.next = now + REPORT_PERIOD;
+            let left = read.left(now - progress.step.1);
+            self.report(progress, now, left);
         }
     }
 
-    fn report(&self, now: Timestamp, left: Option<Duration>) {
-        let loading = self.loading(now, left);
-        self.shared.set(loading);
-        if let Some(report) = &self.report {
-            report(loading);
+    /// The directory is loaded. The last report states that, unless the directory was empty.
+    pub(crate) fn finish(&self) {
+        let progress = self.lock();
+        if progress.read.read.total > 0 {
+            self.report(progress, clock::now(), Some(Duration::ZERO));
         }
     }
 
-    fn loading(&self, now: Timestamp, left: Option<Duration>) -> Loading {
-        let (progress, in_step) = (self.last, now - self.step.1);
-        Loading {
-            checks: progress.step == LoadStep::Check,
-            records: progress.records,
-            records_per_second: progress.records_per_second(in_step),
-            read_bytes: progress.read.done,
-            total_bytes: progress.read.total,
-            elapsed: now - self.began,
-            left,
+    /// Calls the function without the lock: it may ask for the newest report.
+    fn report(&self, mut progress: MutexGuard<'_, Progress>, now: Timestamp, left: Option<Duration>) {
+        let report = loading(progress.read, now - progress.step.1, now - self.began, left);
+        progress.last = report;
+        drop(progress);
+        if let Some(function) = &self.report {
+            function(report);
         }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn loading(progress: LoadProgress, in_step: Duration, elapsed: Duration, left: Option<Duration>) -> Loading {
+    Loading {
+        checks: progress.step == LoadStep::Check,
+        records: progress.records,
+        records_per_second: progress.records_per_second(in_step),
+        read_bytes: progress.read.done,
+        total_bytes: progress.read.total,
+        elapsed,
+        left,
     }
 }

@@ -4,14 +4,14 @@ use std::{io, sync::Arc, thread, time::Duration};
 
 use tokio::{runtime::Handle, sync::oneshot, time::timeout};
 
-use crate::{disk::FileDisk, driver::journal::JournalHandle};
+use crate::{disk::LockedDir, driver::journal::RunningJournal};
 
 /// The longest that a node which ends waits for its disk.
 pub(super) const LIMIT: Duration = Duration::from_secs(10);
 
 /// Gives a directory back once its journal has ended. Returns whether it is free. An operation of a disk may never end: after
 /// `limit` this reports that, and returns; the directory is given back whenever the operation ends.
-pub(super) async fn release(journal: Option<JournalHandle>, disk: Arc<FileDisk>, limit: Duration) -> bool {
+pub(super) async fn release(journal: Option<RunningJournal>, disk: Arc<LockedDir>, limit: Duration) -> bool {
     let released = released(journal, disk);
     let released = match Handle::try_current() {
         Ok(runtime) => timeout(limit, runtime.spawn(released))
@@ -31,7 +31,7 @@ pub(super) async fn release(journal: Option<JournalHandle>, disk: Arc<FileDisk>,
     matches!(released, Ok(Ok(())))
 }
 
-async fn released(journal: Option<JournalHandle>, disk: Arc<FileDisk>) -> io::Result<()> {
+async fn released(journal: Option<RunningJournal>, disk: Arc<LockedDir>) -> io::Result<()> {
     if let Some(journal) = journal {
         journal.ended().await;
     }
@@ -54,17 +54,17 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_node_does_not_wait_for_ever_for_a_stuck_disk() {
         let dir = tempfile::tempdir().unwrap();
-        let disk = Arc::new(FileDisk::open(dir.path()).unwrap());
+        let disk = Arc::new(LockedDir::open(dir.path()).unwrap());
         let stuck = disk.operation();
         assert!(!release(None, disk.clone(), LIMIT).await);
-        assert!(FileDisk::open(dir.path()).is_err());
+        assert!(LockedDir::open(dir.path()).is_err());
         while !disk.is_released() {
             tokio::task::yield_now().await;
         }
         // Other operations don't wait for the stuck one.
         assert!(disk.create("late").is_err());
         drop(stuck);
-        while FileDisk::open(dir.path()).is_err() {
+        while LockedDir::open(dir.path()).is_err() {
             tokio::task::yield_now().await;
         }
     }

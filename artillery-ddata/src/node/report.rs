@@ -3,10 +3,10 @@
 use artillery_core::{Cluster, Member, MemberId, MemberState, Timestamp, internal::clock, transport::Endpoint};
 use artillery_proto::node::{Successor, Unready};
 
-use super::{data::Data, durable::Durable};
+use super::{data::Data, durable::NodeDir};
 use crate::{
     ChainConfig, Mode, NodeId, Routing,
-    control::History,
+    control::{ConfigLog, History},
     message::Fullness,
     metrics::{ChainMetrics, Histogram, NodeMetrics, QueueMetrics, RereplicationMetrics},
     replica::{READERS_PER_QUERY, REREPLICATION_MILLIS, Rereplication, SettledRecords, Status},
@@ -23,10 +23,10 @@ impl Data {
         }
     }
 
-    /// The node's metrics, which include its status.
     pub(crate) async fn metrics(&self) -> NodeMetrics {
         let states = self.chain_states().await;
-        let endpoint = self.cluster.get().map(Cluster::endpoint);
+        let cluster = self.cluster();
+        let endpoint = cluster.as_ref().map(Cluster::endpoint);
         NodeMetrics {
             status: self.status_of(&states),
             operations: self.local.tally.operations(),
@@ -47,15 +47,17 @@ impl Data {
 
     fn queues(&self) -> Vec<QueueMetrics> {
         let (reads, writes) = self.local.queued_bytes();
+        let started = self.stage.started();
         let of_chains = [("chain_reads", reads), ("chain_writes", writes)];
-        let of_connections = self.server.get().map(|server| server.taken_bytes()).into_iter().flatten();
+        let of_connections = started.iter().flat_map(|started| started.server.taken_bytes());
         let all = of_chains.into_iter().chain(of_connections);
         all.map(|(queue, bytes)| QueueMetrics { queue, bytes: bytes as u64 }).collect()
     }
 
     fn status_of(&self, states: &[Status]) -> NodeStatus {
         let routing = self.routing();
-        let cluster = self.cluster.get();
+        let cluster = self.cluster();
+        let cluster = cluster.as_ref();
         let counters = cluster.map(|cluster| cluster.endpoint().counters()).unwrap_or_default();
         NodeStatus {
             node: self.name().to_owned(),
@@ -81,7 +83,7 @@ impl Data {
             memory_bytes: self.store.bytes(),
             max_memory_bytes: self.config.limits.max_memory_bytes,
             log: self.log(),
-            loading: self.durable.get().and_then(Durable::loading).map(Into::into),
+            loading: self.dir.as_ref().and_then(NodeDir::loading).map(Into::into),
             waiting_for: Vec::new(),
         }
     }
@@ -113,7 +115,7 @@ impl Data {
             dirty_updates: state.last.sequence.0.saturating_sub(state.watermark.0),
             in_flight_bytes: state.in_flight as u64,
             backlog_bytes: state.backlog as u64,
-            lease_ms: self.state.get().map(|state| left(state.borrow().lease)),
+            lease_ms: self.state().map(|state| left(state.lease)),
             copies: self.living_copies(config),
             parked_reads: state.parked_reads as u64,
             waiting_writes: state.waiting_writes as u64,
@@ -132,7 +134,7 @@ impl Data {
 
     /// The serving members that gossip holds for alive, this node included.
     fn living_copies(&self, config: &ChainConfig) -> u32 {
-        let known = self.cluster.get().map(Cluster::members).unwrap_or_default();
+        let known = self.cluster().as_ref().map(Cluster::members).unwrap_or_default();
         let lives = |id: MemberId| {
             self.id().shares_store(id)
                 || known.iter().any(|member| member.id.shares_store(id) && is_alive(member.state))
@@ -141,7 +143,8 @@ impl Data {
     }
 
     fn log(&self) -> Option<LogStatus> {
-        let (state, log) = (self.state.get()?.borrow().clone(), self.log.get()?);
+        let following = self.stage.following()?;
+        let (state, log) = (following.state.borrow().clone(), &following.control.log);
         let name = |id: MemberId| state.configs.node(id).map_or_else(|| id.to_string(), |node| node.name.clone());
         Some(LogStatus {
             applied: state.configs.applied().0,
@@ -172,14 +175,14 @@ impl Data {
         }
     }
 
-    /// The history from which this node's has parted: a newer one, to which it gives way, or another one of the same generation.
+    /// The history from which this node's has diverged: a newer one, to which it gives way, or another one of the same generation.
     fn parted(&self, newer: Option<History>) -> Option<History> {
-        newer.or_else(|| self.recovery.get()?.seat.histories().parted())
+        newer.or_else(|| self.stage.following()?.control.log.histories().parted())
     }
 
     fn succeeds(&self) -> Vec<String> {
-        let founding = self.founding.get();
-        founding.iter().flat_map(|founding| &founding.succeeds).map(ToString::to_string).collect()
+        let formed = self.stage.formed();
+        formed.iter().flat_map(|formed| &formed.founding.succeeds).map(ToString::to_string).collect()
     }
 }
 
@@ -232,7 +235,6 @@ const fn full(what: Fullness) -> Option<&'static str> {
     }
 }
 
-/// Milliseconds from now until `until`.
 fn left(until: Timestamp) -> u64 {
     u64::try_from((until - clock::now()).as_millis()).unwrap_or(u64::MAX)
 }

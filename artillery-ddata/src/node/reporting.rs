@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use artillery_core::{Cluster, MemberEvent, MemberEvents, MemberId, MemberState, Timestamp, internal::clock};
+use artillery_core::{Cluster, MemberEvent, MemberEvents, MemberId, Timestamp, internal::clock};
 use artillery_proto::node::Unready;
 use tokio::{
     sync::watch,
@@ -14,13 +14,14 @@ use tokio::{
 
 use super::{
     data::Data,
-    durable::Durable,
+    durable::NodeDir,
     events::{ChangeReasons, ConfigFeed, EventHub, EventTracker},
+    report::is_alive,
     waiting::{self, ChainFacts, Facts, FormationFacts, Reminder, WaitingFor},
 };
 use crate::{
     ChainConfig, Role,
-    control::{Configs, message::Unsettled},
+    control::{ConfigLog, Configs, message::Unsettled},
     driver::{control::NodeState, phase::NodePhase},
 };
 
@@ -37,7 +38,6 @@ pub(super) struct Reporting {
 }
 
 impl Data {
-    /// Starts the task, which ends with the node.
     pub(super) fn start_reports(self: &Arc<Self>, cluster: &Cluster) {
         let mut events = cluster.events();
         let data = Arc::downgrade(self);
@@ -99,11 +99,6 @@ impl Data {
         }
     }
 
-    /// Whether the node belongs to a cluster.
-    pub(super) fn has_cluster(&self) -> bool {
-        self.founding.get().is_some()
-    }
-
     fn leaves(&self) -> bool {
         self.is_leaving.load(Ordering::Relaxed)
     }
@@ -115,8 +110,9 @@ impl Data {
 
     async fn facts(&self) -> Facts {
         let phase = self.phases().borrow().clone();
-        let cluster = self.cluster.get();
-        let known = self.state.get().map(|state| state.borrow().clone());
+        let cluster = self.cluster();
+        let cluster = cluster.as_ref();
+        let known = self.state();
         let formation = self.reporting.formation.borrow().clone();
         let chains = self.chain_facts(known.as_ref()).await;
         Facts {
@@ -127,12 +123,12 @@ impl Data {
                 _ => None,
             },
             has_cluster: self.has_cluster(),
-            has_directory: self.durable.get().is_some(),
+            has_directory: self.dir.is_some(),
             formation,
             seeds: cluster.map(Cluster::seeds).unwrap_or_default(),
             no_multicast: cluster.and_then(Cluster::no_multicast),
             refused: cluster.map(Cluster::refused_peers).unwrap_or_default(),
-            loading: self.durable.get().and_then(Durable::loading).filter(|_| self.has_cluster()),
+            loading: self.dir.as_ref().and_then(NodeDir::loading).filter(|_| self.has_cluster()),
             voters: known.as_ref().map(|known| self.voters(known)).unwrap_or_default(),
             is_led: known.as_ref().is_none_or(|known| known.heard != Timestamp::ZERO && self.is_led(known)),
             is_spare: known.as_ref().map_or_else(|| self.has_no_chain(), |known| !known.configs.names(self.id())),
@@ -145,82 +141,55 @@ impl Data {
 
     /// The voters of the configuration log by name, and whether the membership considers them alive.
     fn voters(&self, known: &NodeState) -> Vec<(String, bool)> {
-        let Some(log) = self.log.get() else { return Vec::new() };
-        let members = self.cluster.get().map(Cluster::members).unwrap_or_default();
+        let Some(following) = self.stage.following() else { return Vec::new() };
+        let members = following.formed.started.cluster.members();
         let is_there = |id: MemberId| {
-            let is_alive = |state| matches!(state, MemberState::Alive | MemberState::Suspect);
             id.node == self.id().node
                 || members.iter().any(|member| member.id.node == id.node && is_alive(member.state))
         };
-        log.voters().into_iter().map(|id| (self.name_of(known, id), is_there(id))).collect()
+        following.control.log.voters().into_iter().map(|id| (self.name_of(known, id), is_there(id))).collect()
     }
 
     fn name_of(&self, known: &NodeState, id: MemberId) -> String {
-        let met = || self.cluster.get()?.member(id.node).map(|member| member.name);
+        let met = || self.cluster()?.member(id.node).map(|member| member.name);
         let name = known.configs.node(id).map(|node| node.name.clone()).or_else(met);
         name.unwrap_or_else(|| id.node.to_string())
     }
 
+    /// The facts of this node's chains. A fixed configuration needs no lease.
     async fn chain_facts(&self, known: Option<&NodeState>) -> Vec<ChainFacts> {
-        let standings = self.standings.get().map(Vec::as_slice).unwrap_or_default();
+        let Some(formed) = self.stage.formed() else { return Vec::new() };
         let now = clock::now();
-        let Some(known) = known else { return self.fixed_chain_facts() };
-        let joins = |config: &ChainConfig| config.role(self.id()).is_some_and(|role| role != Role::Serving);
-        // Only a joiner asks the chains' tasks: they may be busy.
-        let received = match known.configs.iter().any(joins) {
+        let role = |config: &ChainConfig| config.role(self.id());
+        let joins = |config: &ChainConfig| known.is_some() && role(config).is_some_and(|role| role != Role::Serving);
+        let configs = known.map_or_else(|| Arc::new(Configs::of(&formed.founding)), |known| known.configs.clone());
+        // Only a joiner queries the chains' tasks: they may be busy.
+        let received = match configs.iter().any(joins) {
             true => self.numbered_states().await,
             false => Default::default(),
         };
-        let mine = known.configs.iter().zip(standings).filter(|(config, _)| config.role(self.id()).is_some());
+        let served = configs.iter().filter(|config| known.is_some() || role(config).is_some());
+        let mine = served.zip(&formed.standings).filter(|(config, _)| role(config).is_some());
         mine.map(|(config, standing)| {
             let (chain, standing) = (config.chain, standing.borrow());
             ChainFacts {
                 chain,
                 is_joiner: joins(config),
-                received: received
-                    .get(&chain)
-                    .and_then(|state| state.resync.receiving)
-                    .map(|progress| progress.records),
-                is_open: standing.open == Some(config.epoch),
-                is_leased: known.lease > now && self.local.lease(chain) > now,
+                received: received.get(&chain).and_then(|state| state.resync.receiving).map(|progress| progress.records),
+                is_open: standing.open.is_some_and(|epoch| known.is_none() || epoch == config.epoch),
+                is_leased: known.is_none_or(|known| known.lease > now && self.local.lease(chain) > now),
                 halted: standing.halted.as_ref().map(ToString::to_string),
             }
         })
         .collect()
     }
 
-    /// The chains of a node with a fixed configuration, which needs no lease.
-    fn fixed_chain_facts(&self) -> Vec<ChainFacts> {
-        let founding = self.founding.get().filter(|_| !self.config.failover);
-        let configs = founding.map(|founding| Configs::of(founding)).unwrap_or_default();
-        let mine = configs.iter().filter(|config| config.role(self.id()).is_some());
-        let standings = self.standings.get().map(Vec::as_slice).unwrap_or_default();
-        let facts = mine.zip(standings).map(|(config, standing)| {
-            let standing = standing.borrow();
-            ChainFacts {
-                chain: config.chain,
-                is_joiner: false,
-                received: None,
-                is_open: standing.open.is_some(),
-                is_leased: true,
-                halted: standing.halted.as_ref().map(ToString::to_string),
-            }
-        });
-        facts.collect()
-    }
-
-    /// Whether all chains of a node with a fixed configuration are open.
-    pub(super) fn is_open(&self) -> bool {
-        self.standings.get().is_some_and(|all| all.iter().all(|standing| standing.borrow().open.is_some()))
-    }
-
     /// Whether a node with a fixed configuration serves no chain.
     fn has_no_chain(&self) -> bool {
-        self.standings.get().is_some_and(Vec::is_empty)
+        self.stage.formed().is_some_and(|formed| formed.standings.is_empty())
     }
 
-    /// What the node's own state says, as far as no other fact has it. What concerns other nodes matters only until the node has been
-    /// ready.
+    /// The reason in the node's own state, unless another fact has it. Other nodes are reasons only before the node is ready.
     fn unsettled(&self, known: &NodeState, was_ready: bool) -> Option<String> {
         let named = |id| self.name_of(known, id);
         match known.unready? {
@@ -245,7 +214,6 @@ impl Data {
     }
 }
 
-/// Returns once the node has ended.
 async fn ended(phases: &mut watch::Receiver<NodePhase>) {
     // Its sender is gone only if the node is.
     let _ = phases.wait_for(NodePhase::is_final).await;

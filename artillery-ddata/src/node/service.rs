@@ -1,11 +1,12 @@
 //! Accepts peers' streams: of chains, of formation, and of requests.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use artillery_core::{
     ClusterId, MemberId,
     transport::{ForeignPeer, IncomingStream, PeerInfo, Service},
 };
+use artillery_proto::node::NodeInput;
 use tokio::sync::mpsc;
 
 use crate::{
@@ -18,15 +19,31 @@ use crate::{
     wire::streams,
 };
 
+/// The parts of a node that serve streams and exist only in some of its states.
+pub(crate) trait Entrances: Send + Sync {
+    /// `None` before the node has started: requests are dropped.
+    fn server(&self) -> Option<Arc<Server>>;
+
+    /// `None` before the node follows a configuration log: calls get no answer.
+    fn control(&self) -> Option<Arc<ControlEndpoint>>;
+}
+
 pub(crate) struct DataService {
     pub(crate) chains: Arc<ChainInlets>,
-    /// Set once the node has started; earlier requests are dropped.
-    pub(crate) server: Arc<OnceLock<Arc<Server>>>,
+    /// Must not keep the node: the endpoint holds this service.
+    pub(crate) entrances: Box<dyn Entrances>,
     pub(crate) formation: mpsc::Sender<(MemberId, FormationMessage)>,
-    /// Set once the node belongs to a cluster with a changeable configuration; earlier calls get no answer.
-    pub(crate) control: Arc<OnceLock<Arc<ControlEndpoint>>>,
     /// Nodes of other clusters of the same name.
     pub(crate) meetings: mpsc::Sender<ForeignPeer>,
+}
+
+impl DataService {
+    /// With a full queue the notice is dropped: the next contact with that cluster repeats it.
+    fn notify(&self, notice: NodeInput) {
+        if let Some(control) = self.entrances.control() {
+            drop(control.commands.try_send(ControlCommand::Input(notice)));
+        }
+    }
 }
 
 impl Service for DataService {
@@ -40,37 +57,31 @@ impl Service for DataService {
                 tokio::spawn(receive::formation_stream(peer.id, stream, self.formation.clone()));
             }
             streams::CONTROL if is_node => {
-                if let Some(door) = self.control.get() {
-                    let (door, from) = (door.clone(), peer.id);
-                    tokio::spawn(async move { control::serve(from, stream, &door).await });
+                if let Some(control) = self.entrances.control() {
+                    let from = peer.id;
+                    tokio::spawn(async move { control::serve(from, stream, &control).await });
                 }
             }
             streams::REQUESTS => {
-                if let Some(server) = self.server.get() {
-                    tokio::spawn(server.clone().serve(stream));
+                if let Some(server) = self.entrances.server() {
+                    tokio::spawn(server.serve(stream));
                 }
             }
-            // Dropping the stream tells the peer that its kind is unknown here.
+            // Dropping the stream shows the peer that its kind is unknown here.
             kind => tracing::debug!(peer = %peer.id, kind, "a stream of an unknown kind"),
         }
     }
 
     fn succeeded(&self, by: ClusterId) {
-        if let Some(door) = self.control.get() {
-            // Without room this is dropped: the next contact with that cluster reports it again.
-            drop(door.commands.try_send(ControlCommand::Succeeded { by }));
-        }
+        self.notify(NodeInput::Succeeded { by });
     }
 
     fn gave_way(&self, by: ClusterId) {
-        if let Some(door) = self.control.get() {
-            // Without capacity this is dropped: the next contact reports it again.
-            drop(door.commands.try_send(ControlCommand::GaveWay { by }));
-        }
+        self.notify(NodeInput::GaveWay { by });
     }
 
     fn met_foreign(&self, peer: ForeignPeer) {
-        // With a full queue this is dropped: the next contact reports it again.
+        // With a full queue the meeting is dropped: the next contact repeats it.
         drop(self.meetings.try_send(peer));
     }
 }

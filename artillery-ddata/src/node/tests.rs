@@ -1,18 +1,22 @@
-//! A node stops, and says so, when its own part in the configuration log fails.
+//! A node stops, and reports that, when its own part in the configuration log fails.
 
 use std::{sync::Arc, time::Duration};
 
 use artillery_proto::{disk::DiskError, journal::JournalError};
 
 use super::*;
+use super::{
+    data::Data,
+    stage::{Following, Formed, Reached},
+};
 use crate::Node;
-use crate::{control::embedded::Embedded, driver::control::ControlEndpoint, kv::Call};
+use crate::{control::embedded::Embedded, driver::control::ControlEndpoint};
 
 async fn alone() -> (Node, Embedded) {
     let builder = Node::builder().cluster("alone").name("a").secret("of one node that is alone").mdns(false);
     let node = builder.listen("127.0.0.1:0".parse().unwrap()).expect(1).start().await.unwrap();
     within(node.ready()).await.unwrap();
-    let log = node.inner.data.door.get().unwrap().log.log();
+    let log = node.inner.data.stage.following().unwrap().control.log.log();
     (node, log)
 }
 
@@ -56,17 +60,23 @@ async fn a_disk_that_fails_is_named_by_a_node_that_never_gets_ready() {
     assert_eq!(within(node.stopped()).await, Stopped::ShutDown);
 }
 
-/// A command sent while its receiving task ends may stay in the queue, which lives as long as a sender does.
+/// A command sent while its receiving task ends may stay in the queue, which exists as long as a sender does.
 #[tokio::test]
 async fn leaving_ends_when_the_node_stops() {
     let (node, _) = alone().await;
     let (commands, queue) = tokio::sync::mpsc::channel(1);
     let builder = Node::builder().cluster("other").name("b").secret("of one node that is alone").mdns(false);
     let other = builder.listen("127.0.0.1:0".parse().unwrap()).expect(2).start().await.unwrap();
-    let like = node.inner.data.door.get().unwrap();
-    let standing = Box::new(|| -> Call<_> { Box::pin(std::future::ready(None)) });
-    let door = ControlEndpoint { commands, log: like.log.clone(), standing, patience: like.patience };
-    assert!(other.inner.data.door.set(Arc::new(door)).is_ok());
+    let like = node.inner.data.stage.following().unwrap();
+    let (log, limit) = (like.control.log.clone(), like.control.limit);
+    let unreported = Box::new(std::sync::Weak::<Data>::new());
+    let control = Arc::new(ControlEndpoint { commands, log, node: unreported, limit });
+    let started = other.inner.data.stage.started().unwrap();
+    let (founding, state) = (like.formed.founding.clone(), like.state.clone());
+    let formed = Arc::new(Formed { started, founding, standings: Vec::new(), state: None });
+    let (calls, turn) = (like.calls.clone(), tokio::sync::Mutex::default());
+    let following = Arc::new(Following { formed, state, control, calls, turn });
+    other.inner.data.stage.enter(Reached::Following(following));
     let stop = async {
         tokio::task::yield_now().await;
         other.inner.data.stop(Stopped::Succeeded);

@@ -15,7 +15,6 @@ use crate::{
     control::formation::{FormationPhase, RejectReason},
 };
 
-/// The most refused peers that are named.
 const MAX_REFUSED: usize = 8;
 
 /// A node reports its reasons when it has not been ready for this long.
@@ -54,10 +53,10 @@ pub enum WaitingFor {
         /// Whether the node has a directory, which holds no cluster.
         has_directory: bool,
     },
-    /// The node's cluster was given up, and no node of the cluster that it joins instead has answered.
+    /// The node's cluster was abandoned, and no node of the cluster that it joins instead has answered.
     /// ([`NodeBuilder::join_after`](crate::NodeBuilder::join_after)).
     Successor {
-        /// The cluster that was given up.
+        /// The cluster that was abandoned.
         after: ClusterId,
     },
     /// A seed at which no member has answered.
@@ -92,7 +91,7 @@ pub enum WaitingFor {
         /// Which chain.
         chain: ChainId,
     },
-    /// The node is to serve a chain, and has no lease.
+    /// The node must serve a chain, and has no lease.
     NoLease {
         /// Which chain.
         chain: ChainId,
@@ -112,12 +111,12 @@ pub enum WaitingFor {
     AnotherCluster {
         /// The other cluster.
         other: ClusterId,
-        /// What settles it.
+        /// The condition that settles it.
         why: String,
     },
     /// The cluster is not settled: another node joins, leaves or is missing; or an operator has to act.
     Unsettled {
-        /// What is not settled.
+        /// The reason.
         why: String,
     },
     /// The node has stopped, or never will be ready.
@@ -127,16 +126,15 @@ pub enum WaitingFor {
     },
 }
 
-/// What is known of the formation.
 #[derive(Debug, Clone)]
 pub(crate) struct FormationFacts {
     pub(crate) phase: FormationPhase,
     pub(crate) only_joins: bool,
-    /// The node's former cluster, if that was given up.
+    /// The node's former cluster, if that was abandoned.
     pub(crate) after: Option<ClusterId>,
 }
 
-/// What is known of a chain that this node has a role in.
+/// The facts of a chain in which this node has a role.
 #[derive(Debug, Clone)]
 pub(crate) struct ChainFacts {
     pub(crate) chain: ChainId,
@@ -147,7 +145,6 @@ pub(crate) struct ChainFacts {
     pub(crate) halted: Option<String>,
 }
 
-/// What is known of a node.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Facts {
     pub(crate) serves: bool,
@@ -160,7 +157,7 @@ pub(crate) struct Facts {
     pub(crate) no_multicast: Option<String>,
     pub(crate) refused: Vec<RefusedPeer>,
     pub(crate) loading: Option<Loading>,
-    /// The names of the voters, and whether they seem to be there.
+    /// The names of the voters, and whether they seem to be alive.
     pub(crate) voters: Vec<(String, bool)>,
     /// A leader confirmed by a majority has answered recently; or there is none by the settings.
     pub(crate) is_led: bool,
@@ -169,14 +166,13 @@ pub(crate) struct Facts {
     /// The leader has confirmed that the cluster is settled; or there is none by the settings.
     pub(crate) is_confirmed: bool,
     pub(crate) chains: Vec<ChainFacts>,
-    /// Another cluster of this name.
     pub(crate) another_cluster: Option<Encountered>,
-    /// What isn't settled, apart from what the other fields have.
+    /// A further reason, which no other field has.
     pub(crate) unsettled: Option<String>,
 }
 
 impl Facts {
-    /// The voters that are away, if no majority is there.
+    /// The voters that are away, if they are a majority.
     fn majority_away(&self) -> Option<Vec<String>> {
         let away: Vec<_> = self.voters.iter().filter(|(_, there)| !there).map(|(name, _)| name.clone()).collect();
         (away.len() * 2 >= self.voters.len() && !away.is_empty()).then_some(away)
@@ -241,7 +237,7 @@ fn for_its_place(facts: &Facts) -> Vec<WaitingFor> {
         None if !facts.is_led => reasons.push(WaitingFor::Leader),
         None => {}
     }
-    // A chain isn't there before the directory is loaded.
+    // A chain doesn't exist before the directory is loaded.
     let chains = facts.chains.iter().filter(|_| facts.loading.is_none());
     reasons.extend(chains.filter_map(of_a_chain));
     reasons.extend(
@@ -272,7 +268,6 @@ pub(crate) struct Reminder {
 }
 
 impl Reminder {
-    /// Whether a report is due.
     pub(crate) fn is_due(&mut self, now: Timestamp, serves: bool) -> bool {
         if serves {
             self.next = None;
@@ -287,7 +282,6 @@ impl Reminder {
     }
 }
 
-/// The reasons in one line.
 pub(crate) fn line(reasons: &[WaitingFor]) -> String {
     reasons.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }

@@ -1,23 +1,18 @@
 //! The simulated disk of a node of a test's cluster.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use artillery_core::{Incarnation, NodeId};
 use artillery_proto::{
     ChainId, Version,
     control::message::StoreHolding,
-    data_dir::{DataDir, FoundStore, OpenSettings},
+    data_dir::{FoundStore, LoadedStore, OpenSettings},
     disk::simulated::{CutSettings, SimulatedDisk},
     journal::SyncMode,
-    replica::RestoredChain,
 };
 
 use super::node::NodeSetup;
-use crate::{driver::journal::JournalHandle, store::Store};
+use crate::{driver::journal::RunningJournal, store::Store};
 
 /// The size in bytes at which a journal segment is closed, and of the updates in the journal: small enough that tests
 /// reach checkpoints.
@@ -30,10 +25,9 @@ const SLOW_SYNC: Duration = Duration::from_millis(60);
 /// A node's disk, as used by one incarnation of the node.
 pub(super) struct NodeDisk {
     disk: SimulatedDisk,
-    journal: JournalHandle,
+    journal: RunningJournal,
     /// The disk's content of each chain when this incarnation began.
     holds: Vec<StoreHolding>,
-    restored: Mutex<BTreeMap<ChainId, RestoredChain>>,
 }
 
 /// An empty disk. A power cut loses everything not synced.
@@ -69,11 +63,11 @@ impl NodeDisk {
         let opened = found.and_then(|found| found.open(store, salt));
         let dir = opened.unwrap_or_else(|error| panic!("the disk of node {new}: {error}"));
         let holds = (0..setup.chains).map(|chain| dir.holding(ChainId(chain))).collect();
-        let DataDir { incarnation, journal, chains, .. } = dir;
+        let LoadedStore { incarnation, journal, chains, .. } = dir;
         let longest = move |chance: f64| if chance < 0.1 { SLOW_SYNC } else { USUAL_SYNC };
         let pause = move || longest(network.chance()).mul_f64(network.chance());
-        let journal = JournalHandle::simulated(journal, pause);
-        (incarnation, Self { disk, journal, holds, restored: Mutex::new(chains) })
+        let journal = RunningJournal::simulated(journal, chains, pause);
+        (incarnation, Self { disk, journal, holds })
     }
 
     pub(super) fn simulated(&self) -> &SimulatedDisk {
@@ -89,10 +83,8 @@ impl NodeDisk {
         holding.unwrap_or_else(|| panic!("a part of chain {} is missing from a disk", chain.0)).last
     }
 
-    /// The journal, and the content restored from it for a chain, which is returned only once.
-    pub(super) fn of_chain(&self, chain: ChainId) -> (JournalHandle, Option<RestoredChain>) {
-        let mut restored = self.restored.lock().unwrap_or_else(PoisonError::into_inner);
-        (self.journal.clone(), restored.remove(&chain))
+    pub(super) fn journal(&self) -> RunningJournal {
+        self.journal.clone()
     }
 
     /// Ends the process that uses the disk. Its writes survive as long as there is power.

@@ -1,6 +1,6 @@
 //! A node of a test's cluster: a real node without membership and formation.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use artillery_core::{
     Incarnation, MemberId, NodeId,
@@ -19,13 +19,15 @@ use super::disk::NodeDisk;
 use crate::{
     ChainConfig, ClusterId, Kv, Routing,
     driver::{
+        BoxFuture,
         chain::{self, ChainCommand, ChainParts, ChainReadiness, Rule},
+        control::ControlEndpoint,
         lanes::Hub,
         receive::ChainInlets,
-        serve::Server,
+        serve::{OperatedNode, Server},
     },
     local::{Local, room::Sizes},
-    node::service::DataService,
+    node::service::{DataService, Entrances},
     replica::{ReplicaSettings, Status},
     rpc::observer::{Observer, Witness},
     rpc::router::Router,
@@ -34,6 +36,28 @@ use crate::{
 
 const MAX_VALUE: u64 = 64 << 20;
 const QUEUE_BYTES: usize = 64 << 20;
+
+/// A test's node has no status and accepts no command.
+struct NoStatus;
+
+impl OperatedNode for NoStatus {
+    fn status(&self) -> BoxFuture<Bytes> {
+        Box::pin(async { Bytes::from_static(b"{}") })
+    }
+}
+
+/// The server of a test's node, once it is built. The node has no configuration log.
+struct TestEntrance(Arc<OnceLock<Arc<Server>>>);
+
+impl Entrances for TestEntrance {
+    fn server(&self) -> Option<Arc<Server>> {
+        self.0.get().cloned()
+    }
+
+    fn control(&self) -> Option<Arc<ControlEndpoint>> {
+        None
+    }
+}
 
 /// The settings with which all nodes of a cluster are started.
 #[derive(Clone)]
@@ -83,22 +107,20 @@ impl TestMember {
         };
         let id = MemberId { node, incarnation };
         let chains = Arc::<ChainInlets>::default();
-        let server = Arc::new(std::sync::OnceLock::new());
+        let server = Arc::new(OnceLock::new());
         // Formation messages are dropped: the test forms the cluster. It has no other cluster to meet.
         let ((formation, _), (meetings, _)) = (mpsc::channel(1), mpsc::channel(1));
         let service = Arc::new(DataService {
             chains: chains.clone(),
-            server: server.clone(),
+            entrances: Box::new(TestEntrance(server.clone())),
             formation,
-            control: Arc::default(),
             meetings,
         });
         let endpoint = network.endpoint(&name, local_info(*cluster, id.incarnation, PeerKind::Node), service);
         let local = Arc::new(Local::new(id, name.clone()));
         let router = Router::of_node(local.clone(), endpoint.clone(), MAX_VALUE, false);
-        let status = Box::new(|| -> crate::driver::BoxFuture<Bytes> { Box::pin(async { Bytes::from_static(b"{}") }) });
         let sizes = Sizes::new(QUEUE_BYTES, &TransportConfig::default());
-        let serving = Server::new(local.clone(), router.clone(), MAX_VALUE, sizes, status);
+        let serving = Server::new(local.clone(), router.clone(), MAX_VALUE, sizes, Box::new(NoStatus));
         // Set once, here: it can't fail.
         let _ = server.set(Arc::new(serving));
         let hub = Arc::new(Hub::new(endpoint.clone()));
@@ -156,7 +178,7 @@ impl TestMember {
             settings: settings.clone(),
             store: self.store.clone(),
             queue_bytes: QUEUE_BYTES,
-            journal: self.disk.as_ref().map(|disk| disk.of_chain(config.chain)),
+            journal: self.disk.as_ref().map(NodeDisk::journal),
             standing,
         }
     }

@@ -1,15 +1,14 @@
-//! Room that is kept for a full disk: a file whose only use is that it can be removed (docs/adr/0042, rule R15).
+//! Reserved space for a full disk: a file whose only use is its removal (docs/adr/0042, rule R15).
 //!
 //! A node whose disk is full must still vote, learn that it was removed, delete, write a checkpoint, and start again. So it keeps
-//! `ballast`. A write that finds the disk full takes that file away, and is tried once more in its room.
+//! `ballast`. A write that finds the disk full removes that file, and is tried once more in the freed space.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::disk::{Disk, DiskError};
 
-/// The name of the file.
 pub(super) const NAME: &str = "ballast";
-/// It is written in pieces of so many bytes.
+/// Bytes of each write of the file.
 const PIECE: u64 = 1 << 20;
 
 /// The file of ballast. Clones share it.
@@ -19,7 +18,6 @@ pub(super) struct Ballast(Arc<Mutex<State>>);
 #[derive(Debug)]
 struct State {
     disk: Arc<dyn Disk>,
-    /// How long the file is to be.
     bytes: u64,
     is_held: bool,
 }
@@ -31,14 +29,14 @@ impl Ballast {
         Self(Arc::new(Mutex::new(State { disk, bytes, is_held })))
     }
 
-    /// Bytes that can be written beside the ballast.
+    /// Bytes that can be written in addition to the ballast.
     pub(super) fn free(&self) -> Result<u64, DiskError> {
         let state = self.state();
         let free = state.disk.free()?;
         Ok(if state.is_held { free } else { free.saturating_sub(state.bytes) })
     }
 
-    /// Writes the file if it isn't there, and if there is room for it and for `beside` further bytes.
+    /// Writes the file if it is missing and if it fits with `beside` further bytes.
     pub(super) fn hold(&self, beside: u64) -> Result<(), DiskError> {
         let mut state = self.state();
         if state.is_held || state.disk.free()? < state.bytes.saturating_add(beside) {
@@ -54,7 +52,7 @@ impl Ballast {
         Ok(())
     }
 
-    /// Does something that may find the disk full. If it does, the ballast is given up for a second try.
+    /// Makes an attempt that may find the disk full. Then the ballast is removed for a second attempt.
     pub(super) fn spend<T, E: From<DiskError> + PartialEq>(
         &self,
         mut attempt: impl FnMut() -> Result<T, E>,

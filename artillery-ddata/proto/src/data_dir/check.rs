@@ -11,7 +11,6 @@ use crate::{
     ChainId, ClusterId, Incarnation, NodeId,
     control::{History, message::StoreHolding},
     disk::{Disk, DiskError},
-    guards::Guards,
     journal::{GroupNumber, JournalError, SyncMode, TornEnd},
     store::{MemoryStore, Store},
 };
@@ -45,16 +44,16 @@ pub struct StoreReport {
     pub end: GroupNumber,
     /// Bytes behind the last group. A crash leaves such bytes; a start drops them.
     pub torn: Option<TornEnd>,
-    /// Files that don't count. A start removes those that are its own.
+    /// Unused files. A start removes those of its own formats.
     pub unused: Vec<String>,
-    /// The chains of which the journal holds anything.
+    /// The chains with entries in the journal.
     pub chains: Vec<ChainReport>,
 }
 
 /// A chain of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChainReport {
-    /// How far it has come.
+    /// Its position.
     pub holding: StoreHolding,
     /// Keys that have a value, those of updates above the watermark included. 0 if the chain isn't whole.
     pub records: u64,
@@ -65,8 +64,7 @@ pub struct ChainReport {
 }
 
 impl StoreReport {
-    /// Reads a whole directory, and takes its chains in as a start would, into a store in memory. Writes nothing, and takes no
-    /// new start. `None`: there is no store.
+    /// Reads a whole directory, and loads its chains into memory as a start would. Writes nothing. `None`: there is no store.
     ///
     /// # Errors
     /// [`OpenError`]. [`OpenError::damage`] names the first place that is damaged.
@@ -74,17 +72,7 @@ impl StoreReport {
         let names = disk.names().map_err(JournalError::Failed)?;
         let control = control_file::NAMES.map(|name| (name, control_file::state(&*disk, name)));
         let node = ControlFile::find(&*disk)?.map_or(NodeId::from_bytes([0; 16]), |found| found.record.node);
-        let settings = OpenSettings {
-            node,
-            mode: SyncMode::Batch,
-            segment_bytes: u64::MAX,
-            room: u64::MAX,
-            reserve: 0,
-            most: u64::MAX,
-            backlog: 0,
-            guards: Guards::ALL,
-        };
-        let found = FoundStore::check(disk.clone(), settings, 0)?;
+        let found = FoundStore::check(disk.clone(), OpenSettings::new(node), 0)?;
         if control.iter().all(|(_, state)| *state == CopyState::Missing) {
             return Ok(None);
         }

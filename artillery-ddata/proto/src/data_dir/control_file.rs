@@ -1,4 +1,4 @@
-//! The control file: what a durable node must not forget beside its chains (docs/adr/0042).
+//! The control file: the promises of a durable node that are not part of its chains (docs/adr/0042).
 //!
 //! It is small, and kept twice, in `control-1` and `control-2`. A change is written into the one and synced, and then into
 //! the other: so one of them is always whole, and damage in one of them loses nothing. Each writing has a number, one more
@@ -33,19 +33,18 @@ const HEADER: usize = 28;
 pub(super) const NAMES: [&str; 2] = ["control-1", "control-2"];
 /// The name of a copy that isn't complete yet.
 const UNNAMED: &str = "control.new";
-/// A file is that long at least, in bytes, from its beginning on. So a change needs no more room on a full disk.
+/// The least length of a new file, in bytes. So a change needs no further space on a full disk.
 const RESERVED: usize = 64 << 10;
-/// The longest record, in bytes.
 const MAX_RECORD: usize = 1 << 30;
 
 /// The control file can't be read or written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ControlFileError {
-    /// No room is left. What was to be changed is as before.
+    /// The disk is full. The record is unchanged.
     #[error("the disk is full")]
     Full,
-    /// The disk has failed. Nothing is written any more by this process (trap 72).
+    /// The disk has failed. This process writes nothing further (trap 72).
     #[error("the disk has failed: {0}")]
     Failed(DiskError),
     /// Neither copy is whole.
@@ -99,8 +98,8 @@ pub struct ControlFile(Arc<Shared>);
 struct Shared {
     /// Held as long as a change is written.
     files: Mutex<Files>,
-    /// Held for a moment only: tasks that may not wait for a disk look here.
-    written: Mutex<FoundControl>,
+    /// Never held during a write: tasks that may not wait for a disk read it.
+    written: Mutex<WrittenRecord>,
 }
 
 #[derive(Debug)]
@@ -121,8 +120,7 @@ struct Files {
 pub enum CopyState {
     /// There is no such file.
     Missing,
-    /// It can't be read. A crash has cut its last writing short, or it is damaged: the copies can't tell which. The other copy
-    /// has all that counts.
+    /// It can't be read: a crash has cut its last writing short, or it is damaged. The other copy is complete.
     NotWhole,
     /// It is whole, and has the number of this writing.
     Whole(u64),
@@ -130,20 +128,16 @@ pub enum CopyState {
 
 /// A control file that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FoundControl {
+pub struct WrittenRecord {
     /// How often it was written.
     pub number: u64,
-    /// What it holds.
+    /// The record.
     pub record: ControlRecord,
 }
 
 impl ControlFile {
-    /// What an earlier start has left; `None`: nothing. It doesn't count before [`begin`](Self::begin) has returned: the kernel
-    /// may show what no disk holds.
-    ///
-    /// # Errors
-    /// [`ControlFileError`].
-    pub fn find(disk: &dyn Disk) -> Result<Option<FoundControl>, ControlFileError> {
+    /// The newest whole copy; `None`: no start has left one. It is valid only after [`begin`](Self::begin): the kernel may show lost bytes.
+    pub fn find(disk: &dyn Disk) -> Result<Option<WrittenRecord>, ControlFileError> {
         let names = disk.names().map_err(ControlFileError::Failed)?;
         let is_there = |name: &&str| names.iter().any(|found| found == name);
         let copies: Vec<_> = NAMES.into_iter().filter(is_there).map(|name| read(disk, name)).collect();
@@ -158,12 +152,8 @@ impl ControlFile {
         }
     }
 
-    /// Begins a start, with both files made anew: if a sync of the directory has failed, the names that the kernel shows may be
-    /// on no disk.
-    ///
-    /// # Errors
-    /// [`ControlFileError`].
-    pub fn begin(disk: Arc<dyn Disk>, found: FoundControl, guards: Guards) -> Result<Self, ControlFileError> {
+    /// Begins a start, with two new files: the names of the old ones may be on no disk, if a sync of the directory has failed.
+    pub fn begin(disk: Arc<dyn Disk>, found: WrittenRecord, guards: Guards) -> Result<Self, ControlFileError> {
         let ballast = Ballast::new(disk.clone(), 0);
         Self::begin_with(disk, found, guards, ballast)
     }
@@ -171,29 +161,29 @@ impl ControlFile {
     /// The same, with ballast for a full disk.
     pub(super) fn begin_with(
         disk: Arc<dyn Disk>,
-        found: FoundControl,
+        found: WrittenRecord,
         guards: Guards,
         ballast: Ballast,
     ) -> Result<Self, ControlFileError> {
-        let FoundControl { number, record } = found;
+        let WrittenRecord { number, record } = found;
         let number = ballast.spend(|| write_anew(&*disk, number, &record))?;
         let files = open(&*disk)?;
         let files = Files { files, first: 0, number, failed: None, guards, ballast, _disk: disk };
-        let written = Mutex::new(FoundControl { number, record });
+        let written = Mutex::new(WrittenRecord { number, record });
         Ok(Self(Arc::new(Shared { files: Mutex::new(files), written })))
     }
 
-    /// What it holds.
+    /// The record.
     pub fn record(&self) -> ControlRecord {
         self.written().record.clone()
     }
 
-    /// Something of what it holds.
+    /// Reads a part of the record.
     pub fn look<T>(&self, look: impl FnOnce(&ControlRecord) -> T) -> T {
         look(&self.written().record)
     }
 
-    /// How far the store has come, with so many synced groups in its journal. The last writing doesn't count: damage of its copy
+    /// The position of the store, with `groups` synced groups in its journal. The last writing doesn't count: damage of its copy
     /// loses nothing, as the copy that was written before holds the same.
     pub fn position(&self, groups: u64) -> StorePosition {
         let written = self.written();
@@ -209,11 +199,11 @@ impl ControlFile {
         let mut record = self.record();
         change(&mut record);
         files.put(&record)?;
-        *self.written() = FoundControl { number: files.number, record };
+        *self.written() = WrittenRecord { number: files.number, record };
         Ok(())
     }
 
-    fn written(&self) -> MutexGuard<'_, FoundControl> {
+    fn written(&self) -> MutexGuard<'_, WrittenRecord> {
         self.0.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -238,7 +228,7 @@ impl Files {
     }
 }
 
-/// Makes both files anew. Returns the number of the last writing.
+/// Replaces both files. Returns the number of the last writing.
 fn write_anew(disk: &dyn Disk, mut number: u64, record: &ControlRecord) -> Result<u64, ControlFileError> {
     for name in NAMES {
         remove_if_there(disk, UNNAMED)?;
@@ -276,7 +266,6 @@ fn write(file: &mut dyn DiskFile, number: u64, record: &impl Serialize) -> Resul
     file.sync().map_err(ControlFileError::Failed)
 }
 
-/// How a copy is.
 pub(super) fn state(disk: &dyn Disk, name: &'static str) -> CopyState {
     match read(disk, name) {
         Ok(Some(found)) => CopyState::Whole(found.number),
@@ -286,7 +275,7 @@ pub(super) fn state(disk: &dyn Disk, name: &'static str) -> CopyState {
 }
 
 /// `None`: it isn't whole.
-fn read(disk: &dyn Disk, name: &'static str) -> Result<Option<FoundControl>, ControlFileError> {
+fn read(disk: &dyn Disk, name: &'static str) -> Result<Option<WrittenRecord>, ControlFileError> {
     let file = disk.open(name)?;
     let len = usize::try_from(file.length()?).unwrap_or(usize::MAX).min(HEADER + MAX_RECORD);
     let mut bytes = vec![0; len];
@@ -297,10 +286,9 @@ fn read(disk: &dyn Disk, name: &'static str) -> Result<Option<FoundControl>, Con
         return Err(ControlFileError::Format { file: name, format });
     }
     let record = codec::decode_value(&record).map_err(|error| ControlFileError::OtherRecord { file: name, error })?;
-    Ok(Some(FoundControl { number, record }))
+    Ok(Some(WrittenRecord { number, record }))
 }
 
-/// Number, format and record of a copy that is whole.
 fn whole(bytes: &Bytes) -> Option<(u64, u32, Bytes)> {
     let header: &[u8; HEADER] = bytes.first_chunk()?;
     let u32_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|n| header[at + n]));

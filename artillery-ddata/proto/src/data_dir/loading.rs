@@ -1,4 +1,4 @@
-//! How far the start of a store has come: its journal is read twice, to check it and to take it in.
+//! The progress of a store's start: its journal is read twice, to check it and to load it.
 
 use std::time::Duration;
 
@@ -7,29 +7,29 @@ use crate::{
     message::{ChainMessage, SnapshotContent},
 };
 
-/// Which reading of the journal is under way.
+/// The present reading of the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum LoadStep {
     /// All of it is checked.
     #[default]
     Check,
-    /// What the chains need of it is taken in.
+    /// The entries that the chains need are loaded.
     TakeIn,
 }
 
-/// How far a reading of the journal has come.
+/// The progress of a reading of the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LoadProgress {
     /// Which reading.
     pub step: LoadStep,
     /// Records of checkpoints and changes by updates that were read in this step.
     pub records: u64,
-    /// Bytes that were read in this step, of all that it reads.
+    /// Bytes read in this step, and in total.
     pub read: ReadBytes,
 }
 
 impl LoadProgress {
-    /// About how long the loading will take yet, if this step has taken `elapsed` so far. `None`: that isn't known yet.
+    /// The estimated rest of the loading, if this step has taken `elapsed`. `None`: unknown.
     pub fn left(&self, elapsed: Duration) -> Option<Duration> {
         let ReadBytes { done, total, .. } = self.read;
         if self.step == LoadStep::Check || done == 0 {
@@ -39,14 +39,14 @@ impl LoadProgress {
         Duration::try_from_secs_f64(left).ok()
     }
 
-    /// Records a second, if this step has taken `elapsed` so far.
+    /// Records a second, if this step has taken `elapsed`.
     pub fn records_per_second(&self, elapsed: Duration) -> u64 {
         let seconds = elapsed.as_secs_f64();
         if seconds > 0.0 { (self.records as f64 / seconds) as u64 } else { 0 }
     }
 }
 
-/// The progress of one reading, and the function that is told of it.
+/// The progress of one reading, and the function that receives it.
 pub(super) struct LoadWatch<'a> {
     progress: LoadProgress,
     tell: &'a mut dyn FnMut(LoadProgress),
@@ -70,7 +70,7 @@ fn records(entry: &JournalEntry) -> u64 {
         ChainMessage::Updates(updates) => updates.updates.iter().map(|update| update.changes.len()).sum(),
         ChainMessage::Snapshot(part) => match &part.content {
             SnapshotContent::Records(records) => records.len(),
-            // The first piece of a value stands for its record.
+            // The first piece of a value represents its record.
             SnapshotContent::Piece(_) if part.at.bytes == 0 => 1,
             _ => 0,
         },

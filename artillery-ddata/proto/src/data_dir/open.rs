@@ -1,4 +1,4 @@
-//! The start of a store: what an earlier one has left is read, checked and taken in.
+//! The start of a store: the files of the earlier start are read, checked and loaded.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,11 +6,11 @@ use std::{
 };
 
 use super::{
-    ControlFile, ControlFileError, ControlRecord, FoundControl, JournalWriter, LoadProgress, LoadStep,
+    ControlFile, ControlFileError, ControlRecord, JournalWriter, LoadProgress, LoadStep, WrittenRecord,
     ballast::Ballast,
     control_file,
     loading::LoadWatch,
-    writer::{JournalBytes, Room},
+    space::{DiskSpace, JournalBytes},
 };
 use crate::{
     ChainId, Incarnation, NodeId, Sequence, Version,
@@ -25,23 +25,38 @@ use crate::{
 /// How a store is opened.
 #[derive(Debug, Clone)]
 pub struct OpenSettings {
-    /// The node. A store belongs to one for good.
+    /// The node. A store always belongs to the same one.
     pub node: NodeId,
     /// When the journal is made durable.
     pub mode: SyncMode,
-    /// A segment of the journal that has become so long, in bytes, is left for the next one.
+    /// The journal continues in a new segment at this length in bytes.
     pub segment_bytes: u64,
-    /// Beside the data, so many bytes of updates may stand in the journal before it is made shorter.
+    /// In addition to the data, the journal may have this many bytes of updates before it is made shorter.
     pub room: u64,
-    /// Bytes of the disk that clients' data never takes, beside room for a checkpoint. A quarter of them is ballast, which other
-    /// programs can't take either.
+    /// Bytes of the disk that clients' data never takes. A quarter of them is ballast, which other programs can't take either.
     pub reserve: u64,
-    /// The most bytes of the disk that the journal may have before the disk counts as full.
+    /// The most bytes of the journal before the disk is considered full.
     pub most: u64,
     /// Bytes of committed updates that each chain keeps for resends.
     pub backlog: usize,
-    /// Which guards stand.
+    /// The guards in force.
     pub guards: Guards,
+}
+
+impl OpenSettings {
+    /// The settings of a check: nothing is written.
+    pub const fn new(node: NodeId) -> Self {
+        Self {
+            node,
+            mode: SyncMode::Batch,
+            segment_bytes: u64::MAX,
+            room: u64::MAX,
+            reserve: 0,
+            most: u64::MAX,
+            backlog: 0,
+            guards: Guards::ALL,
+        }
+    }
 }
 
 /// A store can't be opened.
@@ -54,14 +69,14 @@ pub enum OpenError {
     /// The journal.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// The journal can be read, and can't be taken in.
+    /// The journal can be read, but not loaded.
     #[error("{file} is damaged at byte {offset}: {error}")]
     Restore {
         /// The file's name.
         file: String,
         /// Where in it the group begins, in bytes.
         offset: u64,
-        /// What can't be taken in.
+        /// The reason.
         error: RestoreError,
     },
     /// The directory belongs to another node.
@@ -70,7 +85,7 @@ pub enum OpenError {
         /// That node.
         found: NodeId,
     },
-    /// The journal ends before what is known to have been synced.
+    /// The journal ends before its last synced group.
     #[error(
         "{file} is damaged at byte {offset}: the journal ends there, at group {found}, and was synced up to {synced}"
     )]
@@ -87,12 +102,12 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// Whether the directory is damaged: what it once held for certain is not there as it was.
+    /// Whether the directory is damaged: a synced part is missing or differs.
     pub fn is_damage(&self) -> bool {
         self.damage().is_some()
     }
 
-    /// Whether all bytes are as they were written, and another release wrote them, in a way that this one doesn't know.
+    /// Whether all bytes are unchanged, but another release wrote them, in a format that this one doesn't know.
     pub fn is_of_another_release(&self) -> bool {
         match self {
             Self::Control(error) => {
@@ -126,8 +141,8 @@ pub struct DamagePlace {
     pub file: String,
     /// Where in it, in bytes from its beginning.
     pub offset: u64,
-    /// What is wrong there, in one word: `control`, one of [`Damage::kind`](crate::journal::Damage::kind), `short` (the journal
-    /// ends before what was synced) or `restore` (its entries can't be taken in).
+    /// The kind of damage in one word: `control`, one of [`Damage::kind`](crate::journal::Damage::kind), `short` (the journal
+    /// ends before its last synced group) or `restore` (its entries can't be loaded).
     pub kind: &'static str,
 }
 
@@ -136,13 +151,13 @@ pub struct DamagePlace {
 pub struct FoundStore {
     disk: Arc<dyn Disk>,
     settings: OpenSettings,
-    pub(super) control: FoundControl,
+    pub(super) control: WrittenRecord,
     pub(super) journal: FoundJournal,
     pub(super) survey: RestoreSurvey,
     bytes: JournalBytes,
 }
 
-/// A store in a new start. Other nodes may hear of this start. Its chains are still to be taken in.
+/// A store in a new start, which other nodes may learn of. Its chains are not loaded yet.
 #[derive(Debug)]
 pub struct BegunStore {
     incarnation: Incarnation,
@@ -153,40 +168,34 @@ pub struct BegunStore {
     backlog: usize,
 }
 
-/// A store in a new start.
+/// A store in a new start, with its chains in memory.
 #[derive(Debug)]
-pub struct DataDir {
+pub struct LoadedStore {
     /// The store and the number of this start.
     pub incarnation: Incarnation,
     /// The control file.
     pub control: ControlFile,
     /// The end of the journal.
     pub journal: JournalWriter,
-    /// The chains of which the journal holds a whole store.
+    /// The chains that are whole in the journal.
     pub chains: BTreeMap<ChainId, RestoredChain>,
     lacks: BTreeSet<ChainId>,
 }
 
 impl FoundStore {
     /// Reads and checks everything. A directory without a store is a new one, whose id is `draw`.
-    ///
-    /// # Errors
-    /// [`OpenError`].
     pub fn check(disk: Arc<dyn Disk>, settings: OpenSettings, draw: u128) -> Result<Self, OpenError> {
         Self::check_with(disk, settings, draw, &mut |_| {})
     }
 
-    /// The same. It tells with each entry of the journal how far it has come.
-    ///
-    /// # Errors
-    /// [`OpenError`].
+    /// The same. Reports its progress with each entry of the journal.
     pub fn check_with(
         disk: Arc<dyn Disk>,
         settings: OpenSettings,
         draw: u128,
         tell: &mut dyn FnMut(LoadProgress),
     ) -> Result<Self, OpenError> {
-        let new = || FoundControl { number: 0, record: ControlRecord::new(settings.node, draw) };
+        let new = || WrittenRecord { number: 0, record: ControlRecord::new(settings.node, draw) };
         let control = match ControlFile::find(&*disk)? {
             Some(found) => found,
             // A journal begins behind a control file that is durable.
@@ -202,7 +211,7 @@ impl FoundStore {
         let mut survey = RestoreSurvey::default();
         let mut bytes = JournalBytes::default();
         let mut watch = LoadWatch::new(LoadStep::Check, tell);
-        let journal = FoundJournal::check_with(disk.clone(), of, |place, entry, read| {
+        let journal = FoundJournal::check(disk.clone(), of, |place, entry, read| {
             survey.note(place, &entry);
             bytes.note(&entry, read.entry);
             watch.passed(&entry, read);
@@ -218,18 +227,12 @@ impl FoundStore {
         Ok(Self { disk, settings, control, journal, survey, bytes })
     }
 
-    /// Begins a start, and takes in what was found, into empty parts of `store`. `seed` is to be drawn anew for each call.
-    ///
-    /// # Errors
-    /// [`OpenError`].
-    pub fn open(self, store: &Arc<dyn Store>, seed: u128) -> Result<DataDir, OpenError> {
+    /// Begins a start, and loads the chains into empty parts of `store`. Draw another `seed` for each call.
+    pub fn open(self, store: &Arc<dyn Store>, seed: u128) -> Result<LoadedStore, OpenError> {
         self.begin(seed)?.load(store, &mut |_| {})
     }
 
-    /// Begins a start. `seed` is to be drawn anew for each call.
-    ///
-    /// # Errors
-    /// [`OpenError`].
+    /// Begins a start. Draw another `seed` for each call.
     pub fn begin(self, seed: u128) -> Result<BegunStore, OpenError> {
         let Self { disk, settings, mut control, journal: found, survey, bytes } = self;
         let record = &mut control.record;
@@ -242,9 +245,9 @@ impl FoundStore {
         let control = ControlFile::begin_with(disk, control, settings.guards, ballast.clone())?;
         let journal = ballast.spend(|| found.open(incarnation.starts, seed))?;
         let found = journal.found();
-        let room = Room::new(ballast, &settings);
+        let space = DiskSpace::new(ballast, &settings);
         let of_writer = (survey.clone(), bytes);
-        let journal = JournalWriter::new(journal, control.clone(), of_writer, room, (settings.mode, settings.guards))?;
+        let journal = JournalWriter::new(journal, control.clone(), of_writer, space, (settings.mode, settings.guards))?;
         Ok(BegunStore { incarnation, control, journal, found, survey, backlog: settings.backlog })
     }
 }
@@ -265,11 +268,8 @@ impl BegunStore {
         self.journal.synced()
     }
 
-    /// Takes in what the journal holds, into empty parts of `store`. It tells with each entry how far it has come.
-    ///
-    /// # Errors
-    /// [`OpenError`].
-    pub fn load(self, store: &Arc<dyn Store>, tell: &mut dyn FnMut(LoadProgress)) -> Result<DataDir, OpenError> {
+    /// Loads the chains from the journal into empty parts of `store`. Reports its progress with each entry.
+    pub fn load(self, store: &Arc<dyn Store>, tell: &mut dyn FnMut(LoadProgress)) -> Result<LoadedStore, OpenError> {
         let Self { incarnation, control, mut journal, found, survey, backlog } = self;
         let chains = restore(&found, &survey, store, backlog, tell)?;
         for chain in survey.chains() {
@@ -279,12 +279,12 @@ impl BegunStore {
             journal.restored(chain, data, restored.is_some_and(RestoredChain::continues));
         }
         let lacks = survey.chains().filter(|&chain| survey.lacks(chain)).collect();
-        Ok(DataDir { incarnation, control, journal, chains, lacks })
+        Ok(LoadedStore { incarnation, control, journal, chains, lacks })
     }
 }
 
-impl DataDir {
-    /// What the store holds of a chain, for those that ask whether it may open the chain again.
+impl LoadedStore {
+    /// The position of a chain in the store, which decides whether it may reopen the chain.
     pub fn holding(&self, chain: ChainId) -> StoreHolding {
         let (restored, whole) = (self.chains.get(&chain), !self.lacks.contains(&chain));
         self.control.look(|record| record.holding(chain, restored, whole))
@@ -315,7 +315,7 @@ pub(super) fn restore(
     }
     let mut failed = None;
     let mut watch = LoadWatch::new(LoadStep::TakeIn, tell);
-    journal.replay_with(survey.floor().unwrap_or(journal.end()), |place, entry, read| {
+    journal.replay(survey.floor().unwrap_or(journal.end()), |place, entry, read| {
         watch.passed(&entry, read);
         if failed.is_none()
             && let Some(chain) = chains.get_mut(&entry.chain())
@@ -330,7 +330,6 @@ pub(super) fn restore(
     finished.collect::<Result<_, RestoreError>>().map_err(|error| misfit(journal, journal.end(), error))
 }
 
-/// An entry of this group can't be taken in.
 fn misfit(journal: &FoundJournal, group: GroupNumber, error: RestoreError) -> OpenError {
     match journal.locate(group) {
         Ok((file, offset)) => OpenError::Restore { file, offset, error },

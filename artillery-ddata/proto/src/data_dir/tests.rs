@@ -1,283 +1,29 @@
-//! A node of a few chains, alone in each, over a disk that loses what a power cut loses.
+//! A node of a few chains, alone in each, over a disk that loses unsynced bytes in a power cut.
 
 mod check;
 mod flips;
 mod full;
 mod release;
+mod rig;
 mod sizes;
 mod small;
 
-use std::{cell::Cell, collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
-use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 
+use self::rig::{CHAINS, NODE, Received, Run, Start, ended, memory, run, settings, take};
 use super::*;
 use crate::{
-    ChainMember, ClusterId, MemberId, Role, Sequence, Timestamp,
+    ClusterId, Sequence, Timestamp,
     api::{Reply, Write},
     control::log::LogIndex,
-    disk::{
-        Disk,
-        simulated::{CutSettings, SimulatedDisk},
-    },
+    disk::{Disk, simulated::SimulatedDisk},
     fixtures,
     guards::{Guards, Mutant},
     journal::{JournalError, ReadBytes, SyncMode},
-    replica::{Gate, ReplicaSettings},
-    runner::{ChainOrder, ChainRunner, Lease, ReadRequest, RunnerOutput, Turn, WriteRequest},
-    store::{MemoryStore, Store},
+    runner::{ReadRequest, RunnerOutput},
 };
-
-const CHAINS: u32 = 3;
-const NODE: u8 = 1;
-const HARSH: CutSettings = CutSettings { tears_sectors: true, leaves_garbage: true };
-
-type Received = Turn<ReadRequest<u64>, WriteRequest<u64>>;
-
-fn settings(mode: SyncMode, guards: Guards) -> OpenSettings {
-    let node = fixtures::id(NODE).node;
-    OpenSettings {
-        node,
-        mode,
-        segment_bytes: 16 << 10,
-        room: 6 << 10,
-        reserve: 512 << 10,
-        most: u64::MAX,
-        backlog: 1 << 20,
-        guards,
-    }
-}
-
-/// The node in one start.
-struct Start {
-    me: MemberId,
-    store: Arc<dyn Store>,
-    control: ControlFile,
-    journal: JournalWriter,
-    chains: Vec<ChainRunner<u64>>,
-}
-
-/// All starts of a node, and what was answered in them.
-struct Run {
-    rng: ChaCha8Rng,
-    disk: SimulatedDisk,
-    /// How the node is started.
-    mode: SyncMode,
-    settings: OpenSettings,
-    /// The bytes of a part of a checkpoint.
-    chunk: usize,
-    /// The number of each key's last write that was acknowledged, and of the last one that was ordered.
-    keys: BTreeMap<(u32, u8), [u64; 2]>,
-    writes: u64,
-    epoch: u64,
-    /// The last starts whose number was promised in the control file.
-    promised: u64,
-    /// The last content of the log that was promised.
-    voted: u8,
-}
-
-impl Run {
-    fn new(seed: u64, guards: Guards) -> Self {
-        let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let disk = SimulatedDisk::new(rng.random(), 1 << 30, HARSH);
-        let (keys, mode) = (BTreeMap::new(), SyncMode::Batch);
-        let settings = settings(mode, guards);
-        Self { rng, disk, mode, settings, chunk: 300, keys, writes: 0, epoch: 0, promised: 0, voted: 0 }
-    }
-
-    fn open(&mut self) -> Result<Start, OpenError> {
-        let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
-        let settings = OpenSettings { mode: self.mode, ..self.settings.clone() };
-        let found = FoundStore::check(disk, settings, self.rng.random())?;
-        let store: Arc<dyn Store> = Arc::new(MemoryStore::with_seed(1));
-        let DataDir { incarnation, control, journal, mut chains, .. } = found.open(&store, self.rng.random())?;
-        let me = MemberId { node: fixtures::id(NODE).node, incarnation };
-        let chunk = self.chunk;
-        let runner = |chain| {
-            let gate = Arc::new(Gate::new(chain));
-            let settings = ReplicaSettings { durable: true, chunk, ..ReplicaSettings::default() };
-            let runner = ChainRunner::new(me, chain, settings, store.clone(), gate);
-            match chains.remove(&chain) {
-                Some(restored) => runner.restored(restored),
-                None => runner,
-            }
-        };
-        let runners = (0..CHAINS).map(ChainId).map(runner).collect();
-        Ok(Start { me, store, control, journal, chains: runners })
-    }
-
-    /// Checks that the store holds what was acknowledged, and nothing that was never written.
-    fn check(&mut self, start: &Start) -> Result<(), String> {
-        let record = start.control.record();
-        if record.incarnation.starts <= self.promised || record.log.first().is_some_and(|vote| *vote < self.voted) {
-            return Err(format!("the control file is of start {}, {} began", record.incarnation.starts, self.promised));
-        }
-        self.promised = record.incarnation.starts;
-        for (&(chain, key), [acknowledged, ordered]) in &mut self.keys {
-            let held = start.store.read(ChainId(chain), &[key], Sequence::MAX).map_err(|error| error.to_string())?;
-            let number = held.and_then(|held| held.value).map_or(0, |value| number(&value));
-            if number < *acknowledged || number > *ordered {
-                return Err(format!("chain {chain} has write {number} of key {key}: {acknowledged} was acknowledged"));
-            }
-            // What is there is committed when the chain opens.
-            *acknowledged = number;
-        }
-        Ok(())
-    }
-
-    /// The chains are opened again: all that they hold is committed.
-    fn enter(&mut self, start: &mut Start) {
-        self.epoch += 1;
-        for (number, runner) in (0..).zip(&mut start.chains) {
-            let member = ChainMember { id: start.me, role: Role::Serving };
-            let config = crate::ChainConfig { chain: ChainId(number), ..fixtures::chain(self.epoch, [member]) };
-            let order =
-                ChainOrder::Enter { config: Arc::new(config), history: ClusterId(1), upto: LogIndex(self.epoch) };
-            let lease = Lease { until: Timestamp::MAX, asked: Timestamp::ZERO, stretch: 0 };
-            let mut turn = Received { orders: vec![order], lease: Some(lease), ..Received::default() };
-            take(runner, &mut turn);
-        }
-    }
-
-    /// Some writes, in some chains.
-    fn write(&mut self, start: &mut Start) {
-        let mut turns: Vec<Received> = start.chains.iter().map(|_| Received::default()).collect();
-        for _ in 0..self.rng.random_range(0..4) {
-            let (chain, key) = (self.rng.random_range(0..CHAINS), self.rng.random_range(0..6));
-            self.writes += 1;
-            let len = if self.rng.random_range(0..8) == 0 { 900 } else { self.rng.random_range(8..60) };
-            let value = [self.writes.to_le_bytes().as_slice(), &vec![key; len - 8]].concat();
-            let write = Write::Put { key: Bytes::from(vec![key]), value: value.into() };
-            let caller = self.writes << 10 | u64::from(chain) << 8 | u64::from(key);
-            let deadline = Timestamp::from_nanos(u64::MAX / 2);
-            turns[chain as usize].writes.push(WriteRequest { request: None, history: None, write, deadline, caller });
-            self.keys.entry((chain, key)).or_default()[1] = self.writes;
-        }
-        start.chains.iter_mut().zip(&mut turns).for_each(|(runner, turn)| take(runner, turn));
-        self.hear(start);
-    }
-
-    fn hear(&mut self, start: &mut Start) {
-        for runner in &mut start.chains {
-            while let Some(output) = runner.poll_output() {
-                if let RunnerOutput::Reply(caller, Reply::Committed(_)) = output {
-                    let key = ((caller >> 8 & 3) as u32, caller as u8);
-                    let [acknowledged, _] = self.keys.entry(key).or_default();
-                    *acknowledged = (*acknowledged).max(caller >> 10);
-                }
-            }
-        }
-    }
-
-    /// The journal's thread: one group. An error ends the process.
-    fn persist(&mut self, start: &mut Start) -> Result<(), JournalError> {
-        let mut batches = Vec::new();
-        for runner in &mut start.chains {
-            let chain = runner.replica().chain();
-            batches.extend(runner.poll_journal(700).map(|batch| (chain, batch)));
-        }
-        if self.rng.random_range(0..10) == 0 {
-            let room = (1 << 30) - self.disk.free().unwrap_or(0);
-            self.disk.set_room(room + self.rng.random_range(0..9000));
-        }
-        let full = |result: Result<(), JournalError>| if result == Err(JournalError::Full) { Ok(()) } else { result };
-        let written = start.journal.write(&batches);
-        self.disk.set_room(1 << 30);
-        if written == Err(JournalError::Full) {
-            start.journal.write(&batches)?;
-        } else {
-            written?;
-        }
-        if self.rng.random_range(0..3) == 0 {
-            return Ok(());
-        }
-        let durable = start.journal.sync()?;
-        for DurableBatch { chain, upto } in durable {
-            take(&mut start.chains[chain.0 as usize], &mut Received { durable: Some(upto), ..Received::default() });
-        }
-        self.hear(start);
-        match start.journal.tidy() {
-            Ok(wanted) => wanted.into_iter().for_each(|chain| {
-                take(&mut start.chains[chain.0 as usize], &mut Received { checkpoint: true, ..Received::default() });
-            }),
-            Err(JournalError::Full) => {}
-            Err(error) => return Err(error),
-        }
-        if self.rng.random_range(0..5) == 0 {
-            full(start.journal.close())?;
-            full(start.journal.note_synced())?;
-        }
-        Ok(())
-    }
-
-    /// A vote, which is promised to others once it is written.
-    fn vote(&mut self, start: &Start) -> Result<(), ControlFileError> {
-        let vote = self.voted + 1;
-        start.control.change(|record| record.log = vec![vote])?;
-        self.voted = vote;
-        Ok(())
-    }
-
-    /// One start of the node, which ends in one way or another.
-    fn start(&mut self) -> Result<(), String> {
-        let cut = self.rng.random_range(0..150);
-        if self.rng.random_range(0..4) > 0 {
-            self.disk.cut_power_after(cut);
-        }
-        self.disk.fail_sync_after((self.rng.random_range(0..4) == 0).then_some(self.rng.random_range(0..40)));
-        match self.open() {
-            Ok(mut start) => {
-                self.check(&start)?;
-                self.enter(&mut start);
-                for _ in 0..self.rng.random_range(0..200) {
-                    self.write(&mut start);
-                    let votes = self.voted < u8::MAX - 1 && self.rng.random_range(0..20) == 0;
-                    if self.persist(&mut start).is_err() || votes && self.vote(&start).is_err() {
-                        break;
-                    }
-                }
-            }
-            Err(error) if error.is_damage() => return Err(error.to_string()),
-            // The disk failed, or the power was lost.
-            Err(_) => {}
-        }
-        self.end();
-        Ok(())
-    }
-
-    fn end(&mut self) {
-        self.disk.fail_sync_after(None);
-        if self.rng.random_range(0..4) == 0 {
-            self.disk.forget_pages();
-        }
-        if self.rng.random_range(0..3) > 0 {
-            self.disk.cut_power();
-        } else {
-            self.disk.restart();
-        }
-    }
-}
-
-fn take(runner: &mut ChainRunner<u64>, turn: &mut Received) {
-    let now = Cell::new(1);
-    let clock = || Timestamp::from_nanos(now.replace(now.get() + 1));
-    runner.take(clock, || 1, turn, |_| None);
-    while runner.is_behind() {
-        runner.settle(clock);
-    }
-}
-
-fn number(value: &Bytes) -> u64 {
-    u64::from_le_bytes(std::array::from_fn(|n| value[n]))
-}
-
-fn run(seed: u64, guards: Guards) -> Result<u64, String> {
-    let mut run = Run::new(seed, guards);
-    (0..8).try_for_each(|_| run.start())?;
-    Ok(run.disk.counts().lossy_cuts)
-}
 
 #[test]
 fn nothing_acknowledged_is_lost_and_nothing_is_invented() {
@@ -300,23 +46,6 @@ fn segments_removed_too_soon_are_missed() {
     assert!(caught(Mutant::ReleaseAll));
 }
 
-/// A node that has written some values, and ended.
-fn ended(mode: SyncMode, guards: Guards) -> Run {
-    let mut run = Run::new(1, guards);
-    run.mode = mode;
-    let mut start = run.open().unwrap();
-    run.enter(&mut start);
-    for _ in 0..120 {
-        run.write(&mut start);
-        run.persist(&mut start).unwrap();
-    }
-    run.vote(&start).unwrap();
-    start.journal.sync().unwrap();
-    drop(start);
-    run.disk.restart();
-    run
-}
-
 #[test]
 fn damage_of_one_copy_of_the_control_file_loses_nothing() {
     let mut run = ended(SyncMode::Batch, Guards::ALL);
@@ -335,7 +64,7 @@ fn damage_of_one_copy_of_the_control_file_loses_nothing() {
     assert_eq!(run.open().err(), Some(OpenError::Control(ControlFileError::Damaged)));
 }
 
-/// What becomes of a journal whose newest file is lost.
+/// The start over a journal whose newest file is lost.
 fn without_its_newest_file(guards: Guards) -> Result<(), OpenError> {
     let mut run = ended(SyncMode::Batch, guards);
     let newest = run.disk.names().unwrap().into_iter().rfind(|name| name.starts_with("journal-"));
@@ -354,7 +83,7 @@ fn a_newest_segment_that_is_named_nowhere_is_not_missed() {
     assert_eq!(without_its_newest_file(Guards::without(Mutant::NameNoSegment)), Ok(()));
 }
 
-/// Whether a store counts as synced that was once started without that.
+/// Whether a store is considered synced that was once started without that.
 fn is_synced_after_never(guards: Guards) -> bool {
     let mut run = ended(SyncMode::Never, guards);
     run.mode = SyncMode::Batch;
@@ -362,8 +91,7 @@ fn is_synced_after_never(guards: Guards) -> bool {
     run.disk.restart();
     let disk: Arc<dyn Disk> = Arc::new(run.disk.clone());
     let found = FoundStore::check(disk, settings(SyncMode::Batch, guards), 1).unwrap();
-    let store: Arc<dyn Store> = Arc::new(MemoryStore::with_seed(1));
-    found.open(&store, 2).unwrap().holding(ChainId(0)).synced
+    found.open(&memory(), 2).unwrap().holding(ChainId(0)).synced
 }
 
 #[test]
@@ -408,7 +136,7 @@ fn configurations_of_a_history_that_is_over_are_not_kept() {
     assert!(!record.refused, "this store decides what its history is");
 }
 
-/// An operator may have given up what a store holds while its node was away.
+/// An operator may have abandoned the data of a store while its node was away.
 #[test]
 fn a_restored_store_serves_no_history_before_its_node_acts_by_one() {
     let mut run = ended(SyncMode::Batch, Guards::ALL);
@@ -447,7 +175,7 @@ fn the_start_of_a_store_tells_how_far_it_has_come() {
         FoundStore::check_with(disk, settings(SyncMode::Batch, Guards::ALL), 1, &mut |so_far| told.push(so_far))
             .unwrap();
     let checked = told.len();
-    let store: Arc<dyn Store> = Arc::new(MemoryStore::with_seed(1));
+    let store = memory();
     found.begin(2).unwrap().load(&store, &mut |so_far| told.push(so_far)).unwrap();
     for (step, told) in [(LoadStep::Check, &told[..checked]), (LoadStep::TakeIn, &told[checked..])] {
         let rise = told.is_sorted_by_key(|so_far| (so_far.records, so_far.read.done));

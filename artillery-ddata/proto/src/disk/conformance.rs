@@ -1,6 +1,6 @@
-//! What every [`Disk`] must do, as a check to be run against each implementation.
+//! The contract of a [`Disk`], as a check of each implementation.
 //!
-//! It can't cut the power: what is durable is shown by the simulator alone.
+//! It can't cut the power: only the simulated disk shows which bytes are durable.
 
 use super::{Disk, DiskError, DiskFile};
 

@@ -1,8 +1,8 @@
-//! A disk in memory that loses what a power cut loses.
+//! A disk in memory that loses unsynced bytes in a power cut.
 //!
-//! What was written and not synced may be on the disk or not, sector by sector and in any order; a name that was given or
-//! taken away may be durable or not; of what a failed sync was to write a part may arrive, and programs read all of it until
-//! the kernel forgets it. All choices come from a seed.
+//! Unsynced bytes may be on the disk or not, sector by sector and in any order; a name that was given or
+//! removed may be durable or not; a part of the bytes of a failed sync may be durable, and programs read all of them until
+//! the kernel forgets them. All choices are drawn from a seed.
 
 mod content;
 mod names;
@@ -22,7 +22,7 @@ pub use self::content::CutSettings;
 use self::{content::FileContent, names::Names};
 use super::{Disk, DiskError, DiskFile};
 
-/// What a simulated disk has done.
+/// The counters of a simulated disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DiskCounts {
     /// Writes of bytes and changes of names.
@@ -51,14 +51,12 @@ struct DiskState {
     settings: CutSettings,
     /// By number; also those without a name that are open, or that a power cut may give a name back.
     files: BTreeMap<u64, FileContent>,
-    /// The last file's number.
     last: u64,
     names: Names,
     room: u64,
     /// The power goes at the write or sync that finds 0 here.
     cut_in: Option<u64>,
     is_off: bool,
-    /// How many handles each file has.
     open: BTreeMap<u64, usize>,
     /// Counts the starts of the process that uses the disk. Handles of an earlier one are dead.
     starts: u64,
@@ -68,7 +66,7 @@ struct DiskState {
 }
 
 impl SimulatedDisk {
-    /// An empty disk with room for so many bytes.
+    /// An empty disk, bounded in bytes.
     pub fn new(seed: u64, room: u64, settings: CutSettings) -> Self {
         Self(Arc::new(Mutex::new(DiskState {
             rng: ChaCha8Rng::seed_from_u64(seed),
@@ -86,7 +84,7 @@ impl SimulatedDisk {
         })))
     }
 
-    /// The process that uses the disk is killed, and another one starts: what was written stays, open files are gone.
+    /// The process that uses the disk is killed, and another one starts: written bytes stay, open files are gone.
     pub fn restart(&self) {
         let mut state = self.state();
         state.starts += 1;
@@ -96,14 +94,13 @@ impl SimulatedDisk {
         state.drop_unreachable();
     }
 
-    /// The power is lost and comes back: what was not synced may be gone, in whole or in part. Open files are gone.
+    /// The power is lost and restored: unsynced bytes may be gone, in whole or in part. Open files are gone.
     pub fn cut_power(&self) {
         self.state().cut();
         self.restart();
     }
 
-    /// The power is lost at the write or sync after so many further ones. Nothing works from then on until
-    /// [`restart`](Self::restart).
+    /// The power is lost at the write or sync after this many further ones, until [`restart`](Self::restart).
     pub fn cut_power_after(&self, operations: u64) {
         self.state().cut_in = Some(operations);
     }
@@ -119,12 +116,12 @@ impl SimulatedDisk {
         self.state().is_off
     }
 
-    /// One sync fails: the one after so many further ones. `None`: none does.
+    /// One sync fails: the one after this many further ones. `None`: none does.
     pub fn fail_sync_after(&self, syncs: Option<u32>) {
         self.state().failing_sync = syncs;
     }
 
-    /// Changes the room: the most bytes of all files together.
+    /// Changes the space: the most bytes of all files together.
     pub fn set_room(&self, room: u64) {
         self.state().room = room;
     }
@@ -152,7 +149,7 @@ impl SimulatedDisk {
         copy
     }
 
-    /// What the disk has done so far.
+    /// The counters up to now.
     pub fn counts(&self) -> DiskCounts {
         self.state().counts
     }
@@ -173,6 +170,11 @@ impl DiskState {
         self.last = number;
         self.files.insert(number, content);
         number
+    }
+
+    fn number(&self, name: &str) -> Result<u64, DiskError> {
+        self.is_on(name)?;
+        self.names.number(name).ok_or_else(|| DiskError::Missing(name.to_owned()))
     }
 
     fn used(&self) -> u64 {
@@ -255,8 +257,7 @@ impl Disk for SimulatedDisk {
 
     fn open(&self, name: &str) -> Result<Box<dyn DiskFile>, DiskError> {
         let state = self.state();
-        state.is_on(name)?;
-        let number = state.names.number(name).ok_or_else(|| DiskError::Missing(name.to_owned()))?;
+        let number = state.number(name)?;
         let starts = state.starts;
         drop(state);
         Ok(self.file(name, number, starts))
@@ -264,16 +265,14 @@ impl Disk for SimulatedDisk {
 
     fn rename(&self, from: &str, to: &str) -> Result<(), DiskError> {
         let mut state = self.state();
-        state.is_on(from)?;
-        let number = state.names.number(from).ok_or_else(|| DiskError::Missing(from.to_owned()))?;
+        let number = state.number(from)?;
         state.names.rename(from, to, number);
         state.changed(from)
     }
 
     fn remove(&self, name: &str) -> Result<(), DiskError> {
         let mut state = self.state();
-        state.is_on(name)?;
-        state.names.number(name).ok_or_else(|| DiskError::Missing(name.to_owned()))?;
+        state.number(name)?;
         state.names.take(name);
         state.changed(name)
     }
@@ -356,7 +355,7 @@ impl DiskFile for SimulatedFile {
         let at = usize::try_from(at).map_err(|_| DiskError::Full)?;
         let (used, length) = (state.used(), state.files[&self.number].bytes().len());
         let room = length as u64 + state.room.saturating_sub(used);
-        // What fits is written, as by a system that runs out of blocks on the way.
+        // The bytes that fit are written, as by a system that runs out of blocks.
         let fits = usize::try_from(room).unwrap_or(usize::MAX).saturating_sub(at).min(bytes.len());
         if let Some(content) = state.files.get_mut(&self.number)
             && fits > 0

@@ -1,4 +1,4 @@
-//! What stands in a group.
+//! The entries of a group.
 //!
 //! ```text
 //! 0   u8    kind
@@ -24,12 +24,12 @@ use crate::{
     wire::chain::{self, DecodeError, EncodeError},
 };
 
-/// Where an entry stands in a journal.
+/// The place of an entry in a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct EntryPlace {
     /// The number of its group.
     pub group: GroupNumber,
-    /// How many entries stand before it in the group.
+    /// The number of entries before it in the group.
     pub index: u32,
 }
 
@@ -43,9 +43,9 @@ impl EntryPlace {
 /// Something that a chain has to find again after a restart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JournalEntry {
-    /// What a joiner behind this member would be sent: updates, or a part of this member's own checkpoint.
+    /// A message for a joiner behind this member: updates, or a part of this member's own checkpoint.
     Sent(Box<ChainFrame>),
-    /// What came before doesn't count, and the store isn't whole until a checkpoint is: a resync begins.
+    /// A resync begins: earlier entries are void, and the store isn't whole until a checkpoint is.
     NotWhole {
         /// Which chain.
         chain: ChainId,
@@ -64,7 +64,7 @@ pub enum JournalEntry {
         /// The commit watermark.
         watermark: Sequence,
     },
-    /// The value that an update took away. It stands before that update.
+    /// The value that an update removed. It precedes that update.
     Taken {
         /// Which chain.
         chain: ChainId,
@@ -85,7 +85,7 @@ pub enum EntryError {
     /// This release doesn't know the kind.
     #[error("an entry of the unknown kind {0}")]
     UnknownKind(u8),
-    /// An entry whose kind has no body has one.
+    /// A body of an entry whose kind has none.
     #[error("a body of {0} bytes where there is none")]
     Body(usize),
     /// The header can't be decoded.
@@ -116,7 +116,7 @@ impl JournalEntry {
         }
     }
 
-    /// Writes the entry behind what `out` holds.
+    /// Appends the entry to `out`.
     pub(super) fn encode(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         match self {
             Self::Sent(frame) => put_frame(out, SENT, frame),
@@ -173,7 +173,7 @@ fn put(out: &mut Vec<u8>, kind: u8, header: &[u8], body: &[Bytes]) -> Result<(),
     Ok(())
 }
 
-/// The bytes of a group with these entries, without what the group says of itself.
+/// The encoded entries, without the header of their group.
 ///
 /// # Errors
 /// [`EncodeError`]: an entry can't be encoded.

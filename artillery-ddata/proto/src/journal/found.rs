@@ -1,4 +1,4 @@
-//! What an earlier start has left of a journal.
+//! The journal of an earlier start.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::disk::{Disk, DiskError};
 
-/// How many times the bytes of a segment may be summed up in search of a group that tells damage from a torn end.
+/// Limit of the search for a group that distinguishes damage from a torn end: checksums over this many times the segment's length.
 const MAX_PASSES: usize = 8;
 
 /// A journal that was read and checked, and isn't written yet.
@@ -54,35 +54,22 @@ pub struct ReadBytes {
     pub entry: u64,
 }
 
-/// A segment, as far as it counts.
+/// The valid part of a segment.
 struct SegmentRead {
     end: GroupNumber,
     proven: GroupNumber,
     /// Where the next group would begin, in bytes.
     end_at: u64,
-    /// The length of the file in bytes.
     len: u64,
 }
 
 impl FoundJournal {
-    /// Reads all segments and checks them. Shows each entry with its place, oldest first.
+    /// Reads all segments and checks them. Shows each entry with its place, oldest first, and the progress of the reading.
     ///
     /// # Errors
-    /// [`JournalError::Damaged`]: something that was synced isn't there as it was written, or isn't known to this release.
+    /// [`JournalError::Damaged`]: a synced part differs from the written bytes, or is unknown to this release.
     /// [`JournalError::Failed`].
     pub fn check(
-        disk: Arc<dyn Disk>,
-        settings: JournalSettings,
-        mut show: impl FnMut(EntryPlace, JournalEntry),
-    ) -> Result<Self, JournalError> {
-        Self::check_with(disk, settings, |place, entry, _| show(place, entry))
-    }
-
-    /// The same. It tells with each entry how far the journal is read.
-    ///
-    /// # Errors
-    /// As [`check`](Self::check).
-    pub fn check_with(
         disk: Arc<dyn Disk>,
         settings: JournalSettings,
         mut show: impl FnMut(EntryPlace, JournalEntry, ReadBytes),
@@ -90,27 +77,17 @@ impl FoundJournal {
         let segments = headers(&*disk, settings.store)?;
         let begin = segments.first().map_or(GroupNumber(0), |segment| segment.first);
         let mut found = Self { disk, settings, segments, end: begin, proven: begin, end_at: 0, newest_len: 0 };
-        found.read(&mut show)?;
+        let mut passed = ReadBytes { total: found.length(0)?, ..ReadBytes::default() };
+        for at in 0..found.segments.len() {
+            let read = found.read_segment(at, &mut passed, &mut show)?;
+            (found.end, found.proven) = (read.end, found.proven.max(read.proven));
+            (found.end_at, found.newest_len) = (read.end_at, read.len);
+        }
         Ok(found)
     }
 
     /// Shows all entries once more, from the group `from` on.
-    ///
-    /// # Errors
-    /// As [`check`](Self::check).
     pub fn replay(
-        &self,
-        from: GroupNumber,
-        mut show: impl FnMut(EntryPlace, JournalEntry),
-    ) -> Result<(), JournalError> {
-        self.replay_with(from, |place, entry, _| show(place, entry))
-    }
-
-    /// The same. It tells with each entry how far the journal is read.
-    ///
-    /// # Errors
-    /// As [`check`](Self::check).
-    pub fn replay_with(
         &self,
         from: GroupNumber,
         mut show: impl FnMut(EntryPlace, JournalEntry, ReadBytes),
@@ -131,8 +108,8 @@ impl FoundJournal {
         Ok(())
     }
 
-    /// The number of the newest segment; 0: there is none. Compare it with what is known of it from elsewhere before
-    /// [`open`](Self::open): a journal can't tell that its last file is missing.
+    /// The number of the newest segment; 0: there is none. Compare it with the number in the control file before
+    /// [`open`](Self::open): the journal itself doesn't show that its last file is missing.
     pub fn newest_segment(&self) -> u64 {
         self.segments.last().map_or(0, |segment| segment.number)
     }
@@ -170,16 +147,13 @@ impl FoundJournal {
         self.segments.iter().map(|segment| segment::name(segment.number))
     }
 
-    /// What stands behind the last group, if anything does.
+    /// The bytes behind the last group.
     pub fn torn_end(&self) -> Option<TornEnd> {
         let (offset, bytes) = (self.end_at, self.newest_len.saturating_sub(self.end_at));
         (bytes > 0).then(|| TornEnd { file: segment::name(self.newest_segment()), offset, bytes })
     }
 
     /// The file and the byte at which a group begins; for one behind the last, where the journal ends.
-    ///
-    /// # Errors
-    /// As [`check`](Self::check).
     pub fn locate(&self, group: GroupNumber) -> Result<(String, u64), JournalError> {
         let holds = |segment: &&SegmentHeader| segment.first <= group;
         let Some(segment) = self.segments.iter().rfind(holds).or(self.segments.first()) else {
@@ -195,25 +169,13 @@ impl FoundJournal {
         Ok((segment::name(segment.number), at as u64))
     }
 
-    /// The error that says that the file of a segment isn't there.
     pub(crate) fn missing(segment: u64) -> JournalError {
         JournalError::Damaged { file: segment::name(segment), offset: 0, damage: Damage::Missing }
     }
 
-    /// Bytes of the segments from this one on.
     fn length(&self, first: usize) -> Result<u64, JournalError> {
         let lengths = self.segments[first..].iter().map(|segment| segment::length(&*self.disk, segment.number));
         lengths.sum::<Result<u64, _>>().map_err(JournalError::Failed)
-    }
-
-    fn read(&mut self, show: &mut impl FnMut(EntryPlace, JournalEntry, ReadBytes)) -> Result<(), JournalError> {
-        let mut passed = ReadBytes { total: self.length(0)?, ..ReadBytes::default() };
-        for at in 0..self.segments.len() {
-            let read = self.read_segment(at, &mut passed, show)?;
-            (self.end, self.proven) = (read.end, self.proven.max(read.proven));
-            (self.end_at, self.newest_len) = (read.end_at, read.len);
-        }
-        Ok(())
     }
 
     /// Reads the groups of a segment, up to the first one of the next segment.
@@ -253,7 +215,7 @@ impl FoundJournal {
                 show(place, entry.map_err(|error| damaged(at, Damage::Entry(group.number, error)))?, *passed);
             }
             at = next;
-            // A file that goes on behind its beginning has a durable name.
+            // A file with groups of its own has a durable name.
             let goes_on = group.number >= header.synced || allows!(self.settings.guards, TrustName);
             let named = if goes_on { header.synced } else { header.first };
             (read.end, read.proven) = (group.number.next(), read.proven.max(group.synced).max(named));
@@ -263,11 +225,11 @@ impl FoundJournal {
         Ok(read)
     }
 
-    /// Goes on behind what was found, in a new segment. `start` is the number of this start of the store, `seed` a number
-    /// that is drawn anew for each call: with an old one, what was left of an earlier segment could count.
+    /// Continues the journal in a new segment. `start` is the number of this start of the store. Draw another `seed` for each
+    /// call: with an old one, remains of an earlier segment could be valid.
     ///
-    /// What isn't proven to be synced is written and synced once more there: if a sync has failed, the kernel may show bytes
-    /// that no disk holds. So nothing of it counts before this has returned.
+    /// Groups that aren't proven to be synced are written and synced again there: if a sync has failed, the kernel may show bytes
+    /// that are on no disk. So none of them is valid before this has returned.
     ///
     /// # Errors
     /// [`JournalError::Full`]; [`JournalError::Failed`].
@@ -323,7 +285,7 @@ impl FoundJournal {
         })
     }
 
-    /// What a start has kept of the journal, to be read once more.
+    /// The journal of the present start, to be read once more.
     pub(super) fn kept(
         disk: Arc<dyn Disk>,
         settings: JournalSettings,
@@ -337,10 +299,9 @@ impl FoundJournal {
         Group::at(segment, at, header.salt, self.settings.guards)
     }
 
-    /// Whether a whole group from byte `at` on says that group `number` was synced. Then it isn't torn.
+    /// Whether a whole group from byte `at` on proves that group `number` was synced. Then `number` isn't torn.
     ///
-    /// What stands there may be a client's bytes. So only possible numbers are looked at, and only so many bytes are summed up; if
-    /// that isn't enough to know, it counts as damage.
+    /// These may be a client's bytes, so the bytes to sum up are limited; beyond that the segment is considered damaged.
     fn was_synced(&self, segment: &Bytes, at: usize, header: &SegmentHeader, number: GroupNumber) -> bool {
         let mut left = segment.len().saturating_mul(MAX_PASSES);
         for place in (at..segment.len()).step_by(BLOCK) {
@@ -360,7 +321,7 @@ impl FoundJournal {
         false
     }
 
-    /// The groups from `first` on, as they stand in a segment with this salt. All of them are in the last segment.
+    /// The groups from `first` on, encoded for a segment with this salt. All of them are in the last segment.
     fn encode_from(&self, first: GroupNumber, salt: u128) -> Result<Vec<u8>, JournalError> {
         let mut out = vec![0; BLOCK];
         let Some(last) = self.segments.last() else { return Ok(out) };
@@ -382,13 +343,13 @@ impl FoundJournal {
     }
 }
 
-/// After a failed sync the kernel may forget what it has shown before.
+/// After a failed sync the kernel may forget bytes that it has shown before.
 fn changed(segment: u64) -> JournalError {
     let why = "it changed while it was read".to_owned();
     JournalError::Failed(DiskError::Failed { file: segment::name(segment), why })
 }
 
-/// The headers of the segments that count, oldest first: those that the newest one names, one by the other.
+/// The headers of the valid segments, oldest first. The newest segment names its predecessor, and so on.
 fn headers(disk: &dyn Disk, store: u128) -> Result<Vec<SegmentHeader>, JournalError> {
     let numbers = segment::numbers(disk).map_err(JournalError::Failed)?;
     let Some(&newest) = numbers.last() else { return Ok(Vec::new()) };

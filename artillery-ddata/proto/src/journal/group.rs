@@ -9,7 +9,7 @@
 //!     u32   the CRC once more, in the last bytes before a multiple of 4096
 //! ```
 //!
-//! A group that finds no room for its end is refused, and another one takes its place. Without the second CRC its beginning
+//! A group that the full disk has cut short is refused, and another one takes its place. Without the second CRC its beginning
 //! could count later, when that other one is torn.
 
 use bytes::Bytes;
@@ -17,17 +17,15 @@ use bytes::Bytes;
 use super::GroupNumber;
 use crate::guards::Guards;
 
-/// Groups begin at multiples of this, in bytes. So no later write touches a sector of a synced group: a power cut could tear
-/// it.
+/// Groups begin at multiples of this, in bytes. So no later write, torn by a power cut, damages a synced group.
 pub(super) const BLOCK: usize = 4096;
 
 const HEADER: usize = 24;
 const CRC: usize = 4;
 
-/// The longest group that is written, in bytes.
 pub(super) const MAX_GROUP: usize = 1 << 30;
 
-/// What the bytes at a place say, if a group begins there.
+/// The header of a group, unchecked.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct GroupClaims {
     sum: u32,
@@ -38,7 +36,7 @@ pub(super) struct GroupClaims {
 }
 
 impl GroupClaims {
-    /// `None`: no group says so.
+    /// `None`: it is no header.
     pub(super) fn at(segment: &Bytes, at: usize) -> Option<Self> {
         let header: &[u8; HEADER] = segment.get(at..)?.first_chunk()?;
         let u32_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|n| header[at + n]));
@@ -59,7 +57,7 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// The group at byte `at` of a segment, if a whole one is there.
+    /// The group at byte `at` of a segment; `None`: it isn't whole.
     pub(super) fn at(segment: &Bytes, at: usize, salt: u128, guards: Guards) -> Option<Self> {
         let claims = GroupClaims::at(segment, at)?;
         let entries = at.checked_add(HEADER)?..at.checked_add(HEADER)?.checked_add(claims.len)?;
@@ -85,7 +83,7 @@ impl Group {
     }
 }
 
-/// Begins a group. Its entries are to be put behind what `out` holds then.
+/// Begins a group in `out`. Append its entries.
 pub(super) fn begin(out: &mut Vec<u8>) {
     out.clear();
     out.resize(HEADER, 0);
@@ -104,7 +102,7 @@ pub(super) fn finish(out: &mut Vec<u8>, place: (u128, u64), number: GroupNumber,
     out.extend_from_slice(&sum.to_le_bytes());
 }
 
-/// Salt and place make sure that what a client has put into a value is no group, not even a copy of one.
+/// Salt and place make sure that no value of a client is a group, not even a copy of one.
 fn checksum(salt: u128, at: u64, bytes: &[u8]) -> u32 {
     let place = [salt.to_le_bytes().as_slice(), &at.to_le_bytes()].concat();
     crc32c::crc32c_append(crc32c::crc32c(&place), bytes)

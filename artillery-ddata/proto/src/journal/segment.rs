@@ -35,7 +35,7 @@ const PREFIX: &str = "journal-";
 /// The name of a segment that isn't complete yet.
 const UNNAMED: &str = "journal.new";
 
-/// What a segment says of itself.
+/// The header of a segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SegmentHeader {
     pub(super) store: u128,
@@ -47,7 +47,7 @@ pub(super) struct SegmentHeader {
     pub(super) oldest: u64,
     /// Its first group. Groups of the segment before that have this number or a higher one don't count.
     pub(super) first: GroupNumber,
-    /// All groups below this one were synced before the file got its name. That name is durable if the segment goes on.
+    /// All groups below this one were synced before the file got its name. That name is durable if further groups follow.
     pub(super) synced: GroupNumber,
     pub(super) salt: u128,
     pub(super) mode: SyncMode,
@@ -155,7 +155,7 @@ pub(super) fn read(disk: &dyn Disk, number: u64) -> Result<Bytes, DiskError> {
     Ok(bytes.into())
 }
 
-/// Removes so many other segments, the oldest first. Returns whether none is left.
+/// Removes at most `most` other segments, the oldest first. Returns whether none is left.
 pub(super) fn keep(disk: &dyn Disk, kept: &VecDeque<SegmentHeader>, most: usize) -> Result<bool, DiskError> {
     let is_kept = |number: &u64| kept.iter().any(|segment| segment.number == *number);
     let others: Vec<_> = numbers(disk)?.into_iter().filter(|number| !is_kept(number)).collect();
@@ -174,7 +174,7 @@ pub(super) struct SegmentWriter {
 }
 
 impl SegmentWriter {
-    /// Makes a segment that begins with `groups`, which are encoded behind room for the header. It gets its name only when
+    /// Makes a segment that begins with `groups`, which are encoded behind space for the header. It gets its name only when
     /// all of that is durable, so a segment that has a name is never torn at its beginning.
     pub(super) fn create(
         disk: &dyn Disk,
@@ -203,7 +203,6 @@ impl SegmentWriter {
         disk.sync_names().map_err(never_full)
     }
 
-    /// Whether a group stands in it.
     pub(super) const fn is_used(&self) -> bool {
         self.at > BLOCK as u64
     }
@@ -231,7 +230,7 @@ impl SegmentWriter {
     }
 }
 
-/// A sync that finds the disk full has failed like any other: what it has written is unknown.
+/// A sync that finds the disk full has failed like any other: the bytes on the disk are unknown.
 fn never_full(error: DiskError) -> DiskError {
     match error {
         DiskError::Full => DiskError::Failed { file: String::new(), why: "the disk is full".into() },

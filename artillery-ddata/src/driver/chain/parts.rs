@@ -8,9 +8,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::{
     ChainConfig, ChainId, ClusterId,
-    driver::{journal::JournalHandle, lanes::Lanes},
+    driver::{journal::RunningJournal, lanes::Lanes},
     message::ChainFrame,
-    replica::{ReplicaSettings, RestoredChain, Status},
+    replica::{ReplicaSettings, Status},
     store::Store,
 };
 
@@ -34,20 +34,18 @@ pub(crate) struct Inlets {
     pub(crate) orders: mpsc::Sender<Ordered>,
 }
 
-/// Where the chain's configuration comes from.
+/// The source of the chain's configuration.
 pub(crate) enum Rule {
     /// The configuration never changes; the lanes lead to all its other members.
     Fixed { config: Arc<ChainConfig>, history: ClusterId, lanes: BTreeMap<MemberId, Lanes> },
-    /// The configuration comes from the configuration log.
+    /// The configuration log.
     Log {
-        /// The newest lease.
         leases: watch::Receiver<Lease>,
         /// Takes the chain's words to its node.
         words: mpsc::Sender<(ChainId, Word)>,
     },
 }
 
-/// Everything that a chain's task needs.
 pub(crate) struct ChainParts {
     pub(crate) me: MemberId,
     pub(crate) chain: ChainId,
@@ -56,8 +54,8 @@ pub(crate) struct ChainParts {
     pub(crate) store: Arc<dyn Store>,
     /// Bytes of reads that may wait for the task; the same for writes.
     pub(crate) queue_bytes: usize,
-    /// The node's journal, and what that held of the chain; `None`: the node has no disk.
-    pub(crate) journal: Option<(JournalHandle, Option<RestoredChain>)>,
+    /// `None`: the node has no disk.
+    pub(crate) journal: Option<RunningJournal>,
     /// Gets the chain's readiness. Receivers are not woken when only its progress changes.
     pub(crate) standing: watch::Sender<ChainReadiness>,
 }

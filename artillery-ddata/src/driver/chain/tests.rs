@@ -1,4 +1,4 @@
-//! Requests that come while a chain's task is in the middle of a turn.
+//! Requests that arrive while a chain's task is in the middle of a turn.
 
 use std::{
     pin::pin,
@@ -58,7 +58,7 @@ impl Rig {
         }
     }
 
-    /// Makes the chain's task itself call `meanwhile` in the middle of a turn.
+    /// Makes the chain's task itself call the function in the middle of a turn.
     async fn in_the_middle_of_a_turn<T: Send + Sync + 'static>(
         &self,
         meanwhile: impl Fn() -> T + Send + Sync + 'static,
@@ -89,7 +89,7 @@ impl<T: Send, F: Fn() -> T + Send + Sync> Wake for Meanwhile<F, T> {
     }
 }
 
-/// Hands a read to the chain's task, which has room.
+/// Hands a read to the chain's task, whose queue has capacity.
 fn ask(handle: &ChainHandle, mode: ReadMode) -> oneshot::Receiver<Reply> {
     let (caller, reply) = oneshot::channel();
     let (deadline, caller) = (clock::now() + MINUTE, Responder::Caller(caller));
@@ -98,7 +98,7 @@ fn ask(handle: &ChainHandle, mode: ReadMode) -> oneshot::Receiver<Reply> {
     reply
 }
 
-/// The reply to a read that comes in the middle of a turn, no earlier than `from`.
+/// The reply to a read that arrives in the middle of a turn, no earlier than `from`.
 async fn asked_late(rig: &Rig, mode: ReadMode, from: Timestamp) -> oneshot::Receiver<Reply> {
     let handle = rig.handle.clone();
     let ask_late = move || {
@@ -110,7 +110,7 @@ async fn asked_late(rig: &Rig, mode: ReadMode, from: Timestamp) -> oneshot::Rece
     rig.in_the_middle_of_a_turn(ask_late).await
 }
 
-/// How the chain serves a strong read that comes in the middle of a turn, after the lease ended.
+/// The path of a strong read that arrives in the middle of a turn, after the lease ended.
 async fn served_after_the_lease() -> ReadPath {
     let rig = Rig::start(&[member("alone")]).await;
     let now = clock::now();
@@ -156,7 +156,7 @@ struct Reading {
 }
 
 const LEASE: Lease = Lease { until: Timestamp::MAX, asked: Timestamp::ZERO, stretch: 0 };
-/// Reads before the lease comes, and in total.
+/// Reads before the lease is received, and in total.
 const BEFORE: usize = 10;
 const IN_ALL: usize = 5_000;
 
@@ -201,7 +201,7 @@ async fn a_chain_that_always_has_reads_takes_its_lease() {
     assert_eq!(reads_until_the_lease_is_taken().await, Some(BEFORE + 1));
 }
 
-/// How often another task runs until the last of many requests that came together has its reply.
+/// How often another task runs until the last of many simultaneous requests has its reply.
 async fn runs_beside(turn: Duration) -> usize {
     let rig = Rig::with(&[member("alone")], ReplicaSettings { turn, ..ReplicaSettings::default() }).await;
     rig.lease(LEASE).await;

@@ -40,7 +40,6 @@ struct Open {
     met: BTreeMap<NodeId, Vec<SocketAddr>>,
 }
 
-/// Why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CallFailure {
     #[error(transparent)]
@@ -71,27 +70,27 @@ impl ControlCalls {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls exactly this incarnation of a node. A dropped call leaves nothing behind but what was sent.
+    /// Calls exactly this incarnation of a node. A dropped call leaves only the sent bytes behind.
     pub(crate) async fn ask(
         &self,
         to: MemberId,
         addrs: &[SocketAddr],
         call: &ControlCall,
-        patience: Duration,
+        limit: Duration,
     ) -> Result<ControlAnswer, CallFailure> {
-        self.ask_one(to, |found| found == to, addrs, call, patience).await
+        self.ask_one(to, |found| found == to, addrs, call, limit).await
     }
 
-    /// Calls the present life of this incarnation's store, where the membership has met it, or at `addrs`.
+    /// Calls the present incarnation of this store, at the addresses where the membership has met it, or at `addrs`.
     pub(crate) async fn ask_store(
         &self,
         of: MemberId,
         addrs: &[SocketAddr],
         call: &ControlCall,
-        patience: Duration,
+        limit: Duration,
     ) -> Result<ControlAnswer, CallFailure> {
         let met = self.open().as_ref().and_then(|open| open.met.get(&of.node).cloned());
-        self.ask_one(of, |found| found.shares_store(of), met.as_deref().unwrap_or(addrs), call, patience).await
+        self.ask_one(of, |found| found.shares_store(of), met.as_deref().unwrap_or(addrs), call, limit).await
     }
 
     async fn ask_one(
@@ -100,10 +99,10 @@ impl ControlCalls {
         is_meant: impl Fn(MemberId) -> bool,
         addrs: &[SocketAddr],
         call: &ControlCall,
-        patience: Duration,
+        limit: Duration,
     ) -> Result<ControlAnswer, CallFailure> {
         let link = self.link(to.node, addrs).ok_or(ConnectError::EndpointClosed)?;
-        let asked = async {
+        let answer = async {
             let connection = link.connected().await?;
             let found = connection.peer().id;
             if !is_meant(found) {
@@ -111,7 +110,7 @@ impl ControlCalls {
             }
             ask_on(&connection, call).await
         };
-        tokio::time::timeout(patience, asked).await.unwrap_or(Err(CallFailure::TimedOut(patience)))
+        tokio::time::timeout(limit, answer).await.unwrap_or(Err(CallFailure::TimedOut(limit)))
     }
 
     /// The link to a node. It is kept, so that the next call finds it connected.
@@ -159,15 +158,15 @@ async fn ask_on(connection: &Connection, call: &ControlCall) -> Result<ControlAn
 /// Carries the messages of the configuration log's group.
 pub(crate) struct LogPeers {
     pub(crate) calls: Arc<ControlCalls>,
-    /// The group itself usually gives up earlier.
-    pub(crate) patience: Duration,
+    /// The group itself usually ends the call earlier.
+    pub(crate) limit: Duration,
 }
 
 impl LogTransport for LogPeers {
     fn call(&self, to: &NodeInfo, message: Bytes) -> BoxFuture<'static, Result<Bytes, CallError>> {
-        let (calls, to, patience) = (self.calls.clone(), to.clone(), self.patience);
+        let (calls, to, limit) = (self.calls.clone(), to.clone(), self.limit);
         Box::pin(async move {
-            match calls.ask_store(to.id, &to.addrs, &ControlCall::Log(message), patience).await {
+            match calls.ask_store(to.id, &to.addrs, &ControlCall::Log(message), limit).await {
                 Ok(ControlAnswer::Log(answer)) => Ok(answer),
                 Ok(_) => Err(CallError::Senseless("it answers another question")),
                 Err(error) => Err(CallError::Unreachable(error.to_string())),

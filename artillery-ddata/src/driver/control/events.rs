@@ -57,7 +57,7 @@ pub(super) fn log(cluster: ClusterId, event: NodeEvent) {
     }
 }
 
-/// What operators should know of the voters, with the command to give.
+/// Warns operators of missing voters, with the command to give.
 pub(super) fn warn(cluster: ClusterId, warning: &LogWarning) {
     match warning {
         LogWarning::AtRisk { missing } => tracing::warn!(

@@ -3,7 +3,10 @@
 use artillery_proto::node::{ChangeReason, NodeInput, NodeOutput, ProposalFate};
 
 use super::{ControlTask, Done};
-use crate::control::log::{AppendError, LogIndex, Term};
+use crate::control::{
+    ConfigLog,
+    log::{AppendError, LogIndex, Term},
+};
 
 impl ControlTask {
     /// Waits for a change of the log in a task of its own; one at a time.
@@ -13,13 +16,13 @@ impl ControlTask {
     }
 
     /// Passes the known state of the log to the node.
-    pub(super) fn hear_of_log(&mut self) {
+    pub(super) fn read_log(&mut self) {
         let log = &self.parts.log;
         let (leads, leader, configs, voters) = (log.leads(), log.leader(), log.configs(), log.voters());
         self.handle(NodeInput::Log { leads, leader, configs, voters });
     }
 
-    /// Starts a call to the log. The node has at most one of each kind under way.
+    /// Starts a call to the log. The node has at most one pending call of each kind.
     pub(super) fn ask_log(&mut self, question: NodeOutput) {
         let log = self.parts.log.clone();
         match question {

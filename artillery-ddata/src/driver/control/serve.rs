@@ -6,6 +6,7 @@ use artillery_core::{
     MemberId,
     transport::{CloseCode, IncomingStream},
 };
+use artillery_proto::node::NodeInput;
 use bytes::Bytes;
 use tokio::{
     sync::{mpsc, oneshot},
@@ -14,8 +15,8 @@ use tokio::{
 
 use super::ControlCommand;
 use crate::{
-    control::{embedded::LogHandle, recovery::Standing},
-    driver::BoxFuture,
+    control::embedded::LogHandle,
+    driver::serve::OperatedNode,
     message::control::{ControlAnswer, ControlCall},
     wire::control::{decode_call, encode_answer},
 };
@@ -24,14 +25,13 @@ use crate::{
 pub(crate) struct ControlEndpoint {
     pub(crate) commands: mpsc::Sender<ControlCommand>,
     pub(crate) log: LogHandle,
-    /// Reports what this node holds.
-    pub(crate) standing: Box<dyn Fn() -> BoxFuture<Option<Standing>> + Send + Sync>,
+    pub(crate) node: Box<dyn OperatedNode>,
     /// The longest time that a peer waits for an answer.
-    pub(crate) patience: Duration,
+    pub(crate) limit: Duration,
 }
 
-/// Answers one call. A stream that ends without an answer tells the peer that there is none.
-pub(crate) async fn serve(from: MemberId, mut stream: IncomingStream, door: &ControlEndpoint) {
+/// Answers one call. A stream that ends without an answer shows the peer that none follows.
+pub(crate) async fn serve(from: MemberId, mut stream: IncomingStream, endpoint: &ControlEndpoint) {
     let Some(mut writer) = stream.writer.take() else {
         stream.connection.close(CloseCode::VIOLATION, "a call without a way back");
         return;
@@ -46,7 +46,7 @@ pub(crate) async fn serve(from: MemberId, mut stream: IncomingStream, door: &Con
                 return stream.connection.close(CloseCode::VIOLATION, &error.to_string());
             }
         };
-        let Some(answer) = door.answer(from, call).await else { return };
+        let Some(answer) = endpoint.answer(from, call).await else { return };
         match encode_answer(&answer) {
             // If the answer is lost with its connection, the peer calls again.
             Ok(encoded) => drop(writer.send(&encoded.header, &[encoded.body]).await),
@@ -55,7 +55,7 @@ pub(crate) async fn serve(from: MemberId, mut stream: IncomingStream, door: &Con
         writer.finish();
     };
     // A peer that doesn't read is treated as dead.
-    drop(timeout(door.patience, answered).await);
+    drop(timeout(endpoint.limit, answered).await);
 }
 
 impl ControlEndpoint {
@@ -67,18 +67,20 @@ impl ControlEndpoint {
                     return over.map(ControlAnswer::OtherHistory);
                 }
                 let (answer, renewed) = oneshot::channel();
-                // Without room there is no answer: the peer calls again.
+                // With a full queue the call gets no answer: the peer calls again.
                 self.commands.try_send(ControlCommand::Renewal { from, renewal, answer }).ok()?;
                 Some(match renewed.await.ok()? {
                     Ok(renewed) => ControlAnswer::Renewed(histories.mine(), Box::new(renewed)),
                     Err(_) => ControlAnswer::RolledBack,
                 })
             }
-            ControlCall::Survey => (self.standing)().await.map(|standing| ControlAnswer::Surveyed(Box::new(standing))),
+            ControlCall::Survey => {
+                self.node.standing().await.map(|standing| ControlAnswer::Surveyed(Box::new(standing)))
+            }
             ControlCall::Log(message) => {
                 if !self.log.log().stands() {
-                    // With a full queue the next message tells it.
-                    let _ = self.commands.try_send(ControlCommand::Reached { by: from });
+                    // With a full queue this is dropped: the next message repeats it.
+                    let _ = self.commands.try_send(ControlCommand::Input(NodeInput::Reached { by: from }));
                 }
                 self.serve_log(from, message).await
             }

@@ -1,6 +1,7 @@
-//! The journal of a node of a test: a task on virtual time does what the thread does elsewhere.
+//! The journal of a node of a test: a task on virtual time replaces the thread.
 
 use std::{
+    collections::BTreeMap,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -8,20 +9,24 @@ use std::{
     time::Duration,
 };
 
-use artillery_proto::{data_dir::JournalWriter, journal::JournalError};
+use artillery_proto::{ChainId, data_dir::JournalWriter, journal::JournalError, replica::RestoredChain};
 use tokio::{
     sync::watch,
     time::{sleep, timeout},
 };
 
-use super::{IDLE, JournalHandle, Shared, take, tell};
+use super::{IDLE, RunningJournal, Shared, take, tell};
 
-impl JournalHandle {
-    /// Starts the task in this runtime. Each sync takes as long as `pause` says. The task ends when the disk fails, as
+impl RunningJournal {
+    /// Starts the task in this runtime. Each sync takes as long as `pause` returns. The task ends when the disk fails, as
     /// it does when the power is lost or the node's process ends.
-    pub(crate) fn simulated(writer: JournalWriter, pause: impl FnMut() -> Duration + Send + 'static) -> Self {
+    pub(crate) fn simulated(
+        writer: JournalWriter,
+        restored: BTreeMap<ChainId, RestoredChain>,
+        pause: impl FnMut() -> Duration + Send + 'static,
+    ) -> Self {
         let synced = Arc::new(AtomicU64::new(writer.synced().0));
-        let shared = Arc::new(Shared::new(synced));
+        let shared = Arc::new(Shared::new(restored, synced));
         let (running, ended) = watch::channel(());
         let turns = run(writer, shared.clone(), pause);
         tokio::spawn(async move {
@@ -36,7 +41,7 @@ async fn run(mut writer: JournalWriter, shared: Arc<Shared>, mut pause: impl FnM
     while let Ok(true) = turn(&mut writer, &shared, &mut pause).await {}
 }
 
-/// One group, or an empty one if nothing was to be written for a while. Returns whether the journal goes on.
+/// One group, or an empty one after [`IDLE`]. Returns whether the journal continues.
 async fn turn(
     writer: &mut JournalWriter,
     shared: &Shared,

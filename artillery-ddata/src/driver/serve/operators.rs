@@ -2,7 +2,7 @@
 
 use super::Server;
 use crate::{
-    control::{message::ArrangeError, recovery::NotRecovered, reopening::NotReopened, succession::NotFounded},
+    driver::BoxFuture,
     local::answering::Answering,
     message::request::{AdminOperation, ResponseAnswer},
 };
@@ -18,60 +18,31 @@ impl Server {
                 let routing = routing.map(Box::new);
                 answering.respond(ResponseAnswer::Routing(routing));
             }
-            AdminOperation::Status => {
-                let json = (self.status)();
-                tokio::spawn(async move { answering.respond(ResponseAnswer::Status(json.await)) });
-            }
-            AdminOperation::Arrange(wish) => {
-                let done = self.arrange.as_ref().map(|arrange| arrange(wish));
-                tokio::spawn(async move {
-                    let result = match done {
-                        Some(done) => done.await,
-                        None => Err(ArrangeError::Fixed),
-                    };
-                    answering.respond(ResponseAnswer::Arranged(result));
-                });
+            AdminOperation::Status => answer(self.node.status(), ResponseAnswer::Status, answering),
+            AdminOperation::Arrange(command) => {
+                answer(self.node.arrange(command), ResponseAnswer::Arranged, answering);
             }
             AdminOperation::Survey => {
-                let standing = self.recovery.as_ref().map(|recovery| recovery.standing());
-                tokio::spawn(async move {
-                    let standing = match standing {
-                        Some(standing) => standing.await,
-                        None => None,
-                    };
-                    answering.respond(ResponseAnswer::Survey(standing.map(Box::new)));
-                });
+                let surveyed = |standing: Option<_>| ResponseAnswer::Survey(standing.map(Box::new));
+                answer(self.node.standing(), surveyed, answering);
             }
             AdminOperation::Recover { cluster, history } => {
-                let recovered = self.recovery.as_ref().map(|recovery| recovery.recover(cluster, history));
-                tokio::spawn(async move {
-                    let recovered = match recovered {
-                        Some(recovered) => recovered.await,
-                        None => Err(NotRecovered::Static),
-                    };
-                    answering.respond(ResponseAnswer::Recovered(recovered.map(Box::new)));
-                });
+                let recovered = |outcome: Result<_, _>| ResponseAnswer::Recovered(outcome.map(Box::new));
+                answer(self.node.recover(cluster, history), recovered, answering);
             }
-            AdminOperation::Reopen { chain } => {
-                let reopened = self.recovery.as_ref().map(|recovery| recovery.reopen(chain));
-                tokio::spawn(async move {
-                    let reopened = match reopened {
-                        Some(reopened) => reopened.await,
-                        None => Err(NotReopened::Fixed),
-                    };
-                    answering.respond(ResponseAnswer::Reopened(reopened));
-                });
-            }
+            AdminOperation::Reopen { chain } => answer(self.node.reopen(chain), ResponseAnswer::Reopened, answering),
             AdminOperation::Found { cluster, founds } => {
-                let founds = self.recovery.as_ref().map(|recovery| recovery.found(cluster, founds));
-                tokio::spawn(async move {
-                    let founds = match founds {
-                        Some(founds) => founds.await,
-                        None => Err(NotFounded::Static),
-                    };
-                    answering.respond(ResponseAnswer::Founds(founds));
-                });
+                answer(self.node.found(cluster, founds), ResponseAnswer::Founds, answering);
             }
         }
     }
+}
+
+/// Answers in a task of its own: the operation may take seconds.
+fn answer<T: 'static>(
+    outcome: BoxFuture<T>,
+    as_answer: impl FnOnce(T) -> ResponseAnswer + Send + 'static,
+    answering: Answering,
+) {
+    tokio::spawn(async move { answering.respond(as_answer(outcome.await)) });
 }

@@ -1,5 +1,4 @@
-//! Answers that are known when their requests are read. The reading task encodes them at once, and the same task writes
-//! them together.
+//! Answers that are known when their requests are read: the reading task encodes and writes them together.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -20,13 +19,12 @@ use crate::{
 /// The most bytes that wait here. Beyond that, answers take the ordinary queue.
 const MAX_READY_BYTES: usize = SMALL;
 
-/// Ready answers of one stream.
 pub(super) struct ReadyAnswers {
     waiting: Mutex<ReadyBatch>,
     room: Arc<ConnectionRoom>,
 }
 
-/// Encoded answers and the room that they take.
+/// Encoded answers and their share of the budget.
 #[derive(Default)]
 pub(super) struct ReadyBatch {
     pub(super) batch: FrameBatch,
@@ -38,10 +36,10 @@ impl ReadyAnswers {
         Self { waiting: Mutex::default(), room }
     }
 
-    /// Adds a known answer to the batch; if the batch has no room, sends it through the ordinary queue.
+    /// Adds a known answer to the batch; if the batch is full, sends it through the ordinary queue.
     pub(super) async fn answer(&self, number: u64, reply: Reply, answers: &Answers, outstanding: &Semaphore) {
         let Err(reply) = self.push(number, reply) else { return };
-        // Yield: writing the batch now makes room.
+        // Yield: the batch may be written now.
         tokio::task::yield_now().await;
         let Err(reply) = self.push(number, reply) else { return };
         let Ok(permit) = outstanding.acquire().await else { return };
@@ -49,7 +47,7 @@ impl ReadyAnswers {
         answers.local(number, reply).await;
     }
 
-    /// Adds an answer to the batch; returns it if there is no room.
+    /// Adds an answer to the batch; returns it if the batch is full.
     fn push(&self, number: u64, reply: Reply) -> Result<(), Reply> {
         let bytes = budget::of_reply(&reply);
         let waiting = &mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -72,12 +70,11 @@ impl ReadyAnswers {
         }
     }
 
-    /// Takes the batch, if it holds any answers.
     pub(super) fn take(&self) -> Option<ReadyBatch> {
         let waiting = &mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         (!waiting.batch.is_empty()).then(|| {
             let mut taken = std::mem::take(waiting);
-            // Keep only the room that the batch needs while it waits to be written.
+            // Keep only the share that the batch needs while it waits to be written.
             taken.share.iter_mut().for_each(|share| share.shrink(taken.batch.bytes()));
             taken
         })

@@ -11,7 +11,6 @@ use crate::{
     rpc::router::{check_key, check_value},
 };
 
-/// The node that answers a request.
 pub(super) enum For {
     Here(ChainHandle),
     AnotherNode,

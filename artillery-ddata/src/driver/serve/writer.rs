@@ -12,6 +12,7 @@ use tokio::{sync::Semaphore, time::timeout};
 use super::ready::ReadyAnswers;
 use crate::{
     api::{Refusal, Reply},
+    budget::Share,
     local::{
         LONGEST_WAIT,
         answering::{Answered, PendingAnswers},
@@ -21,11 +22,9 @@ use crate::{
     wire::request::{EncodeError, Encoded, encode_response},
 };
 
-/// The most responses in one write.
 const BATCH: usize = 256;
 
-/// Writes responses in batches, until every sender of `waiting` is dropped or the stream is lost. Large responses go on
-/// streams of their own.
+/// Writes responses in batches, large ones to streams of their own, until all senders of `waiting` or the stream are gone.
 pub(super) async fn write(
     mut writer: FrameWriter,
     mut waiting: PendingAnswers,
@@ -63,19 +62,8 @@ pub(super) async fn write(
             }
             Err(0) => break,
             Err(count) => {
-                let mut taken = Vec::with_capacity(count);
-                for Answered { response, shares } in answered.drain(..) {
-                    match encode(&response, room.frame) {
-                        Some(encoded) if goes_apart(&response, &encoded) => {
-                            room.send_apart(connection, response.number, encoded, shares);
-                        }
-                        Some(encoded) => {
-                            batch.push(&encoded.header, &encoded.body);
-                            taken.push(shares);
-                        }
-                        None => return,
-                    }
-                }
+                // The answers hold their shares of the budget until they are sent.
+                let Some(_shares) = fill(&mut batch, &mut answered, room, connection) else { return };
                 let sent = timeout(LONGEST_WAIT, writer.send_all(&mut batch)).await;
                 outstanding.add_permits(count);
                 sent
@@ -84,15 +72,34 @@ pub(super) async fn write(
         match sent {
             Ok(Ok(())) => {}
             Ok(Err(_)) => return,
-            // Waiting responses hold room that others need.
+            // Waiting responses hold shares that others need.
             Err(_) => return connection.close(CloseCode::VIOLATION, "answers are not taken in"),
         }
     }
     writer.finish();
 }
 
-/// Encodes a frame of at most `limit` bytes. A longer answer is a fault of this node; it becomes an error reply, so
-/// that the stream's other answers go on.
+/// Encodes the answers into the batch, large ones into streams of their own. `None`: one can't be encoded.
+fn fill(
+    batch: &mut FrameBatch,
+    answered: &mut Vec<Answered>,
+    room: &Arc<ConnectionRoom>,
+    connection: &Connection,
+) -> Option<Vec<[Share; 2]>> {
+    let mut taken = Vec::with_capacity(answered.len());
+    for Answered { response, shares } in answered.drain(..) {
+        let encoded = encode(&response, room.frame)?;
+        if goes_apart(&response, &encoded) {
+            room.send_apart(connection, response.number, encoded, shares);
+        } else {
+            batch.push(&encoded.header, &encoded.body);
+            taken.push(shares);
+        }
+    }
+    Some(taken)
+}
+
+/// Encodes a frame of at most `limit` bytes. A longer answer, a fault of this node, becomes an error reply.
 fn encode(response: &Response, limit: usize) -> Option<Encoded> {
     let len = match encode_response(response) {
         Ok(encoded) => {
@@ -115,8 +122,7 @@ fn encode(response: &Response, limit: usize) -> Option<Encoded> {
     encode_response(&Response { number, by, answer: ResponseAnswer::Reply(reply) }).ok()
 }
 
-/// Whether the response goes on a stream of its own. Only replies do: a peer that asks for routing or status may not
-/// accept streams yet.
+/// Whether the response gets a stream of its own: a peer that asks for routing or status may not accept streams yet.
 fn goes_apart(response: &Response, encoded: &Encoded) -> bool {
     let is_reply = matches!(response.answer, ResponseAnswer::Reply(_));
     is_reply && encoded.body.iter().map(Bytes::len).sum::<usize>() > SMALL

@@ -10,7 +10,6 @@ const BURST: u32 = 6;
 /// After this time one more event may be reported.
 const REFILL: Duration = Duration::from_secs(10);
 
-/// A token bucket.
 #[derive(Debug, Clone)]
 pub(super) struct Allowance {
     left: u32,
@@ -26,7 +25,6 @@ impl Default for Allowance {
 }
 
 impl Allowance {
-    /// Whether one more event may be reported.
     pub(super) fn take(&mut self, now: Timestamp) -> bool {
         self.refill(now);
         let may = self.left > 0;

@@ -42,7 +42,6 @@ impl EventHub {
         }
     }
 
-    /// No event follows.
     pub(crate) fn close(&self) {
         *self.readers.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }

@@ -1,4 +1,4 @@
-//! Decides what is an event: compares what is known of members, chains and this node with what was known before. Pure.
+//! Decides which changes of members, chains and this node are events. Pure.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -46,6 +46,28 @@ impl ChangeReasons {
             !is_of_it
         });
         newest
+    }
+}
+
+/// The most configurations that wait for the tracker.
+const MAX_WAITING: usize = 32;
+
+/// The configurations by which this node's chains have begun to act, oldest first, until the tracker takes them. The node's state has
+/// only the newest one: a member that is moved out and returns in between would not be seen.
+#[derive(Debug, Default)]
+pub(crate) struct ConfigFeed(Mutex<VecDeque<Arc<Configs>>>);
+
+impl ConfigFeed {
+    /// Adds a newer one. In a full queue it replaces the last: the tracker then compares it with the one before the gap.
+    pub(crate) fn add(&self, configs: &Arc<Configs>) {
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.truncate(MAX_WAITING - 1);
+        waiting.push_back(configs.clone());
+    }
+
+    /// All that were added since the last call.
+    pub(crate) fn take(&self) -> VecDeque<Arc<Configs>> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -211,7 +233,7 @@ impl EventTracker {
             _ => None,
         });
         let is_known = serves == self.shown_serves && (serves || majority.is_none() || self.shown_majority_lost);
-        // What could not be reported is reported once there is a token, if it still holds.
+        // An omitted change is reported once a token is available, if it still holds.
         if is_known || !self.serving.take(now) {
             return None;
         }
@@ -236,7 +258,7 @@ impl EventTracker {
         None
     }
 
-    /// A removal whose reason is known by now, or will not become known.
+    /// A removal with a known reason, or whose time for a reason is over.
     fn explained_removal(&mut self, now: Timestamp) -> Option<NodeEvent> {
         let nodes = &self.nodes;
         let is_due = |removal: &Removal| removal.report_by <= now || inferred(nodes, removal.node.id).is_some();
@@ -284,7 +306,6 @@ impl TrackedNode {
     }
 }
 
-/// A removal that is not reported yet.
 #[derive(Debug)]
 struct Removal {
     chain: ChainId,

@@ -22,7 +22,7 @@ fn number(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|n| bytes[at + n]))
 }
 
-/// A group of a segment: its number, the bytes that say something, and those of its last CRC.
+/// A group of a segment: its number, its content, and the bytes of its last CRC.
 #[derive(Clone)]
 struct Frame {
     number: u64,
@@ -49,7 +49,6 @@ fn frames(segment: &[u8]) -> Vec<Frame> {
     frames
 }
 
-/// What flipped bits lead to.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Counts {
     flips: usize,
@@ -75,7 +74,7 @@ impl Counts {
     }
 }
 
-/// The store with all that was written, and with all but its last group.
+/// The store with all its groups, and without its last group.
 struct Store {
     disk: SimulatedDisk,
     whole: Opened,

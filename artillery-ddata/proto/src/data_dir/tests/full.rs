@@ -3,10 +3,9 @@
 use super::*;
 use crate::api::{Refusal, Step};
 
-/// The room of the disk, in bytes.
 const ROOM: u64 = 2 << 20;
 
-/// A start of a node, and what became of its writes.
+/// A start of a node, and the outcomes of its writes.
 struct Full {
     run: Run,
     start: Start,
@@ -25,53 +24,23 @@ impl Full {
         full
     }
 
-    /// One group of what all chains have to write. The disk never refuses it.
     fn persist(&mut self) {
-        let journal = &mut self.start.journal;
-        let mut batches = Vec::new();
-        for runner in &mut self.start.chains {
-            let chain = runner.replica().chain();
-            batches.extend(runner.poll_journal(64 << 10).map(|batch| (chain, batch)));
-        }
-        if batches.is_empty() {
-            journal.close().unwrap();
-        } else {
-            journal.write(&batches).unwrap();
-        }
-        let durable = journal.sync().unwrap();
-        let wanted = journal.tidy().unwrap();
-        for runner in &mut self.start.chains {
-            let chain = runner.replica().chain();
-            let upto = durable.iter().find(|durable| durable.chain == chain).map(|durable| durable.upto);
-            let checkpoint = wanted.contains(&chain);
-            take(
-                runner,
-                &mut Received { durable: upto, checkpoint, disk_full: journal.is_full(), ..Received::default() },
-            );
-            while let Some(output) = runner.poll_output() {
-                if let RunnerOutput::Reply(caller, reply) = output {
-                    self.replies.insert(caller, reply);
-                }
-            }
-        }
+        self.start.persist(64 << 10, &mut self.replies);
     }
 
     /// The reply to a write in chain 0.
     fn write(&mut self, write: Write) -> Reply {
-        let (caller, deadline) = (0, Timestamp::from_nanos(u64::MAX / 2));
-        let disk_full = self.start.journal.is_full();
-        let writes = vec![WriteRequest { request: None, history: None, write, deadline, caller }];
-        take(&mut self.start.chains[0], &mut Received { writes, disk_full, ..Received::default() });
+        self.start.write(0, write);
         self.persist();
         self.persist();
-        self.replies.remove(&caller).expect("a reply")
+        self.replies.remove(&0).expect("a reply")
     }
 
     fn put(&mut self, number: u32) -> Reply {
         self.write(Write::Put { key: key(number), value: vec![number as u8; 20_000].into() })
     }
 
-    /// Puts values until the disk counts as full. Returns their number.
+    /// Puts values until the disk is considered full. Returns their number.
     fn fill(&mut self) -> u32 {
         let refused = Reply::Refused(Refusal::DiskFull { member: self.start.me });
         (0..1000).find(|&number| self.put(number) == refused).expect("the disk is full once")
@@ -112,7 +81,7 @@ fn a_journal_may_be_bounded_below_its_disk() {
     assert!(full.start.journal.bytes() < 1 << 20);
 }
 
-/// Another program takes all the room of a disk.
+/// Another program takes all the space of a disk.
 fn fill_up(disk: &SimulatedDisk) {
     disk.set_room((1 << 30) - disk.free().unwrap());
 }
@@ -134,9 +103,7 @@ fn values_of_clients_take_no_ballast() {
     let mut full = Full::new();
     let has_ballast = |full: &Full| full.run.disk.names().unwrap().contains(&"ballast".to_owned());
     let take_in = |full: &mut Full, write| {
-        let deadline = Timestamp::from_nanos(u64::MAX / 2);
-        let writes = vec![WriteRequest { request: None, history: None, write, deadline, caller: 0 }];
-        take(&mut full.start.chains[0], &mut Received { writes, ..Received::default() });
+        full.start.write(0, write);
         vec![(ChainId(0), full.start.chains[0].poll_journal(64 << 10).unwrap())]
     };
     assert!(has_ballast(&full));
@@ -180,7 +147,7 @@ fn small_records_leave_room_for_their_checkpoint() {
     let segment = full.start.control.record().segment;
     (0..300).for_each(|_| full.persist());
     assert_eq!(full.start.control.record().segment, segment, "no client has written anything");
-    // The disk refuses none of what follows.
+    // The disk refuses no later write.
     for number in 0..count * 400 {
         if number % 3 == 0 {
             let deleted = full.write(Write::Delete { key: key(number) });

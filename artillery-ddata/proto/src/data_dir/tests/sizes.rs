@@ -21,7 +21,7 @@ const ALL: [Sizes; 5] = [
     Sizes { disk: 32 << 20, value: 32 << 10, batch: 32 << 10, chains: 1 },
 ];
 
-/// A node over several starts, whose disk fills by what its clients write.
+/// A node over several starts, whose clients fill its disk.
 struct Filled {
     run: Run,
     of: Sizes,
@@ -64,35 +64,8 @@ impl Filled {
         self.open();
     }
 
-    /// One group of what all chains have to write. The disk never refuses it: only clients' data fills it.
     fn persist(&mut self) {
-        let (run, replies) = (&self.run, &mut self.replies);
-        let Start { journal, chains, .. } = self.start.as_mut().expect("the node runs");
-        let mut batches = Vec::new();
-        for runner in chains.iter_mut() {
-            let chain = runner.replica().chain();
-            batches.extend(runner.poll_journal(1 << 20).map(|batch| (chain, batch)));
-        }
-        let free = run.disk.free().unwrap();
-        if batches.is_empty() {
-            journal.close().unwrap();
-        } else {
-            journal.write(&batches).unwrap_or_else(|error| panic!("{error}: {free} bytes were free"));
-        }
-        let durable = journal.sync().unwrap();
-        let wanted = journal.tidy().unwrap();
-        for runner in chains {
-            let chain = runner.replica().chain();
-            let upto = durable.iter().find(|durable| durable.chain == chain).map(|durable| durable.upto);
-            let checkpoint = wanted.contains(&chain);
-            let disk_full = journal.is_full();
-            take(runner, &mut Received { durable: upto, checkpoint, disk_full, ..Received::default() });
-            while let Some(output) = runner.poll_output() {
-                if let RunnerOutput::Reply(caller, reply) = output {
-                    replies.insert(caller, reply);
-                }
-            }
-        }
+        self.start.as_mut().expect("the node runs").persist(1 << 20, &mut self.replies);
     }
 
     fn idle(&mut self) {
@@ -100,14 +73,10 @@ impl Filled {
     }
 
     fn write(&mut self, chain: u32, write: Write) -> Reply {
-        let (caller, deadline) = (0, Timestamp::from_nanos(u64::MAX / 2));
-        let start = self.start();
-        let disk_full = start.journal.is_full();
-        let writes = vec![WriteRequest { request: None, history: None, write, deadline, caller }];
-        take(&mut start.chains[chain as usize], &mut Received { writes, disk_full, ..Received::default() });
+        self.start().write(chain as usize, write);
         self.persist();
         self.persist();
-        self.replies.remove(&caller).expect("a reply")
+        self.replies.remove(&0).expect("a reply")
     }
 
     /// Writes as many records as a batch has. `false`: the disk is considered full.

@@ -40,19 +40,10 @@ const LARGE: usize = 3000;
 
 pub(super) fn settings(mode: SyncMode) -> OpenSettings {
     let node = fixtures::id(1).node;
-    OpenSettings {
-        node,
-        mode,
-        segment_bytes: 20 << 10,
-        room: 1 << 30,
-        reserve: 0,
-        most: u64::MAX,
-        backlog: 1 << 20,
-        guards: Guards::ALL,
-    }
+    OpenSettings { mode, segment_bytes: 20 << 10, room: 1 << 30, backlog: 1 << 20, ..OpenSettings::new(node) }
 }
 
-/// How far another store was when this one heard it.
+/// The last known position of another store.
 fn position() -> StorePosition {
     let mut starts = StoreStarts::default();
     starts.begin(StoreStart { number: 1, id: 77, control: 3, groups: 300 });
@@ -101,7 +92,6 @@ fn mark(behind: Option<&str>, bytes: u64) -> SnapshotCursor {
     SnapshotCursor { sessions: 3, behind: behind.map(|key| key.to_owned().into()), bytes }
 }
 
-/// A chain that is born.
 fn born(chain: ChainId) -> Vec<JournalEntry> {
     let at = SnapshotCursor::default;
     vec![part(chain, 1, 0, at(), begin(Version::NONE, 0)), part(chain, 1, 0, at(), SnapshotContent::End)]
@@ -120,7 +110,7 @@ impl Writer {
         let shared: Arc<dyn Disk> = Arc::new(disk.clone());
         let found = FoundStore::check(shared, settings(mode), STORE).expect("what was written is whole");
         let store: Arc<dyn Store> = Arc::new(MemoryStore::with_seed(1));
-        let DataDir { control, journal, .. } = found.open(&store, start << 64).expect("what was written is whole");
+        let LoadedStore { control, journal, .. } = found.open(&store, start << 64).expect("what was written is whole");
         Self { disk, control, journal, upto: 0 }
     }
 
@@ -145,7 +135,7 @@ impl Writer {
         self.journal.tidy().expect("the disk works");
     }
 
-    /// The first life of the chains, which later checkpoints and a resync make superfluous.
+    /// The first start of the chains, which later checkpoints and a resync make superfluous.
     fn history(&mut self) {
         let opened = Update { kind: UpdateKind::SESSION_OPEN, ..fixtures::update(SESSION, []) };
         let mut large = asked(put(Version::new(1, 2), "a", LARGE), 1, RequestOutcome::Done);
@@ -170,7 +160,6 @@ impl Writer {
         ]);
     }
 
-    /// Checkpoints of chains 0 and 2.
     fn checkpoints(&mut self) {
         let session = SessionEntry::Session { id: SESSION, lowest: 1, used: Sequence(4) };
         let entry = |number, version, outcome, taken| SessionEntry::Record { number, version, outcome, taken };
@@ -209,7 +198,7 @@ impl Writer {
         ]);
     }
 
-    /// A cut, a resync, and a value that is taken away. The oldest segments aren't needed any more.
+    /// A cut, a resync, and a value that is removed. The oldest segments are no longer needed.
     fn later(&mut self) {
         self.group([
             JournalEntry::Cut { chain: ZERO, keep: Version::new(2, 6) },
@@ -237,7 +226,7 @@ impl Writer {
     }
 }
 
-/// The disk of the node after it was killed. Its last group is proven by nothing behind it; without `last` it isn't there.
+/// The disk of the node after it was killed. No later group proves its last one, which is missing without `last`.
 pub(super) fn small_store(last: bool) -> SimulatedDisk {
     let disk = SimulatedDisk::new(1, 1 << 30, CutSettings { tears_sectors: true, leaves_garbage: true });
     let mut writer = Writer::start(disk.clone(), SyncMode::Batch, 1);
@@ -265,15 +254,14 @@ pub(super) fn small_store(last: bool) -> SimulatedDisk {
 /// All that a start makes of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Opened {
-    /// What the control file holds, but for what each start changes.
+    /// The content of the control file, without the parts that each start changes.
     pub(super) record: ControlRecord,
-    /// What was restored of each chain, with its sessions, in words.
+    /// Each restored chain, with its sessions, in words.
     pub(super) chains: BTreeMap<ChainId, String>,
     pub(super) holdings: Vec<StoreHolding>,
     pub(super) records: Vec<(ChainId, ScanRecord)>,
 }
 
-/// Starts the store of a disk.
 pub(super) fn opened(disk: &SimulatedDisk) -> Result<Opened, OpenError> {
     opened_by(disk, Guards::ALL)
 }
@@ -296,7 +284,7 @@ pub(super) fn opened_by(disk: &SimulatedDisk, guards: Guards) -> Result<Opened, 
     })
 }
 
-/// Checks that a store holds what [`small_store`] has written.
+/// Checks that a store holds the data of [`small_store`].
 pub(super) fn assert_all_there(opened: &Opened) {
     let holding = |chain, whole, last, watermark, synced| {
         let watermark = Sequence(watermark);

@@ -14,7 +14,7 @@ const PAGE: usize = 4096;
 /// The most contents of one sector that are remembered between two syncs. The oldest ones are forgotten first.
 const MAX_CONTENTS: usize = 8;
 
-/// How a power cut treats what was not synced.
+/// The effects of a power cut on unsynced bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CutSettings {
     /// Whether a sector that is written when the power goes may end up with the beginning of one content and the end of
@@ -26,9 +26,9 @@ pub struct CutSettings {
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct FileContent {
-    /// What programs read.
+    /// The content that programs read.
     cached: Vec<u8>,
-    /// What is certainly on the disk.
+    /// The content that is certainly on the disk.
     durable: Vec<u8>,
     /// The contents that a sector has had since the last sync, the newest last. Each of them may be on the disk by now.
     unsynced: BTreeMap<usize, Vec<Vec<u8>>>,
@@ -72,8 +72,7 @@ impl FileContent {
         self.forget();
     }
 
-    /// The sync fails: of what was written until now a part may have reached the disk, and nothing more will. Programs go on
-    /// reading all of it.
+    /// The sync fails: a part of the written bytes may be on the disk, and the rest never will. Programs still read all of them.
     pub(super) fn fail_sync(&mut self, rng: &mut ChaCha8Rng, settings: CutSettings) {
         let cached = self.cached.clone();
         if rng.random() {
@@ -102,7 +101,7 @@ impl FileContent {
         self.lengths.clear();
     }
 
-    /// Leaves what a power cut may leave. Returns whether anything is different now.
+    /// Applies a power cut. Returns whether the content differs now.
     pub(super) fn cut(&mut self, rng: &mut ChaCha8Rng, settings: CutSettings) -> bool {
         let mut left = std::mem::take(&mut self.durable);
         let old_end = left.len();
@@ -135,7 +134,6 @@ impl FileContent {
         is_different
     }
 
-    /// Flips a bit, on the disk and for readers.
     pub(super) fn flip(&mut self, bit: usize) {
         for bytes in [&mut self.cached, &mut self.durable] {
             if let Some(byte) = bytes.get_mut(bit / 8) {
@@ -145,13 +143,13 @@ impl FileContent {
     }
 }
 
-/// The bytes of a sector, as far as the file goes.
+/// The bytes of a sector, up to the file's end.
 fn piece(bytes: &[u8], sector: usize) -> &[u8] {
     let from = (sector * SECTOR).min(bytes.len());
     &bytes[from..(from + SECTOR).min(bytes.len())]
 }
 
-/// Puts the bytes of a sector, as far as the file goes.
+/// Puts the bytes of a sector, up to the file's end.
 fn put(bytes: &mut [u8], sector: usize, content: &[u8]) {
     let from = (sector * SECTOR).min(bytes.len());
     let len = content.len().min(bytes.len() - from);

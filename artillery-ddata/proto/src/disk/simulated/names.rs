@@ -67,7 +67,7 @@ impl Names {
         std::mem::take(&mut self.unsynced).into_iter().for_each(|change| change.apply(&mut self.durable));
     }
 
-    /// The sync fails: some changes until now have reached the disk, and no other will. Programs go on seeing all of them.
+    /// The sync fails: some changes are on the disk, and no other will be. Programs still see all of them.
     pub(super) fn fail_sync(&mut self, rng: &mut ChaCha8Rng) {
         for change in std::mem::take(&mut self.unsynced) {
             if rng.random() {
@@ -85,7 +85,7 @@ impl Names {
         self.cached.values().chain(self.durable.values()).copied().chain(given).collect()
     }
 
-    /// Leaves what a power cut may leave: each unsynced change is on the disk or not. Returns whether a name differs.
+    /// Applies a power cut: each unsynced change is on the disk or not. Returns whether a name differs.
     pub(super) fn cut(&mut self, rng: &mut ChaCha8Rng) -> bool {
         for change in std::mem::take(&mut self.unsynced) {
             if rng.random() {

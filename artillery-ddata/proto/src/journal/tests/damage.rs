@@ -2,8 +2,7 @@
 
 use super::*;
 
-/// A journal of several segments and starts. The last one only opens it: what was written before stands at the beginning of
-/// its segment.
+/// A journal of several segments and starts. The last start writes no group of its own.
 fn filled() -> (SimulatedDisk, Vec<(GroupNumber, JournalEntry)>) {
     let disk = harsh(3);
     let mut number = 0;
@@ -25,7 +24,6 @@ fn length(disk: &SimulatedDisk, name: &str) -> usize {
     usize::try_from(disk.open(name).unwrap().length().unwrap()).unwrap()
 }
 
-/// What a flipped bit leads to.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Clone, Copy)]
 enum Flipped {
     /// It is in the filling, or in a group that doesn't count.
@@ -35,7 +33,7 @@ enum Flipped {
     Silent,
 }
 
-/// Flips a bit of each byte in turn, and counts what it leads to.
+/// Flips a bit of each byte in turn, and counts the effects.
 fn flip_all(disk: &SimulatedDisk, entries: &[(GroupNumber, JournalEntry)], guards: Guards) -> [usize; 3] {
     let mut counts = [0; 3];
     for name in disk.names().unwrap() {
@@ -74,7 +72,7 @@ fn damage_that_counts_as_torn_is_silent() {
 fn damage_names_its_file_its_place_and_its_kind() {
     let (disk, _) = filled();
     let check = |disk: SimulatedDisk| {
-        FoundJournal::check(Arc::new(disk), settings(Guards::ALL), |_, _| {}).expect_err("damage").to_string()
+        FoundJournal::check(Arc::new(disk), settings(Guards::ALL), |_, _, _| {}).expect_err("damage").to_string()
     };
     let flipped = |bit| {
         let copy = disk.copy(1);
@@ -87,12 +85,12 @@ fn damage_names_its_file_its_place_and_its_kind() {
     removed.remove("journal-0000000002").unwrap();
     assert_eq!(check(removed), "journal-0000000002 is damaged at byte 0: the file is missing");
     let settings = JournalSettings { store: STORE + 1, ..settings(Guards::ALL) };
-    let foreign = FoundJournal::check(Arc::new(disk.copy(1)), settings, |_, _| {}).expect_err("a foreign store");
+    let foreign = FoundJournal::check(Arc::new(disk.copy(1)), settings, |_, _, _| {}).expect_err("a foreign store");
     assert!(foreign.to_string().ends_with("is damaged at byte 0: it belongs to another store"), "{foreign}");
 }
 
-/// What is found of a journal whose only group is torn, if the group's value holds a whole group of a segment with this salt, at
-/// a place where groups begin, that says that the torn one was synced.
+/// Opens a journal whose only group is torn. The group's value holds a whole group of a segment with this salt, at a place
+/// where groups begin, which states that the torn one was synced.
 fn torn_around_a_forged_group(salt: u128) -> Result<usize, JournalError> {
     let disk = harsh(1);
     let (mut journal, _) = opened(&disk, 1, Guards::ALL).unwrap();

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     Version,
     api::Write,
-    data_dir::{DataDir, FoundStore, JournalWriter, OpenSettings},
+    data_dir::{FoundStore, JournalWriter, LoadedStore, OpenSettings},
     disk::{
         Disk,
         simulated::{CutSettings, SimulatedDisk},
@@ -266,7 +266,7 @@ impl Scribe {
                 }
             }
         }
-        let DataDir { journal, .. } = dir;
+        let LoadedStore { journal, .. } = dir;
         Ok(journal)
     }
 

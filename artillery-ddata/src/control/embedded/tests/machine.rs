@@ -64,7 +64,7 @@ async fn a_damaged_snapshot_is_refused_and_changes_nothing() {
 #[tokio::test]
 async fn an_older_snapshot_does_not_replace_an_installed_one() {
     use artillery_proto::{
-        data_dir::{ControlFile, ControlRecord, FoundControl},
+        data_dir::{ControlFile, ControlRecord, WrittenRecord},
         disk::simulated::{CutSettings, SimulatedDisk},
         guards::Guards,
     };
@@ -72,7 +72,7 @@ async fn an_older_snapshot_does_not_replace_an_installed_one() {
     use super::super::kept::KeptLog;
     let disk = SimulatedDisk::new(1, 1 << 30, CutSettings { tears_sectors: false, leaves_garbage: false });
     let record = ControlRecord::new(super::network::node(0), 1);
-    let control = ControlFile::begin(Arc::new(disk.clone()), FoundControl { number: 0, record }, Guards::ALL).unwrap();
+    let control = ControlFile::begin(Arc::new(disk.clone()), WrittenRecord { number: 0, record }, Guards::ALL).unwrap();
     let kept = KeptLog::open(control).unwrap();
     let mut machine = Machine(Arc::new(AppliedConfigs::of_disk(&founding(3), 5, kept).unwrap()));
     machine.apply([entry(1, 1, 1, 2)]).await.unwrap();

@@ -8,7 +8,7 @@ use std::{
 
 use artillery_proto::{
     allows,
-    data_dir::{ControlFile, ControlRecord, FoundControl},
+    data_dir::{ControlFile, ControlRecord, WrittenRecord},
     disk::{
         Disk,
         simulated::{CutSettings, SimulatedDisk},
@@ -101,7 +101,7 @@ impl Net {
         let disk = disks.as_mut()?.entry(node(n)).or_insert_with(new);
         let mut found = ControlFile::find(disk).unwrap().unwrap_or_else(|| {
             let record = ControlRecord::new(node(n), 1);
-            FoundControl { number: 0, record }
+            WrittenRecord { number: 0, record }
         });
         found.record.incarnation.starts = starts - 1;
         let id = random.random();
@@ -234,7 +234,7 @@ pub(super) fn after_keep_founding(n: usize, starts: u64, founding: &Bootstrap) -
     record.begin(1, 0, 0);
     let me = named(n, record.incarnation);
     let disk: Arc<dyn Disk> = Arc::new(disk);
-    let control = ControlFile::begin(disk, FoundControl { number: 0, record }, Guards::ALL).unwrap();
+    let control = ControlFile::begin(disk, WrittenRecord { number: 0, record }, Guards::ALL).unwrap();
     control.change(|record| record.keep_founding(me.id, founding)).unwrap();
     let place = StorePlace::new(me.id, control, Arc::default());
     (me, place)

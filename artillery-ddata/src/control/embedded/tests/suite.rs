@@ -7,7 +7,7 @@ use openraft::{
 };
 
 use artillery_proto::{
-    data_dir::{ControlFile, ControlRecord, FoundControl},
+    data_dir::{ControlFile, ControlRecord, WrittenRecord},
     disk::simulated::{CutSettings, SimulatedDisk},
     guards::{Guards, Mutant},
 };
@@ -35,7 +35,7 @@ struct OnDisk;
 impl StoreBuilder<TypeConfig, LogStore, Machine, SimulatedDisk> for OnDisk {
     async fn build(&self) -> Result<(SimulatedDisk, LogStore, Machine), StorageError> {
         let disk = SimulatedDisk::new(7, 1 << 30, CutSettings { tears_sectors: true, leaves_garbage: true });
-        let new = FoundControl { number: 0, record: ControlRecord::new(node(0), 1) };
+        let new = WrittenRecord { number: 0, record: ControlRecord::new(node(0), 1) };
         let kept = KeptLog::open(ControlFile::begin(Arc::new(disk.clone()), new, Guards::ALL).unwrap()).unwrap();
         let applied = AppliedConfigs::of_disk(&founding(1), 64, kept.clone()).unwrap();
         Ok((disk, LogStore::of_disk(kept, 0.into(), Guards::ALL), Machine(Arc::new(applied))))
@@ -50,7 +50,7 @@ fn a_log_on_a_disk_keeps_openrafts_contract() {
 /// Whether the next incarnation of a store that led begins as the leader.
 async fn leads_again(guards: Guards) -> bool {
     let disk = SimulatedDisk::new(7, 1 << 30, CutSettings { tears_sectors: true, leaves_garbage: true });
-    let new = FoundControl { number: 0, record: ControlRecord::new(node(0), 1) };
+    let new = WrittenRecord { number: 0, record: ControlRecord::new(node(0), 1) };
     let control = ControlFile::begin(Arc::new(disk), new, Guards::ALL).unwrap();
     let mut store = LogStore::of_disk(KeptLog::open(control.clone()).unwrap(), 0.into(), guards);
     store.save_vote(&Vote::new_committed(4, 0.into())).await.unwrap();

@@ -1,0 +1,150 @@
+//! Commands to the task, and the callers that wait for their results.
+
+use std::collections::BTreeMap;
+
+use artillery_core::{MemberId, Timestamp};
+use artillery_proto::node::{NodeInput, NodeOutput};
+use tokio::sync::oneshot;
+
+use super::{ControlTask, RenewalAnswer};
+use crate::{
+    ChainId, Epoch,
+    control::{
+        message::{NotGivenUp, Renewal, ReorderError},
+        reopening::{NotReopened, Reopened},
+    },
+};
+
+/// Renewals of other nodes that wait for their answers. When this many wait, those whose callers are gone are dropped.
+const MAX_PENDING_RENEWALS: usize = 4096;
+
+#[allow(clippy::large_enum_variant, reason = "nearly all commands are renewals")]
+pub(crate) enum ControlCommand {
+    Renewal {
+        from: MemberId,
+        renewal: Renewal,
+        answer: oneshot::Sender<RenewalAnswer>,
+    },
+    /// Put the members of a chain into this order, if this node decides on that.
+    Reorder {
+        chain: ChainId,
+        order: Vec<MemberId>,
+        answer: oneshot::Sender<Result<Epoch, ReorderError>>,
+    },
+    /// Reopen a chain from the surviving stores, if this node decides on that.
+    AcceptLoss {
+        chain: ChainId,
+        answer: oneshot::Sender<Result<Reopened, NotReopened>>,
+    },
+    /// Leave the chains, as soon as a leader agrees. `done` is notified once the node may end.
+    Leave {
+        /// A node that couldn't leave by then stays. `None`: the node must stop, and keeps asking until it may.
+        until: Option<Timestamp>,
+        done: oneshot::Sender<()>,
+    },
+    /// Leave the chains, and stay a node and a voter. `done` is notified once the node may end, within three leases.
+    Withdraw {
+        done: oneshot::Sender<()>,
+    },
+    /// Give the cluster up for another one, with its data, if this node decides on that.
+    GiveUp {
+        answer: oneshot::Sender<Result<(), NotGivenUp>>,
+    },
+    /// A notice that needs no answer.
+    Input(NodeInput),
+}
+
+type Waiters<T> = BTreeMap<u64, oneshot::Sender<T>>;
+
+/// The callers that wait for the node's answers.
+#[derive(Default)]
+pub(super) struct Callers {
+    renewals: BTreeMap<(MemberId, u64), oneshot::Sender<RenewalAnswer>>,
+    pub(super) reorders: Waiters<Result<Epoch, ReorderError>>,
+    pub(super) reopenings: Waiters<Result<Reopened, NotReopened>>,
+    pub(super) givers: Waiters<Result<(), NotGivenUp>>,
+    token: u64,
+    leaving: Vec<oneshot::Sender<()>>,
+}
+
+impl Callers {
+    fn token(&mut self) -> u64 {
+        self.token += 1;
+        self.token
+    }
+
+    /// Keeps the caller of a renewal. Returns whether there is capacity for it.
+    fn renews(&mut self, from: MemberId, number: u64, answer: oneshot::Sender<RenewalAnswer>) -> bool {
+        if self.renewals.len() >= MAX_PENDING_RENEWALS {
+            self.renewals.retain(|_, answer| !answer.is_closed());
+        }
+        let fits = self.renewals.len() < MAX_PENDING_RENEWALS;
+        if fits {
+            self.renewals.insert((from, number), answer);
+        }
+        fits
+    }
+
+    pub(super) fn renewed(&mut self, to: MemberId, number: u64, result: RenewalAnswer) {
+        if let Some(caller) = self.renewals.remove(&(to, number)) {
+            // The caller may have gone.
+            drop(caller.send(result));
+        }
+    }
+
+    pub(super) fn left(&mut self) {
+        // The callers may have gone.
+        self.leaving.drain(..).for_each(|done| {
+            let _ = done.send(());
+        });
+    }
+}
+
+/// Sends a result to its caller, which may have gone.
+pub(super) fn answer<T>(waiters: &mut Waiters<T>, token: u64, result: T) {
+    if let Some(caller) = waiters.remove(&token) {
+        drop(caller.send(result));
+    }
+}
+
+impl ControlTask {
+    pub(super) fn command(&mut self, command: ControlCommand) {
+        match command {
+            ControlCommand::Renewal { from, renewal, answer } => {
+                if self.callers.renews(from, renewal.number, answer) {
+                    // The log's group may know more of the store than the node does.
+                    if self.is_of_a_true_store(from, renewal.position.as_deref()) {
+                        self.handle(NodeInput::Renewal { from, renewal });
+                    } else {
+                        self.act(NodeOutput::RolledBack { to: from, number: renewal.number });
+                    }
+                }
+            }
+            ControlCommand::Reorder { chain, order, answer } => {
+                let token = self.callers.token();
+                self.callers.reorders.insert(token, answer);
+                self.handle(NodeInput::Reorder { token, chain, order });
+            }
+            ControlCommand::AcceptLoss { chain, answer } => {
+                let token = self.callers.token();
+                self.callers.reopenings.insert(token, answer);
+                self.handle(NodeInput::AcceptLoss { token, chain });
+            }
+            ControlCommand::Leave { until, done } => {
+                self.callers.leaving.retain(|done| !done.is_closed());
+                self.callers.leaving.push(done);
+                self.handle(NodeInput::Leave { until });
+            }
+            ControlCommand::Withdraw { done } => {
+                self.callers.leaving.push(done);
+                self.handle(NodeInput::Withdraw);
+            }
+            ControlCommand::GiveUp { answer } => {
+                let token = self.callers.token();
+                self.callers.givers.insert(token, answer);
+                self.handle(NodeInput::GiveUp { token });
+            }
+            ControlCommand::Input(input) => self.handle(input),
+        }
+    }
+}

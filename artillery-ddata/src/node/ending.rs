@@ -1,0 +1,81 @@
+//! The ends of a node that the membership decides.
+
+use std::{
+    future::pending,
+    sync::{Arc, Weak},
+};
+
+use artillery_core::{
+    Cluster, MemberEvent, MemberEvents, MemberId, SeedState, SeedStatus,
+    error::{ConnectError, Refusal},
+};
+
+use super::data::Data;
+use crate::driver::phase::{NeverReady, Stopped};
+
+enum MembershipEnd {
+    Superseded,
+    NameTaken(MemberId),
+    Refused(Vec<SeedStatus>),
+}
+
+impl Data {
+    /// Ends the node when every seed has refused it, a later incarnation replaces it, or another living process has its name.
+    pub(super) fn end_with_membership(self: &Arc<Self>, cluster: &Cluster) {
+        let (data, cluster, events) = (Arc::downgrade(self), cluster.clone(), cluster.events());
+        let mut phases = self.phases();
+        let founds = self.after.as_ref().is_some_and(|after| after.founds);
+        tokio::spawn(async move {
+            let ended = async { while phases.changed().await.is_ok() && !phases.borrow().is_final() {} };
+            let end = tokio::select! {
+                biased;
+                () = ended => return,
+                () = superseded(events) => MembershipEnd::Superseded,
+                by = cluster.name_taken() => MembershipEnd::NameTaken(by),
+                // Refusals don't end a node that creates a cluster: its seeds may still belong to the former one.
+                seeds = refused(&cluster, &data), if !founds => MembershipEnd::Refused(seeds),
+            };
+            if let Some(data) = data.upgrade() {
+                data.end(end);
+            }
+        });
+    }
+
+    fn end(&self, end: MembershipEnd) {
+        match end {
+            MembershipEnd::Superseded => self.stop(Stopped::Superseded),
+            MembershipEnd::NameTaken(by) => {
+                tracing::error!(?by, name = self.name(), "another process with this name is running: this one stops");
+                self.stop(Stopped::NameTaken);
+            }
+            MembershipEnd::Refused(seeds) => self.fail(NeverReady::refused(&seeds)),
+        }
+    }
+}
+
+async fn superseded(mut events: MemberEvents) {
+    while let Some(event) = events.next().await {
+        if matches!(event, MemberEvent::Superseded { .. }) {
+            return;
+        }
+    }
+    pending().await
+}
+
+/// The refusals of all seeds, if they end the node. The only node of a cluster continues, even if its seeds belong to another one.
+async fn refused(cluster: &Cluster, data: &Weak<Data>) -> Vec<SeedStatus> {
+    let seeds = cluster.refused_by_all_seeds().await;
+    let differs = seeds.iter().any(is_of_another_cluster);
+    let continues = |data: Arc<Data>| data.has_cluster() && (differs || data.phase.borrow().is_ready());
+    if data.upgrade().is_some_and(continues) { pending().await } else { seeds }
+}
+
+/// Whether a seed refused this node because it belongs to another cluster of the same name.
+fn is_of_another_cluster(seed: &SeedStatus) -> bool {
+    let SeedState::Refused { reason, .. } = &seed.state else { return false };
+    matches!(
+        reason,
+        ConnectError::Refused(Refusal::DifferentCluster { .. })
+            | ConnectError::Rejected(Refusal::DifferentCluster { .. })
+    )
+}

@@ -1,0 +1,235 @@
+//! From `Started` to `Formed` (see `stage`): the node's cluster is known, and its chains start.
+
+use std::{collections::BTreeMap, sync::Arc, thread};
+
+use artillery_core::transport::ForeignPeer;
+use artillery_proto::{
+    data_dir::BegunStore,
+    journal::JournalError,
+    node::NodeInput,
+    runner::{Lease, Word},
+};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::{
+    data::{Data, readiness},
+    durable::{DataDirError, NodeDir},
+    following::FollowStart,
+    stage::{Formed, Reached, Started},
+};
+use crate::{
+    ChainConfig, ChainId, ClusterId, MemberId, Routing,
+    control::{Bootstrap, Configs},
+    driver::{
+        chain::{ChainReadiness, Rule},
+        control::{COMMAND_QUEUE, ControlCommand, ControlQueues, NodeState},
+        lanes::Lanes,
+        phase::{NeverReady, NodePhase, Ready, Stopped},
+    },
+};
+
+/// Values that a node gets when it is opened, and needs when its cluster is known.
+pub(super) struct Unformed {
+    pub(super) meetings: mpsc::Receiver<ForeignPeer>,
+    /// The store in the node's directory, if it is loaded after that.
+    pub(super) unloaded: Option<BegunStore>,
+}
+
+/// Values that start the chains of a node that follows a configuration log.
+struct ChainsStart {
+    configs: Arc<Configs>,
+    leases: watch::Receiver<Lease>,
+    words: mpsc::Sender<(ChainId, Word)>,
+    /// Each chain publishes its readiness in its own.
+    shows: Vec<watch::Sender<ChainReadiness>>,
+    ready: oneshot::Receiver<()>,
+}
+
+impl Data {
+    /// Called once the cluster is known: starts to serve this node's part of it.
+    pub(super) fn formed(self: &Arc<Self>, founding: &Arc<Bootstrap>, unformed: Unformed) {
+        let Some(started) = self.stage.started() else { return };
+        tracing::info!(cluster = %founding.cluster, "this node belongs to a cluster");
+        self.compare_timing(founding);
+        let (cluster, id) = (started.cluster.clone(), founding.cluster);
+        cluster.set_predecessors(founding.succeeds.clone());
+        cluster.set_gave_way(self.left_clusters(founding));
+        let informed = cluster.clone();
+        tokio::spawn(async move { informed.set_cluster_id(id).await });
+        let formed = match self.config.failover {
+            true => self.form_with_log(started, founding, unformed.unloaded),
+            false => self.form_for_good(started, founding),
+        };
+        tokio::spawn(self.clone().watch_others(cluster, formed, unformed.meetings));
+    }
+
+    /// The clusters that gave way before this node joined its present one. Their nodes are notified when they are met.
+    pub(super) fn left_clusters(&self, founding: &Bootstrap) -> Vec<ClusterId> {
+        let is_left = |id: &ClusterId| *id != founding.cluster && !founding.succeeds.contains(id);
+        self.after.iter().flat_map(|after| after.lineage.iter().copied()).filter(is_left).collect()
+    }
+
+    /// The state `Formed` has the timing of the cluster: this node asks for a lease or grants one only after that (trap 63).
+    fn compare_timing(&self, founding: &Bootstrap) {
+        let (own, timing) = (self.config.timing(), founding.timing);
+        if own != timing {
+            tracing::warn!(
+                "this node was started with other times than its cluster's ({own}): it uses the cluster's ({timing})"
+            );
+        }
+    }
+
+    /// Serves by the configuration of the bootstrap, which never changes.
+    fn form_for_good(self: &Arc<Self>, started: Arc<Started>, founding: &Arc<Bootstrap>) -> Arc<Formed> {
+        let configs = Configs::of(founding);
+        let is_mine = |config: &&ChainConfig| config.role(self.id()).is_some();
+        let (shows, standings) = readiness(configs.iter().filter(is_mine).count());
+        let formed = Arc::new(Formed { started, founding: founding.clone(), standings, state: None });
+        self.stage.enter(Reached::Formed(formed.clone()));
+        let mut shows = shows.into_iter();
+        let handles = configs.iter().map(|config| {
+            let show = Some(config).filter(is_mine).and_then(|_| shows.next())?;
+            let lanes = self.lanes(&formed, config);
+            let rule = Rule::Fixed { config: Arc::new(config.clone()), history: configs.sessions_id(), lanes };
+            Some(self.serve(config.chain, rule, show))
+        });
+        let handles = handles.collect();
+        self.local.form(Routing::of(founding.cluster, &configs), handles);
+        self.advance(NodePhase::Formed);
+        let ready = Ready::new(self.role(), founding.cluster);
+        tokio::spawn(self.clone().become_ready(ready, formed.standings.clone()));
+        formed
+    }
+
+    fn lanes(&self, formed: &Formed, config: &ChainConfig) -> BTreeMap<MemberId, Lanes> {
+        let members = &formed.founding.members;
+        let others = members.iter().filter(|founder| founder.id != self.id() && config.role(founder.id).is_some());
+        others.map(|other| (other.id, formed.started.hub.lanes(other.id.node, &other.addrs))).collect()
+    }
+
+    /// Serves by the configuration log, beginning with the configurations in the directory or in the bootstrap.
+    fn form_with_log(
+        self: &Arc<Self>,
+        started: Arc<Started>,
+        founding: &Arc<Bootstrap>,
+        unloaded: Option<BegunStore>,
+    ) -> Arc<Formed> {
+        let kept = self.dir.as_ref().and_then(|dir| dir.place.control.look(|record| record.configs.clone()));
+        let configs = Arc::new(kept.unwrap_or_else(|| Configs::of(founding)));
+        let (commands, command_queue) = mpsc::channel(COMMAND_QUEUE);
+        let (words, word_queue) = mpsc::channel(COMMAND_QUEUE);
+        let leases = watch::Sender::new(Lease::default());
+        let (shows, standings) = readiness(configs.iter().count());
+        let (show_state, state) = watch::channel(NodeState::default());
+        let (show_ready, ready) = oneshot::channel();
+        let queues = ControlQueues {
+            commands: command_queue,
+            words: word_queue,
+            // Subscribed before this node reads its address, so that no change is missed.
+            advertised: started.cluster.endpoint().watch_advertised_addrs(),
+            standings: configs.iter().map(|config| config.chain).zip(standings.clone()).collect(),
+            leases,
+            state: show_state,
+            ready: Some(show_ready),
+        };
+        let chains = ChainsStart { configs: configs.clone(), leases: queues.leases.subscribe(), words, shows, ready };
+        let formed = Arc::new(Formed { started, founding: founding.clone(), standings, state: Some(state.clone()) });
+        self.stage.enter(Reached::Formed(formed.clone()));
+        let follow = FollowStart {
+            formed: formed.clone(),
+            state: state.clone(),
+            configs,
+            loads: unloaded.is_some(),
+            commands: commands.clone(),
+            queues,
+        };
+        match unloaded {
+            None => self.begin_chains(&formed, state, chains),
+            Some(store) => {
+                drop(tokio::spawn(self.clone().load_and_begin(store, formed.clone(), state, chains, commands)));
+            }
+        }
+        tokio::spawn(self.clone().follow_log(follow));
+        formed
+    }
+
+    /// Loads the store in the node's directory. Blocks until then.
+    pub(super) fn load(self: &Arc<Self>, store: BegunStore) -> Result<(), DataDirError> {
+        let Some(dir) = &self.dir else { return Ok(()) };
+        let data = Arc::downgrade(self);
+        dir.load(store, &self.store, move |error| match data.upgrade() {
+            Some(data) => data.disk_failed(&error),
+            None => tracing::error!(%error, "the disk of a node that was dropped has failed"),
+        })?;
+        if self.has_ended() {
+            dir.stop();
+        }
+        Ok(())
+    }
+
+    /// Stops the node, unless it has stopped before. A node that never gets ready must report the failed disk, too.
+    pub(super) fn disk_failed(&self, error: &JournalError) {
+        if self.has_released() {
+            return tracing::debug!(%error, "the journal ended after this node");
+        }
+        tracing::error!(%error, "the disk of this node has failed: the node stops");
+        self.stop(Stopped::DiskFailed);
+    }
+
+    /// Whether this node has stopped and released its directory, perhaps before that was loaded.
+    fn has_released(&self) -> bool {
+        self.dir.as_ref().is_some_and(NodeDir::is_released)
+    }
+
+    /// Starts the chains. They do nothing before the control task commands it.
+    fn begin_chains(self: &Arc<Self>, formed: &Formed, state: watch::Receiver<NodeState>, chains: ChainsStart) {
+        let ChainsStart { configs, leases, words, shows, ready } = chains;
+        let handles = configs.iter().zip(shows).map(|(config, show)| {
+            let rule = Rule::Log { leases: leases.clone(), words: words.clone() };
+            Some(self.serve(config.chain, rule, show))
+        });
+        let handles = handles.collect();
+        let cluster = formed.founding.cluster;
+        self.local.form(Routing::of(cluster, &configs), handles);
+        self.advance(NodePhase::Formed);
+        tokio::spawn(self.clone().become_member(cluster, state, formed.standings.clone(), ready));
+        // If the node stopped while it loaded, its end did not include these chains.
+        if self.has_ended() {
+            self.chains.close();
+            self.local.close();
+        }
+    }
+
+    /// Loads the directory while the control task runs, and then starts the chains.
+    async fn load_and_begin(
+        self: Arc<Self>,
+        store: BegunStore,
+        formed: Arc<Formed>,
+        state: watch::Receiver<NodeState>,
+        chains: ChainsStart,
+        commands: mpsc::Sender<ControlCommand>,
+    ) {
+        let (done, loaded) = oneshot::channel();
+        let data = self.clone();
+        // Not a thread of the runtime: the runtime would wait for it, though a node that stops needs nothing of this.
+        let thread = thread::Builder::new().name("artillery-load".to_owned());
+        let spawned = thread.spawn(move || drop(done.send(data.load(store))));
+        let failed = match (spawned, loaded.await) {
+            (Ok(_), Ok(Ok(()))) => None,
+            (Ok(_), Ok(Err(error))) => Some(error.into()),
+            (Ok(_), Err(_)) => Some(NeverReady::Halted("the thread that loads the directory panicked".to_owned())),
+            (Err(error), _) => Some(NeverReady::Halted(error.to_string())),
+        };
+        if let Some(why) = failed {
+            if self.has_released() {
+                return;
+            }
+            tracing::error!(%why, "the directory of this node can't be loaded");
+            return self.fail(why);
+        }
+        let holds = self.dir.as_ref().and_then(NodeDir::holds).unwrap_or_default();
+        self.begin_chains(&formed, state, chains);
+        // The task has ended if the node has stopped.
+        let _ = commands.send(ControlCommand::Input(NodeInput::Loaded { holds })).await;
+    }
+}
