@@ -171,7 +171,7 @@ impl Pair {
 
     /// Whether a member has begun to receive a snapshot.
     pub fn is_resyncing(&self, n: usize) -> bool {
-        self.members[n].replica().status().receiving.is_some()
+        self.members[n].replica().status().resync.receiving.is_some()
     }
 
     fn say(&mut self, n: usize, steps: &mut Steps) {

@@ -175,7 +175,10 @@ impl Data {
             ChainFacts {
                 chain,
                 is_joiner: joins(config),
-                received: received.get(&chain).and_then(|state| state.resync.receiving).map(|progress| progress.records),
+                received: received
+                    .get(&chain)
+                    .and_then(|state| state.resync.receiving)
+                    .map(|progress| progress.records),
                 is_open: standing.open.is_some_and(|epoch| known.is_none() || epoch == config.epoch),
                 is_leased: known.is_none_or(|known| known.lease > now && self.local.lease(chain) > now),
                 halted: standing.halted.as_ref().map(ToString::to_string),
