@@ -48,7 +48,7 @@ pub struct Bootstrap {
     pub settings: ChainSettings,
     /// Leases and timeouts that all nodes of the cluster use.
     pub timing: Timing,
-    /// The clusters that this one succeeds, oldest first: an operator replaced each of them (`ctl found`).
+    /// The clusters that this one succeeds, oldest first: an operator replaced each of them (`ctl create-anew`).
     pub succeeds: Vec<ClusterId>,
 }
 

@@ -34,7 +34,7 @@ pub(super) fn log(cluster: ClusterId, event: NodeEvent) {
         }
         NodeEvent::Orphaned => {
             tracing::warn!(
-                "no life of a node that served answers: if they are lost permanently, and what they held with them, `ctl found --accept-loss {cluster}` has the nodes that are there form a new cluster; it is refused while one of them answers"
+                "no life of a node that served answers: if they are lost permanently, and what they held with them, `ctl create-anew --accept-loss {cluster}` has the nodes that are there form a new cluster; it is refused while one of them answers"
             );
         }
         NodeEvent::Over => {

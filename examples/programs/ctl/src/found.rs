@@ -1,4 +1,4 @@
-//! `ctl found`: has the running nodes form a new cluster, when no node that ever held data survives.
+//! `ctl create-anew`: has the running nodes form a new cluster, when no node that ever held data survives.
 
 use std::time::Duration;
 

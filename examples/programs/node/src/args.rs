@@ -132,10 +132,10 @@ pub(super) struct NodeArgs {
     /// Let --resp and --http listen beyond loopback without a password
     #[arg(long)]
     pub(super) open: bool,
-    /// These clusters were abandoned (`ctl found`): create their successor, alone
+    /// These clusters were abandoned (`ctl create-anew`): create their successor, alone
     #[arg(long, value_name = "CLUSTER_ID,…", value_delimiter = ',', value_parser = cluster_id, conflicts_with = "join_after")]
     pub(super) found_after: Vec<ClusterId>,
-    /// These clusters were abandoned (`ctl found`): join their successor, and create no cluster
+    /// These clusters were abandoned (`ctl create-anew`): join their successor, and create no cluster
     #[arg(long, value_name = "CLUSTER_ID,…", value_delimiter = ',', value_parser = cluster_id)]
     pub(super) join_after: Vec<ClusterId>,
     #[command(flatten)]
