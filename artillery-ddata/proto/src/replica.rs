@@ -139,7 +139,6 @@ impl Replica {
         self.log.restore(restored);
     }
 
-    /// Handles an input at `now`.
     pub(crate) fn handle(&mut self, now: Timestamp, input: ReplicaInput) {
         #[cfg(any(test, feature = "mutants"))]
         self.reads.note_time(now);
@@ -264,7 +263,7 @@ impl Replica {
         self.restart_reads(now);
     }
 
-    /// Mutant: a serving successor is taken to hold everything.
+    /// Mutant: treats a serving successor as if it held every update.
     fn skip_to_end(&mut self) {
         let (place, last) = (*self.membership.place(), self.log.last());
         let successor = place.successor.filter(|&id| self.membership.role_of(id) == Some(Role::Serving));
@@ -274,8 +273,8 @@ impl Replica {
     }
 
     /// A newer configuration doesn't name this member (docs/DESIGN.md §5.3, §5.4). It stops serving local readers, then
-    /// refuses all waiting requests. History and store are kept for a return. Nothing is rolled back: updates above our
-    /// watermark may be committed, and only the chain knows (trap 37).
+    /// refuses all waiting requests. It keeps its history and store for a return. Nothing is rolled back: updates above
+    /// our watermark may be committed, and only the chain knows (trap 37).
     fn expelled(&mut self, now: Timestamp, epoch: Epoch) {
         if epoch <= self.membership.newest() || allows!(self.membership.guards(), ServeWhenExpelled) {
             return;
@@ -319,7 +318,7 @@ impl Replica {
         result.map_err(|why| self.halt(why.into())).ok()
     }
 
-    /// Whether deferred work is left, for which no caller waits. [`settle`](Self::settle) does it.
+    /// Whether deferred work is left for [`settle`](Self::settle). No caller waits for it.
     pub(crate) fn is_behind(&self) -> bool {
         !self.membership.is_halted() && (self.log.store().is_behind() || self.has_steps())
     }
@@ -333,18 +332,18 @@ impl Replica {
         !self.membership.is_halted() && self.joiner.is_catching_up()
     }
 
-    /// Whether the deferred work should wait. While the gate is open to local readers it can wait until the next update
-    /// is sent. In the middle the successor works on the same update now, perhaps on the same processor. The head has time
-    /// until the commit, and all members have time after it.
+    /// Whether the deferred work should wait. While the gate is open to local readers, it can wait until the next
+    /// update is sent. A member between head and tail waits because its successor works on the same update now,
+    /// possibly on the same processor. The head has time until the commit, and all members have time after it.
     pub(crate) fn is_between(&self) -> bool {
         let place = self.membership.place();
         let others_work = place.successor.is_some() && !place.is_head && !self.log.is_committed();
         !self.has_steps() && (others_work || !self.log.store().is_held())
     }
 
-    /// Does the deferred work. It shows only in the time that the next input takes, and in local reads, which come to
-    /// the replica until it is done. A joiner that clears its store does one step; it accepts no record before the
-    /// last one. Then it applies the kept updates, some in each step. A head assembles more of a write's values.
+    /// Does the deferred work. Until it is done, the next input takes longer, and local reads go through the replica. A
+    /// joiner that clears its store does one step, and accepts no record before the last one. Then it applies buffered
+    /// updates, some in each step. A head assembles more of a write's values.
     pub(crate) fn settle(&mut self, now: Timestamp) {
         self.catch_up_store(now);
         if self.is_catching_up() {
@@ -375,7 +374,7 @@ impl Replica {
         !self.membership.place().serves() && !self.upstream.is_prefix()
     }
 
-    /// The driver reports whether it treats this member's disk as full.
+    /// Notes whether the driver treats this member's disk as full.
     pub(crate) fn disk_is_full(&mut self, is_full: bool) {
         if let Some(journal) = self.log.journal_mut() {
             journal.set_full(is_full);
@@ -392,7 +391,6 @@ impl Replica {
         self.head.has_room_for_large(&self.membership, &self.log)
     }
 
-    /// The status for observers.
     pub fn status(&self) -> Status {
         self.status_of(self.log.store().size())
     }
@@ -403,7 +401,7 @@ impl Replica {
         self.status_of(Size::default())
     }
 
-    /// Up to where this member is durable, if it has entered this epoch, has not halted, and keeps a journal.
+    /// The last durable sequence of this member, if it has entered this epoch, has not halted, and keeps a journal.
     #[cfg(feature = "mutants")]
     pub fn durable_in(&self, epoch: Epoch) -> Option<Sequence> {
         let is_in_epoch = self.membership.epoch() == Some(epoch) && !self.membership.is_halted();

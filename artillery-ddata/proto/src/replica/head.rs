@@ -33,7 +33,7 @@ pub(super) struct Head {
     waiting: WaitingWrites,
     /// The newest large update.
     large: Sequence,
-    /// The write that is ordered next, while its values are assembled.
+    /// The next write to be ordered, while its values are assembled.
     assembling: Option<Box<Assembly>>,
     /// The head orders nothing for a bounded time.
     closing: Option<Closing>,
@@ -112,7 +112,7 @@ impl Head {
         self.held(log) < member.settings().window.max(1) && !self.is_closed() && !self.is_assembling()
     }
 
-    /// The same for a [large](crate::runner::WriteLine::Large) write. A small write is committed behind everything that
+    /// The same for a [large](crate::runner::WriteLine::Large) write. A small write is committed after everything that
     /// was ordered before it, so large writes get a quarter of the window. One large write is always accepted while no
     /// other is in flight.
     pub(super) fn has_room_for_large(&self, member: &Membership, log: &Log) -> bool {
@@ -158,7 +158,7 @@ impl Head {
         Ok(false)
     }
 
-    /// Makes an update of a write and appends it, also if the write's condition fails. The write is answered when the
+    /// Makes an update of a write and appends it, even if the write's condition fails. The write is answered when the
     /// update is committed. So the answer never names a version that may vanish (trap 20), and a late duplicate finds
     /// its record.
     fn order(
@@ -200,8 +200,8 @@ impl Head {
         Ok(self.assemble(cx, log, Assembly { waiter, update, resolved }, out)?)
     }
 
-    /// Assembles values of a write, one step of them, and appends the update after the last step. Until then the head
-    /// accepts no other write: the next sequence is reserved for this one.
+    /// Assembles one step of a write's values, and appends the update after the last step. Until then the head accepts
+    /// no other write: the next sequence is reserved for this one.
     fn assemble(
         &mut self,
         cx: Context<'_>,
@@ -369,7 +369,7 @@ fn known(cx: Context<'_>, log: &Log, request: Option<RequestKey>, settles: bool)
     })
 }
 
-/// Refuses a write that is too large or malformed. Every head refuses it likewise.
+/// Refuses a write that is too large or malformed. Every head refuses it in the same way.
 fn check(cx: Context<'_>, request: Option<RequestKey>, write: &Write) -> Result<(), Refusal> {
     let ((key, value), most) = (lengths(write), cx.settings().max_value);
     if key > MAX_KEY {

@@ -1,4 +1,4 @@
-//! The copy of the chain that this member has: its history over its store, with the table of sessions, and its journal.
+//! This member's copy of the chain: its history over its store, the table of sessions, and the journal.
 //!
 //! The log decides nothing. It applies, commits and cuts as its callers order, and keeps its parts consistent with each
 //! other.
@@ -37,7 +37,7 @@ use crate::{
     types::update::{MAX_TAKEN, RequestOutcome, Update},
 };
 
-/// The part of a chain's history that this member has, and everything that follows from it.
+/// The part of a chain's history that this member has, and all state derived from it.
 #[derive(Clone, Hash)]
 pub(super) struct Log {
     store: WriteBehindStore,
@@ -126,7 +126,6 @@ impl Log {
         self.chain_time = self.chain_time.max(stamp);
     }
 
-    /// Follows the stamp of the newest update, which another head may have ordered.
     pub(super) fn follow_newest_stamp(&mut self) {
         self.follow_chain_time(self.history.updates().back().map_or(0, |update| update.chain_time));
     }
@@ -291,7 +290,7 @@ impl Log {
         self.journal.as_deref_mut()
     }
 
-    /// Up to where this member is durable; `None`: it keeps no journal.
+    /// The last sequence that is durable at this member; `None`: it keeps no journal.
     pub(super) fn durable(&self) -> Option<Sequence> {
         Some(self.journal.as_ref()?.held().sequence)
     }

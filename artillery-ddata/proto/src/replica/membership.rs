@@ -1,4 +1,4 @@
-//! This member, its settings, and the configuration that it has entered.
+//! This member, its settings, and the configuration that it entered last.
 
 use std::{ops::Deref, sync::Arc};
 
@@ -53,7 +53,7 @@ impl ChainPosition {
     }
 }
 
-/// What every part of a replica may read and none of them changes.
+/// State that every part of a replica may read and none of them changes.
 #[derive(Clone, Hash, Debug)]
 pub(super) struct Membership {
     me: MemberId,
@@ -120,7 +120,7 @@ impl Membership {
         self.settings.guards
     }
 
-    /// The configuration that was entered last; `None`: this is no member.
+    /// The configuration that was entered last; `None`: this node is not a member.
     pub(super) fn config(&self) -> Option<&Arc<ChainConfig>> {
         self.config.as_ref()
     }

@@ -1,4 +1,5 @@
-//! Reads: local clean ones by the gate, dirty ones by a version query or a watermark, the others by a barrier.
+//! Reads. Local clean reads are served by the gate, dirty ones by a version query or a watermark, the others by a
+//! barrier.
 
 mod hashed_pages;
 mod lookup;
@@ -26,7 +27,7 @@ use crate::{
     types::update::MAX_KEY,
 };
 
-/// The most keys of one read.
+/// The maximum number of keys in one read.
 const MAX_KEYS: usize = 4096;
 
 /// The reads of one member.
@@ -37,7 +38,7 @@ pub(super) struct Reads {
     parked: ParkedReads,
     /// The newest barrier that this member ordered for reads of its own.
     own_barrier: Sequence,
-    /// The last moment at which this member is known to have held every committed update.
+    /// The last time at which this member is known to have held every committed update.
     shown: Option<Timestamp>,
     counts: ReadCounts,
     snapshots: Snapshots,
@@ -76,7 +77,7 @@ impl Reads {
         self.gate.note_time(now);
     }
 
-    /// Lets local readers in, if this member serves them in its configuration.
+    /// Opens the gate to local readers, if this member serves them in its configuration.
     pub(super) fn open_gate(&self, cx: Context<'_>, config: &ChainConfig) {
         if cx.place().serves_local_reads(config.mode) {
             self.gate.serve(Some(config.epoch));
@@ -265,7 +266,7 @@ impl Reads {
         if through_chain {
             parked.round = Some(self.parked.barriers.for_new_read());
         } else {
-            // The tail asks no member: it waits for its own watermark, which rises once the epoch is open here.
+            // The tail queries no member: it waits for its own watermark, which rises once the epoch is open here.
             parked.round = (!place.is_tail).then(|| self.round_for_query(cx));
             // Without a lease even a clean version needs the tail's answer.
             parked.watermark = (!clean && leased).then_some(newest);
@@ -295,7 +296,7 @@ impl Reads {
         let Some(ids) = self.parked.queries.answer(answer.number) else { return Ok(()) };
         self.served_at(sent_at);
         self.counts.answered(ids.len());
-        // Versions below our own watermark may be pruned already. Where our watermark is above the answer, read by the
+        // Versions below our own watermark may be pruned already. If our watermark is above the answer, read at the
         // watermark (trap 12).
         let at_most = if allows!(cx.guards(), AnswerBelowOwnWatermark) {
             answer.sequence
@@ -385,7 +386,8 @@ impl Reads {
         self.snapshots.end_overtaken(log, cx.settings().snapshots.bytes);
     }
 
-    /// Another epoch, or a cut: answers to earlier questions don't serve the waiting reads, so each has to be read again.
+    /// Returns all waiting reads after an epoch change or a cut. Answers to earlier queries don't serve them, so each
+    /// must be read again.
     pub(super) fn restart(&mut self, cx: Context<'_>) -> Vec<PendingRead> {
         if allows!(cx.guards(), KeepWaiting) {
             return Vec::new();

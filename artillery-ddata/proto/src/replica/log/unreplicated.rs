@@ -1,6 +1,6 @@
-//! Records that a restart has found above the watermark (docs/DESIGN.md §8): this member doesn't know whether their last
-//! update is committed. The start of an epoch settles them. They are counted by the updates that they wait for, so an
-//! operation has no extra cost once none is left.
+//! Records that a restart found above the watermark (docs/DESIGN.md §8): this member doesn't know whether their last
+//! update is committed. The start of an epoch settles them. They are counted by their last updates, so operations have
+//! no extra cost once none is left.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -134,7 +134,7 @@ impl UnreplicatedRecords {
     }
 }
 
-/// For each record its last update.
+/// The last update of each record.
 fn last_updates<'a>(updates: impl Iterator<Item = &'a Update>) -> VecDeque<LastUpdate> {
     let changes = updates.flat_map(|update| update.changes.iter().map(|change| (&change.key, update.version.sequence)));
     let newest: BTreeMap<_, _> = changes.collect();

@@ -25,9 +25,9 @@ pub(super) struct Parked {
     /// The read waits for a barrier rather than a query.
     pub(super) through_chain: bool,
     pub(super) apart: Apart,
-    /// The round that will serve it, if one will.
+    /// The round that will serve the read, if any.
     pub(super) round: Option<u64>,
-    /// The watermark that will serve it: that of the newest version seen on arrival (trap 29), or of its barrier.
+    /// The watermark that will serve the read: that of the newest version seen on arrival (trap 29), or of its barrier.
     pub(super) watermark: Option<Sequence>,
 }
 
