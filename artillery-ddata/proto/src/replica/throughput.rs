@@ -289,13 +289,9 @@ mod tests {
         probe.look(at(10), Sequence(9), Sequence(4));
         let way = probe.way(at(13));
         assert_eq!((way.took, way.usual), (Duration::from_millis(10), Duration::from_millis(10)));
-        assert_eq!(
-            way.waits,
-            Some((Sequence(9), Duration::from_millis(3))),
-            "what else is under way is waited for too"
-        );
+        assert_eq!(way.waits, Some((Sequence(9), Duration::from_millis(3))), "a newer update is in flight");
         probe.look(at(12), Sequence(9), Sequence(9));
-        assert_eq!(probe.way(at(20)).usual, Duration::from_millis(10), "but it was under way before");
+        assert_eq!(probe.way(at(20)).usual, Duration::from_millis(10), "update 9 was in flight before the probe");
         probe.look(at(30), Sequence(10), Sequence(9));
         probe.look(at(34), Sequence(10), Sequence(10));
         assert_eq!(probe.way(at(40)).usual, Duration::from_millis(4));

@@ -136,7 +136,7 @@ impl Default for ReplicaSettings {
     }
 }
 
-/// What a replica is told.
+/// An input of a replica.
 #[derive(Debug)]
 pub(crate) enum ReplicaInput {
     /// A newer configuration names this member: enter its epoch. Older or equal ones are ignored.
