@@ -111,7 +111,7 @@ impl ControlRecord {
         self.go_on(configs.clone());
     }
 
-    /// Continues with these configurations in their history, in which the node isn't refused.
+    /// Continues with these configurations. A refusal ends if their history differs from the present one.
     pub fn go_on(&mut self, configs: Configs) {
         self.refused &= self.history == Some(configs.history());
         (self.history, self.configs) = (Some(configs.history()), Some(configs));

@@ -77,7 +77,7 @@ pub trait DiskFile: fmt::Debug + Send {
     /// [`DiskError::Full`] or [`DiskError::Failed`]. A part of `bytes` may have been written.
     fn write_at(&mut self, at: u64, bytes: &[u8]) -> Result<(), DiskError>;
 
-    /// Makes all bytes durable that were written before this call, and the file's length.
+    /// Makes all bytes durable that were written before this call, and the length that they require.
     ///
     /// # Errors
     /// [`DiskError::Failed`]. Never retry: the kernel may have dropped the bytes, still show them to readers, and
@@ -109,14 +109,12 @@ pub enum DiskError {
         file: String,
         /// The offset in the file, in bytes.
         at: u64,
-        /// The system's error message.
         why: String,
     },
     #[error("{file}: {why}")]
     Failed {
         /// The file's name; empty for the directory itself.
         file: String,
-        /// The system's error message.
         why: String,
     },
 }

@@ -205,8 +205,8 @@ impl Journal {
         Ok(self.synced)
     }
 
-    /// Writes an empty group, which proves the earlier ones. Call it when the journal is idle: without it, damage in
-    /// the last groups looks like a torn end after a kill.
+    /// Writes an empty group, which proves the earlier ones. Call it when the journal is idle: without it, damage in the
+    /// groups since the last but one looks like a torn end after a kill.
     pub fn close_group(&mut self) -> Result<(), JournalError> {
         self.append([]).map(drop)
     }
@@ -271,7 +271,6 @@ impl Journal {
         self.segments.back().map_or(0, |segment| segment.number)
     }
 
-    /// The length of all segments in bytes.
     pub fn bytes(&self) -> u64 {
         self.lengths.iter().sum::<u64>() + self.writer.at()
     }

@@ -68,7 +68,6 @@ use crate::{
     types::update::Update,
 };
 
-/// One member of one chain.
 #[derive(Clone, Hash)]
 pub struct Replica {
     membership: Membership,
@@ -219,7 +218,6 @@ impl Replica {
         heartbeat.into_iter().chain(self.upstream.next_ack()).chain(self.log.unreplicated().next_report()).min()
     }
 
-    /// Whether heartbeats are needed.
     fn is_unsettled(&self) -> bool {
         !self.membership.is_halted()
             && (!self.reads.is_idle()
@@ -381,12 +379,10 @@ impl Replica {
         }
     }
 
-    /// See [`Head::has_room`].
     pub(crate) fn has_room(&self) -> bool {
         self.head.has_room(&self.membership, &self.log)
     }
 
-    /// See [`Head::has_room_for_large`].
     pub(crate) fn has_room_for_large(&self) -> bool {
         self.head.has_room_for_large(&self.membership, &self.log)
     }
@@ -433,7 +429,6 @@ impl Replica {
         }
     }
 
-    /// The progress of the chain here, for reports.
     pub fn progress(&self) -> ChainProgress {
         let (log, member) = (&self.log, &self.membership);
         ChainProgress {

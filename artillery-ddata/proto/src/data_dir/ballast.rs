@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::disk::{Disk, DiskError};
 
 pub(super) const NAME: &str = "ballast";
-/// Bytes of each write to the file.
 const PIECE: u64 = 1 << 20;
 
 /// The ballast file. Clones share it.

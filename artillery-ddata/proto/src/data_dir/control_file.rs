@@ -37,7 +37,6 @@ const UNNAMED: &str = "control.new";
 const RESERVED: usize = 64 << 10;
 const MAX_RECORD: usize = 1 << 30;
 
-/// The control file can't be read or written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ControlFileError {
@@ -111,7 +110,7 @@ pub enum CopyState {
     Missing,
     /// The file can't be read: a crash interrupted its last write, or it is damaged. The other copy is complete.
     NotWhole,
-    /// The file is complete. Has the number of its last write.
+    /// The file is complete. The value is the number of its last write.
     Whole(u64),
 }
 

@@ -24,7 +24,6 @@ use crate::{
 
 #[derive(Debug, Clone)]
 pub struct OpenSettings {
-    /// The node that must own the store.
     pub node: NodeId,
     /// When the journal is made durable.
     pub mode: SyncMode,
@@ -61,10 +60,8 @@ impl OpenSettings {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The control file can't be read.
     #[error(transparent)]
     Control(#[from] ControlFileError),
-    /// The journal can't be read.
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// The journal can be read, but its entries can't be loaded.
@@ -77,10 +74,7 @@ pub enum OpenError {
     },
     /// The directory belongs to another node.
     #[error("the directory belongs to node {found}")]
-    OtherNode {
-        /// The owner of the directory.
-        found: NodeId,
-    },
+    OtherNode { found: NodeId },
     /// The journal ends before its last synced group.
     #[error(
         "{file} is damaged at byte {offset}: the journal ends there, at group {found}, and was synced up to {synced}"

@@ -32,14 +32,12 @@ pub struct DurableBatch {
     pub upto: u64,
 }
 
-/// The write end of a node's journal.
 #[derive(Debug)]
 pub struct JournalWriter {
     journal: Journal,
     control: ControlFile,
     survey: RestoreSurvey,
     bytes: JournalBytes,
-    /// Batches that were written, but aren't durable yet.
     written: BTreeMap<ChainId, u64>,
     /// The newest segment named in the control file.
     named: u64,
@@ -239,7 +237,6 @@ impl JournalWriter {
         self.space.note(self.journal.bytes(), expected)
     }
 
-    /// The length of the journal in bytes.
     pub fn bytes(&self) -> u64 {
         self.journal.bytes()
     }

@@ -26,7 +26,6 @@ use crate::{
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct EntryPlace {
-    /// The number of its group.
     pub group: GroupNumber,
     /// The number of earlier entries in the group.
     pub index: u32,
@@ -47,17 +46,12 @@ pub enum JournalEntry {
     /// A resync begins: earlier entries are invalid, and the store is incomplete until a checkpoint is complete.
     NotWhole { chain: ChainId },
     /// Every update after `keep` was cut off (rule 5.4).
-    Cut {
-        chain: ChainId,
-        /// The newest version that was kept.
-        keep: Version,
-    },
+    Cut { chain: ChainId, keep: Version },
     /// All updates up to `watermark` are committed.
     Watermark { chain: ChainId, watermark: Sequence },
     /// The value that an update removed. The entry precedes that update.
     Taken {
         chain: ChainId,
-        /// The update's version.
         version: Version,
         /// The value, at most [`MAX_TAKEN`](crate::types::update::MAX_TAKEN) bytes.
         value: Bytes,

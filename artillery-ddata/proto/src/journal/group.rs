@@ -30,7 +30,6 @@ pub(super) const MAX_GROUP: usize = 1 << 30;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct GroupClaims {
     sum: u32,
-    /// Length of the entries in bytes.
     pub(super) len: usize,
     pub(super) number: GroupNumber,
     pub(super) synced: GroupNumber,
@@ -48,7 +47,6 @@ impl GroupClaims {
     }
 }
 
-/// A complete group.
 #[derive(Debug, Clone)]
 pub(super) struct Group {
     pub(super) number: GroupNumber,

@@ -129,7 +129,6 @@ pub(super) fn name(number: u64) -> String {
     format!("{PREFIX}{number:010}")
 }
 
-/// The numbers of all segments, in order.
 pub(super) fn numbers(disk: &dyn Disk) -> Result<Vec<u64>, DiskError> {
     let names = disk.names()?;
     let number = |file: &String| file.strip_prefix(PREFIX)?.parse().ok().filter(|&number| name(number) == *file);
@@ -138,7 +137,6 @@ pub(super) fn numbers(disk: &dyn Disk) -> Result<Vec<u64>, DiskError> {
     Ok(numbers)
 }
 
-/// The length of a segment in bytes.
 pub(super) fn length(disk: &dyn Disk, number: u64) -> Result<u64, DiskError> {
     disk.open(&name(number))?.length()
 }

@@ -365,7 +365,6 @@ impl Replica {
         self.received(now, from, in_order, watermark);
     }
 
-    /// Handles the effects of new or repeated updates.
     fn received(&mut self, now: Timestamp, from: MemberId, in_order: bool, watermark: Sequence) {
         if self.joiner.is_filling() {
             self.peers.due(Some(from));
@@ -406,8 +405,8 @@ impl Replica {
         self.peers.due(Some(from));
     }
 
-    /// Begins a snapshot. The member is marked as incomplete before its first change, since that invalidates the
-    /// previous data.
+    /// Begins a snapshot, which invalidates the previous data. The member is marked as incomplete before the first
+    /// change.
     fn begin_filling(&mut self, now: Timestamp, id: u64, beginning: SnapshotHeader) {
         self.reads.close_gate();
         self.catch_up_store(now);
@@ -450,7 +449,6 @@ impl Replica {
         self.set_prefix(now);
     }
 
-    /// The control frame to send to `to` now, if one is due.
     pub(crate) fn poll_control(&mut self, now: Timestamp, to: MemberId) -> Option<ChainFrame> {
         let cx = self.membership.at(now);
         cx.config().filter(|_| !cx.is_halted())?;

@@ -47,7 +47,6 @@ pub enum NotLocal {
     /// store.
     #[error("the newest version here is not known to be committed")]
     Dirty,
-    /// The lease has expired.
     #[error("this node holds no lease")]
     NoLease,
     #[error("no chain with that key is served here")]
@@ -180,7 +179,6 @@ impl Gate {
         Timestamp::from_nanos(self.lease_until.load(Ordering::Acquire))
     }
 
-    /// Counters of local clean reads.
     pub fn counters(&self) -> &ReadCounters {
         &self.counters
     }

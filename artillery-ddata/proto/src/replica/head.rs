@@ -39,7 +39,6 @@ pub(super) struct Head {
     closing: Option<Closing>,
 }
 
-/// A write as it arrived.
 #[derive(Debug)]
 pub(super) struct WriteInput {
     pub(super) waiter: Waiter,
@@ -48,7 +47,6 @@ pub(super) struct WriteInput {
     pub(super) wall_clock: u64,
 }
 
-/// A caller that waits for the commit of an update.
 #[derive(Clone, Hash, Debug)]
 pub(super) struct Waiter {
     pub(super) token: Token,
@@ -67,7 +65,6 @@ struct Assembly {
 /// Whether an update was appended to the log. If so, the tail may commit it at once.
 pub(super) type IsAppended = bool;
 
-/// The write of this caller failed, and the member has to halt.
 #[derive(Debug)]
 pub(super) struct WriteFailed {
     pub(super) token: Token,
@@ -92,7 +89,6 @@ impl From<Halt> for NotOrdered {
 }
 
 impl Head {
-    /// The number of callers that wait for a commit.
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
     }
@@ -124,7 +120,6 @@ impl Head {
         log.history().in_flight() + self.waiting.result_bytes()
     }
 
-    /// Answers a write, or orders it, or begins to assemble it.
     pub(super) fn write(
         &mut self,
         cx: Context<'_>,
@@ -231,7 +226,6 @@ impl Head {
         Ok(true)
     }
 
-    /// Does one more step of the write in assembly.
     pub(super) fn continue_assembly(
         &mut self,
         cx: Context<'_>,
@@ -302,7 +296,6 @@ impl Head {
         Ok(())
     }
 
-    /// Answers the writes that are committed.
     pub(super) fn answer_committed(&mut self, cx: Context<'_>, log: &Log, out: &mut Outbox) {
         while let Some(done) = self.waiting.pop_committed(log.watermark()) {
             let Some(record) = log.record_at(done.sequence) else { continue };

@@ -53,7 +53,6 @@ pub(super) struct Log {
     unreplicated: Unhashed<UnreplicatedRecords>,
 }
 
-/// The updates that a new watermark covers.
 pub(super) struct Committed {
     /// The watermark before.
     pub(super) before: Sequence,
@@ -81,7 +80,6 @@ impl Log {
         self.store.attach(store, gate);
     }
 
-    /// Replaces the empty log by the one that the journal held.
     pub(super) fn restore(&mut self, restored: RestoredChain) {
         let RestoredChain { sessions, history, chain_time, watermark, unreplicated, checkpoint } = restored;
         *self.unreplicated = unreplicated;
@@ -315,7 +313,6 @@ impl Log {
         (0..wanted).try_for_each(|_| self.continue_checkpoint(member, room))
     }
 
-    /// The next batch for the journal, of about `room` bytes.
     pub(super) fn next_batch(&mut self, member: &Membership, room: usize) -> Option<JournalBatch> {
         let late = allows!(member.guards(), StampLate).then_some(self.watermark);
         let data = checkpoint_bytes(self.store.size(), self.sessions.bytes());
@@ -345,14 +342,12 @@ impl Log {
         &mut self.unreplicated
     }
 
-    /// The watermark has risen.
     pub(super) fn commit_unreplicated(&mut self, now: Timestamp, out: &mut Outbox) {
         if let Some(settled) = self.unreplicated.commit(now, self.watermark) {
             out.event(ReplicaEvent::Rereplicating(settled.into()));
         }
     }
 
-    /// The updates above `keep` were dropped.
     pub(super) fn drop_unreplicated(&mut self, now: Timestamp, keep: Sequence, out: &mut Outbox) {
         let kept = self.history.from(self.watermark.next());
         if let Some(settled) = self.unreplicated.cut(now, keep, kept) {

@@ -43,7 +43,6 @@ impl ChainPosition {
         self.role == Some(Role::Syncing)
     }
 
-    /// Whether it is head and tail.
     pub(super) fn is_alone(&self) -> bool {
         self.is_head && self.is_tail
     }
@@ -137,7 +136,6 @@ impl Membership {
         &self.place
     }
 
-    /// Why this member stopped serving.
     pub(super) fn halted(&self) -> Option<&Halt> {
         self.halted.as_ref()
     }
@@ -161,7 +159,6 @@ impl Membership {
         self.config = Some(config);
     }
 
-    /// The configuration of `epoch` doesn't name this member.
     pub(super) fn expel(&mut self, epoch: Epoch) {
         (self.newest, self.config, self.place) = (epoch, None, ChainPosition::default());
     }
@@ -187,7 +184,6 @@ impl Membership {
         members.map(|member| member.id).filter(|&id| id != self.me)
     }
 
-    /// A frame of the present epoch.
     pub(super) fn frame(&self, message: ChainMessage) -> Option<ChainFrame> {
         let config = self.config.as_ref()?;
         Some(ChainFrame { chain: self.chain, epoch: config.epoch, index: config.index, message })

@@ -88,7 +88,6 @@ impl Peers {
         }
     }
 
-    /// The highest watermark that any peer has announced.
     pub(super) fn highest_watermark(&self) -> Option<Sequence> {
         self.links.values().map(PeerLink::watermark).max()
     }
@@ -201,7 +200,6 @@ impl Peers {
         cx.serving().find_map(|id| Some((id, self.get(Some(id))?.fullness(cx.now)?)))
     }
 
-    /// A barrier was ordered for this peer.
     pub(super) fn barrier_ordered(&mut self, id: MemberId, sequence: Sequence) {
         if let Some(link) = self.get_mut(Some(id)) {
             link.barrier_ordered(sequence);

@@ -20,7 +20,6 @@ impl Replica {
         self.ordered(now, ordered);
     }
 
-    /// Does one more step of the write in assembly.
     pub(super) fn continue_assembly(&mut self, now: Timestamp) {
         let cx = self.membership.at(now);
         let ordered = self.head.continue_assembly(cx, &mut self.log, &mut self.outputs);
@@ -108,14 +107,12 @@ impl Replica {
         }
     }
 
-    /// The tail answered a version query.
     pub(super) fn answered(&mut self, now: Timestamp, answer: VersionAnswer) {
         let served = self.reads.answered(self.membership.at(now), &self.log, answer, &mut self.outputs);
         self.served(served);
         self.request_for_reads();
     }
 
-    /// The head ordered a barrier for this member.
     pub(super) fn barrier_ordered(&mut self, now: Timestamp, answer: VersionAnswer) {
         let served = self.reads.barrier_ordered(self.membership.at(now), &self.log, answer, &mut self.outputs);
         self.served(served);
@@ -129,7 +126,6 @@ impl Replica {
         }
     }
 
-    /// Appends the next update of the predecessor's history.
     pub(super) fn append(&mut self, now: Timestamp, update: Update) -> Result<(), Halt> {
         let cx = self.membership.at(now);
         if let Some(update) = self.joiner.keep(cx, update) {

@@ -24,7 +24,6 @@ impl Promotion {
         *self.heard = now;
     }
 
-    /// The epoch is over.
     pub(super) fn end(&mut self) {
         (self.joiner, self.is_requested) = (None, false);
     }

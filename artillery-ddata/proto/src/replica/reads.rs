@@ -27,10 +27,8 @@ use crate::{
     types::update::MAX_KEY,
 };
 
-/// The maximum number of keys in one read.
 const MAX_KEYS: usize = 4096;
 
-/// The reads of one member.
 #[derive(Clone, Hash, Debug)]
 pub(super) struct Reads {
     gate: Unhashed<Arc<Gate>>,
@@ -331,7 +329,6 @@ impl Reads {
         self.parked.barriers.wants_to_ask() && self.own_barrier <= log.watermark()
     }
 
-    /// This head ordered a barrier for its own reads.
     pub(super) fn own_barrier_ordered(
         &mut self,
         cx: Context<'_>,
@@ -376,7 +373,6 @@ impl Reads {
         Ok(())
     }
 
-    /// Shows the committed changes behind `before` to the watches.
     pub(super) fn answer_watchers(&mut self, cx: Context<'_>, log: &Log, before: Sequence, out: &mut Outbox) {
         self.watchers.answer(cx, log, before, out);
     }
@@ -399,7 +395,6 @@ impl Reads {
         parked
     }
 
-    /// Answers the reads whose deadline has passed.
     pub(super) fn expire(&mut self, now: Timestamp, out: &mut Outbox) {
         self.parked.take_late(now).iter().for_each(|read| out.reply(read.token, Reply::Expired));
     }
@@ -412,13 +407,11 @@ impl Reads {
         self.watchers.expire(now, log.watermark(), out);
     }
 
-    /// Refuses every waiting read and watch.
     pub(super) fn refuse_all(&mut self, out: &mut Outbox) {
         self.parked.take_all().iter().for_each(|read| out.refuse(read.token, Refusal::NoChain));
         self.watchers.refuse_all(out);
     }
 
-    /// This member was removed from the chain.
     pub(super) fn forget_shown(&mut self) {
         self.shown = None;
     }

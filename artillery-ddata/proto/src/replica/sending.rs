@@ -18,7 +18,6 @@ use crate::{
     types::update::Update,
 };
 
-/// A large update, complete or still arriving.
 enum LargeUpdate<'a> {
     Whole(&'a Update),
     Incoming(&'a Incoming),

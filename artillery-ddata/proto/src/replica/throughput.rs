@@ -43,7 +43,6 @@ struct Probe {
     usual: Option<Duration>,
     /// The time for which the other side may withhold its acknowledgement.
     delay: Duration,
-    /// When the last probe ended.
     came_at: Timestamp,
     /// A probe ended in the present span.
     came: bool,

@@ -83,7 +83,6 @@ impl ReplicaSettings {
         self.max_value.max(self.window / 2)
     }
 
-    /// The bytes of a piece.
     pub(super) fn chunk(&self) -> usize {
         self.chunk.clamp(1, MAX_CHUNK)
     }
@@ -136,7 +135,6 @@ impl Default for ReplicaSettings {
     }
 }
 
-/// An input of a replica.
 #[derive(Debug)]
 pub(crate) enum ReplicaInput {
     /// A newer configuration names this member: enter its epoch. Older or equal ones are ignored.
@@ -195,7 +193,6 @@ pub(crate) enum ReplicaOutput {
     /// Request a configuration that names this syncing member as serving. Repeated with each heartbeat until the epoch
     /// ends.
     Promote {
-        /// The epoch to replace.
         epoch: Epoch,
         member: MemberId,
     },
@@ -204,11 +201,9 @@ pub(crate) enum ReplicaOutput {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ReplicaEvent {
-    /// The member entered this epoch.
     Entered(Epoch),
     /// The epoch is open here.
     Opened(Epoch),
-    /// The configuration of this epoch doesn't name the member.
     Expelled(Epoch),
     /// The head is closed, and every update that it ordered in this epoch is committed.
     Closed(Epoch),
@@ -232,22 +227,17 @@ pub enum ReplicaEvent {
     Halted(Halt),
 }
 
-/// Why a member stopped serving.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Halt {
     #[error("the watermark {watermark} is above the newest update {last} of a serving member")]
     WatermarkAhead {
-        /// The received watermark.
         watermark: Sequence,
         /// The newest update of this member.
         last: Sequence,
     },
     #[error("the watermark {watermark} exceeds the updates on this serving member's disk")]
-    NotDurable {
-        /// The received watermark.
-        watermark: Sequence,
-    },
+    NotDurable { watermark: Sequence },
     /// The predecessor requested that committed updates be dropped.
     #[error("asked to drop updates above {to}, but every update up to {watermark} is committed")]
     DropCommitted {
@@ -336,7 +326,6 @@ pub struct Status {
     pub expelled: Option<Epoch>,
     /// Resyncs of this member and of the joiner that it serves.
     pub resync: ResyncStatus,
-    /// Why the member stopped serving.
     pub halted: Option<Halt>,
     /// Every update up to this sequence is on this member's disk; `None`: it has no disk.
     pub durable: Option<Sequence>,

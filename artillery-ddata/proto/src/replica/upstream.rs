@@ -56,7 +56,6 @@ impl Upstream {
         self.open_upto = Some(last);
     }
 
-    /// Notes the predecessor's `open`.
     pub(super) fn await_open(&mut self, upto: Option<Sequence>) {
         self.open_awaits = self.open_awaits.or(upto);
     }
@@ -122,7 +121,6 @@ impl Upstream {
         (self.gap, self.incoming) = (false, None);
     }
 
-    /// The predecessor's history continues ours.
     pub(super) fn in_order(&mut self) {
         (self.needs_resume, self.gap) = (false, false);
     }
@@ -160,7 +158,6 @@ impl Upstream {
         !withholds || self.acks.acknowledges(cx.now, log.last().sequence, watermark)
     }
 
-    /// An acknowledgement was sent.
     pub(super) fn acknowledged(&mut self, now: Timestamp) {
         self.acks.sent(now);
     }

@@ -15,7 +15,6 @@ const PAGE: usize = 4096;
 /// first.
 const MAX_CONTENTS: usize = 8;
 
-/// The effects of a power cut on unsynced bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CutSettings {
     /// Whether a sector that is written during the power cut may mix the beginning of one content with the end of
@@ -38,7 +37,6 @@ pub(super) struct FileContent {
 }
 
 impl FileContent {
-    /// A file whose bytes are all durable.
     pub(super) fn durable(bytes: Vec<u8>) -> Self {
         Self { cached: bytes.clone(), durable: bytes, ..Self::default() }
     }
@@ -145,7 +143,6 @@ impl FileContent {
     }
 }
 
-/// The bytes of a sector, up to the end of the file.
 fn piece(bytes: &[u8], sector: usize) -> &[u8] {
     let from = (sector * SECTOR).min(bytes.len());
     &bytes[from..(from + SECTOR).min(bytes.len())]

@@ -9,7 +9,6 @@ use crate::{
     store::{Held, Store},
 };
 
-/// A local read after its first half.
 #[derive(Debug)]
 pub struct Begun(Looked);
 

@@ -33,7 +33,6 @@ pub(super) enum WriteResult {
     Nothing,
     /// The version that failed a condition or was deleted, with its whole value.
     Held(Held),
-    /// The outcomes of a script's groups.
     Results(Vec<GroupOutcome>),
 }
 
@@ -42,7 +41,6 @@ impl WriteResult {
         held.map_or(Self::Nothing, Self::Held)
     }
 
-    /// Bytes of the results.
     pub(super) fn results(&self) -> usize {
         if let Self::Results(outcomes) = self { bytes_of(outcomes) } else { 0 }
     }
@@ -55,7 +53,6 @@ impl WriteResult {
 /// The parameters for resolving a write, except for the newest versions.
 #[derive(Clone, Copy, Hash, Debug)]
 pub(super) struct Terms {
-    /// The version of the write's update.
     pub(super) at: Version,
     /// The largest value, and the largest sum of the values in a script's results, in bytes.
     pub(super) limit: usize,
@@ -189,7 +186,6 @@ fn version_of(held: &Option<Held>) -> Version {
     held.as_ref().map_or(Version::NONE, |held| held.version)
 }
 
-/// Whether a key with this version meets the expectation.
 fn holds(expected: Expected, version: Version) -> bool {
     match expected {
         Expected::Absent => version.is_none(),

@@ -14,7 +14,6 @@ use crate::{
     store::{ScanRecord, StoreError},
 };
 
-/// The progress of a checkpoint.
 #[derive(Clone, Hash, Debug)]
 pub(crate) struct Checkpoint {
     sessions: Vec<SessionEntry>,
@@ -42,7 +41,6 @@ impl Log {
         Ok(())
     }
 
-    /// Writes the next part of the checkpoint in progress.
     pub(super) fn continue_checkpoint(&mut self, member: &Membership, room: usize) -> Result<(), StoreError> {
         let Some(checkpoint) = self.journal.as_mut().and_then(|journal| journal.take_checkpoint()) else {
             return Ok(());

@@ -68,13 +68,11 @@ impl UpdateHistory {
             })
     }
 
-    /// The kept updates from `sequence` on.
     pub(crate) fn from(&self, sequence: Sequence) -> impl Iterator<Item = &Update> + '_ {
         let skip = sequence.0.saturating_sub(self.first().0);
         self.updates.range(usize::try_from(skip).map_or(self.updates.len(), |skip| skip.min(self.updates.len()))..)
     }
 
-    /// Appends the next update, whose sequence must follow the last.
     pub(crate) fn push(&mut self, update: Update) {
         debug_assert_eq!(update.version.sequence, self.last.sequence.next());
         debug_assert!(update.version.epoch >= self.last.epoch);

@@ -66,7 +66,6 @@ enum JournalRecord {
     Watermark(Sequence),
 }
 
-/// The state of a durable member's journal.
 #[derive(Clone, Hash, Debug, Default)]
 pub(crate) struct Journal {
     /// Records that haven't been returned in a batch yet.
@@ -75,9 +74,7 @@ pub(crate) struct Journal {
     queued: usize,
     /// Updates were refused, because too many are waiting for the disk.
     refuses: bool,
-    /// The number of the last record.
     last: u64,
-    /// The newest update among the records.
     newest: Version,
     /// The highest watermark among the records.
     watermark: Sequence,
@@ -194,7 +191,6 @@ impl Journal {
         self.push(JournalRecord::Part(part.into()));
     }
 
-    /// The last part of a checkpoint was appended.
     pub(super) fn ended(&mut self) {
         self.checkpoint = None;
         if self.wholeness == Wholeness::Lacking {

@@ -58,7 +58,6 @@ struct ChainSurvey {
     whole: Option<EntryPlace>,
     /// A resync has begun, and no checkpoint has been completed since.
     lacks: bool,
-    /// The number of updates in the journal.
     updates: u64,
 }
 
@@ -128,7 +127,6 @@ impl RestoreSurvey {
         }
     }
 
-    /// The chains with entries in the journal.
     pub fn chains(&self) -> impl Iterator<Item = ChainId> + '_ {
         self.chains.keys().copied()
     }
@@ -185,7 +183,6 @@ pub struct ChainRestore {
     /// Bytes of committed updates that are kept for resends.
     backlog: usize,
     sessions: Sessions,
-    /// The committed updates.
     history: UpdateHistory,
     /// The updates that aren't known to be committed, with the values that they deleted.
     queue: VecDeque<(Update, Option<Bytes>)>,
@@ -199,7 +196,6 @@ pub struct ChainRestore {
     watermark: Sequence,
     /// The highest watermark at which a part of the checkpoint was made.
     shown: Sequence,
-    /// The end of the checkpoint has been read.
     ended: bool,
     /// A later checkpoint without an end.
     begun: Option<BegunCheckpoint>,
@@ -457,7 +453,6 @@ pub struct RestoredChain {
 }
 
 impl RestoredChain {
-    /// Approximate size of the table of sessions.
     pub(crate) fn session_bytes(&self) -> usize {
         self.sessions.bytes()
     }

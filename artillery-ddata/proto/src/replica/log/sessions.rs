@@ -56,7 +56,6 @@ pub(crate) enum KnownRequest {
     Pending(Sequence),
     /// A committed update holds the request.
     Done(RequestRecord),
-    /// The session isn't in the table.
     NoSession,
     /// The client has confirmed that it knows the outcome.
     Answered,

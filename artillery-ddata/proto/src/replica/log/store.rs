@@ -189,7 +189,6 @@ impl WriteBehindStore {
         self.store.unpin(self.chain, at);
     }
 
-    /// The size of the chain without the deferred batches.
     pub(crate) fn size(&self) -> Size {
         self.store.size(self.chain)
     }

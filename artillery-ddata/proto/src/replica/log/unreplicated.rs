@@ -56,7 +56,6 @@ impl UnreplicatedRecords {
         self.updates.is_empty()
     }
 
-    /// When the next report is due.
     pub(crate) fn next_report(&self) -> Option<Timestamp> {
         (!self.is_empty()).then_some(self.next_report)
     }
@@ -73,7 +72,6 @@ impl UnreplicatedRecords {
         self.is_empty().then_some(self.so_far)
     }
 
-    /// An epoch was entered.
     pub(crate) fn begin(&mut self, now: Timestamp) {
         if !self.is_empty() {
             self.since.get_or_insert(now);
@@ -134,7 +132,6 @@ impl UnreplicatedRecords {
     }
 }
 
-/// The last update of each record.
 fn last_updates<'a>(updates: impl Iterator<Item = &'a Update>) -> VecDeque<LastUpdate> {
     let changes = updates.flat_map(|update| update.changes.iter().map(|change| (&change.key, update.version.sequence)));
     let newest: BTreeMap<_, _> = changes.collect();

@@ -21,9 +21,7 @@ pub(in crate::replica) struct PeerLink {
     /// The highest version query of the peer, and whether it waits for an answer.
     query: u64,
     owes_answer: bool,
-    /// The highest barrier that the peer requested.
     barrier: u64,
-    /// The last barrier ordered for the peer.
     ordered: Option<VersionAnswer>,
     /// Predecessor only: the last sequence that is durable at every member from the head to the predecessor.
     mark: Sequence,
@@ -189,7 +187,6 @@ impl PeerLink {
         self.held = self.held.max(held);
     }
 
-    /// A snapshot for the peer begins.
     pub(in crate::replica) fn restart(&mut self) {
         self.stream.restart();
         self.held = Sequence::ZERO;

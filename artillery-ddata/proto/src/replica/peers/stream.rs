@@ -25,7 +25,6 @@ pub(in crate::replica) struct SuccessorStream {
     deferred: Option<Box<Control>>,
 }
 
-/// The next update or piece to send.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(in crate::replica) struct Cursor {
     pub(in crate::replica) next: Sequence,
@@ -81,7 +80,6 @@ impl SuccessorStream {
         self.deferred.take()
     }
 
-    /// The successor holds our history up to `sequence`.
     pub(in crate::replica) fn acknowledge(&mut self, now: Timestamp, sequence: Sequence) {
         if sequence > self.acknowledged {
             (self.acknowledged, self.progress) = (sequence, Unhashed(now));
@@ -99,7 +97,6 @@ impl SuccessorStream {
         self.acknowledged = self.acknowledged.max(held);
     }
 
-    /// The successor must drop updates first.
     pub(in crate::replica) fn order_cut(&mut self, now: Timestamp, cut: Truncate) {
         (self.progress, self.cut, self.cursor) = (Unhashed(now), Some(cut), None);
     }

@@ -16,7 +16,6 @@ use crate::{
     store::{Held, StoreError},
 };
 
-/// The maximum number of snapshots that a member keeps.
 const MAX_SNAPSHOTS: usize = 64;
 
 /// The points of the history that are preserved for scans.

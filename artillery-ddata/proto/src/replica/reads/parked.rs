@@ -9,7 +9,6 @@ use crate::{
     replica::Token,
 };
 
-/// A read as it arrived.
 #[derive(Clone, Hash, Debug)]
 pub(in crate::replica) struct PendingRead {
     pub(in crate::replica) token: Token,

@@ -69,7 +69,6 @@ impl Rounds {
         self.sent_at
     }
 
-    /// The number of queries sent.
     pub(super) fn sent(&self) -> u64 {
         self.sent
     }

@@ -54,7 +54,6 @@ impl Watchers {
         taken
     }
 
-    /// Removes the queries whose deadline has passed.
     fn take_late(&mut self, now: Timestamp) -> Vec<PendingWatch> {
         let (mut late, mut bytes) = (Vec::new(), 0);
         self.by_prefix.retain(|prefix, all| {

@@ -24,10 +24,8 @@ use crate::{
     types::update::Update,
 };
 
-/// The joiner's side of a resync.
 #[derive(Clone, Hash, Debug, Default)]
 pub(in crate::replica) struct Joiner {
-    /// The snapshot that is being received.
     filling: Option<Box<SnapshotReceiver>>,
     /// Updates from before a snapshot, which are freed in steps.
     past: VecDeque<Update>,
@@ -38,7 +36,6 @@ pub(in crate::replica) struct Joiner {
     partial: u64,
 }
 
-/// The result of a step of [`Joiner::catch_up`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(in crate::replica) enum CatchUp {
     Continues,
@@ -53,7 +50,6 @@ impl Joiner {
         self.filling.is_some()
     }
 
-    /// Whether the last part of the snapshot is received.
     #[cfg(test)]
     pub(in crate::replica) fn has_ended(&self) -> bool {
         self.filling.as_ref().is_some_and(|filling| filling.has_ended())
@@ -165,7 +161,7 @@ impl Joiner {
         part: SnapshotPart,
     ) -> Result<bool, StoreError> {
         let Some(filling) = self.filling.as_mut().filter(|filling| filling.id() == part.id) else { return Ok(false) };
-        // A record that is put now would be cleared too, or replace a deleted key's newer version (traps 11, 64).
+        // A record that is put now would be cleared too, or collide with a deleted key's newer version (traps 11, 64).
         if filling.clearing().is_some() && !allows!(cx.guards(), TakeWhileClearing) {
             return Ok(false);
         }

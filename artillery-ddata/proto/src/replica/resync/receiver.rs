@@ -40,7 +40,6 @@ pub(super) struct SnapshotReceiver {
     until: Option<Sequence>,
     /// Contiguous updates behind `history`.
     buffer: VecDeque<Update>,
-    /// Bytes of the updates in the buffer.
     buffered: usize,
     /// The buffer is full, so further updates are dropped.
     hold: bool,
@@ -125,7 +124,6 @@ impl SnapshotReceiver {
         [std::mem::take(&mut self.history).into_updates(), std::mem::take(&mut self.buffer)]
     }
 
-    /// Whether the last part is received.
     pub(super) fn has_ended(&self) -> bool {
         self.until.is_some()
     }
@@ -255,12 +253,12 @@ impl SnapshotReceiver {
         Some(update)
     }
 
-    /// The first key that must be cleared from the store.
+    /// The key from which on the store must still be cleared.
     pub(super) fn clearing(&self) -> Option<&Bytes> {
         self.clearing.as_ref()
     }
 
-    /// Sets the first key that must still be cleared. Once the store is cleared, the joiner requests the parts of the
+    /// Sets the key from which on the store must still be cleared. Once the store is cleared, the joiner requests the parts of the
     /// snapshot. Returns whether it does so now.
     pub(super) fn clear_from(&mut self, rest: Option<Bytes>) -> bool {
         self.again = rest.is_none() && self.id != 0;

@@ -16,7 +16,6 @@ use crate::{
     store::{ScanRecord, StoreError},
 };
 
-/// A snapshot that is being sent.
 #[derive(Clone, Hash, Debug)]
 struct SnapshotSender {
     id: u64,
@@ -26,7 +25,6 @@ struct SnapshotSender {
     /// The value that is being sent in pieces. It is kept so that all pieces are of one version even if the key
     /// changes.
     large: Option<LargeRecord>,
-    /// The joiner has received the last part.
     ended: bool,
     /// The next part to send; `None` until the joiner has reported its position on this link.
     next: Option<NextPart>,
@@ -90,10 +88,8 @@ impl SnapshotSender {
     }
 }
 
-/// The source's side of a resync.
 #[derive(Clone, Hash, Debug, Default)]
 pub(in super::super) struct Source {
-    /// The snapshot that is sent to the joiner behind this tail.
     outgoing: Option<SnapshotSender>,
     /// The number of the newest snapshot that was begun for a joiner.
     number: u64,

@@ -16,7 +16,6 @@ const APPLY_BYTES: usize = 256 << 10;
 /// A step ends with the key or update that exceeds this number of freed bytes.
 const CLEAR_BYTES: usize = 8 << 20;
 
-/// The remaining updates and bytes of a step.
 pub(super) struct Step {
     updates: usize,
     bytes: usize,

@@ -39,7 +39,6 @@ impl Acks {
         *self = Self { owed: None, sent: now };
     }
 
-    /// When the withheld acknowledgement has to be sent.
     pub(super) fn next_tick(self) -> Option<Timestamp> {
         self.owed.map(|(since, _)| since + ACK_DELAY)
     }

@@ -32,7 +32,6 @@ impl Incoming {
         &self.outline
     }
 
-    /// The received part of the update.
     pub(in crate::replica) fn partial(&self) -> Partial {
         Partial { version: self.version, bytes: self.received.len() as u64 }
     }
@@ -61,7 +60,6 @@ impl Incoming {
         self.received.extend_from_slice(piece);
     }
 
-    /// Returns the update, if it is complete.
     pub(in crate::replica) fn finish(self) -> Option<Update> {
         self.outline.fill(self.version, &self.received.into())
     }

@@ -85,7 +85,6 @@ impl<R: ReadKey> Drafts<R> {
         self.undo.clear();
     }
 
-    /// Undoes all steps since [`begin`](Self::begin).
     pub(super) fn undo(&mut self) {
         for undo in std::mem::take(&mut self.undo).into_iter().rev() {
             match undo {
@@ -189,7 +188,6 @@ struct Join {
 }
 
 impl Joins {
-    /// Appends `more` to one value.
     pub(super) fn of_one(before: Bytes, more: Bytes) -> (Bytes, Self) {
         let (mut draft, mut joins) = (Draft::from(before), Self::default());
         draft.push(more);

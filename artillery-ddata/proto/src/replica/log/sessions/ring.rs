@@ -37,7 +37,6 @@ impl<T> Ring<T> {
         Some(entry)
     }
 
-    /// Inserts an entry. Returns the entry that it replaces.
     pub(super) fn insert(&mut self, number: u64, entry: T) -> Option<T> {
         match self.find(number) {
             Ok(at) => Some(std::mem::replace(&mut self.0[at].1, entry)),
@@ -71,7 +70,6 @@ impl<T> Ring<T> {
         }
     }
 
-    /// The entries in the order of their numbers.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
         self.0.iter().map(|(number, entry)| (*number, entry))
     }
