@@ -309,7 +309,7 @@ impl Replica {
     }
 
     /// Whether the update at `sequence`, which follows `after`, continues our history. If updates are missing before
-    /// it, or `after` isn't our last version, the predecessor has to compare histories.
+    /// it, or `after` isn't our last version, the predecessor must compare histories.
     fn is_next(&mut self, now: Timestamp, from: MemberId, after: Version, sequence: Sequence) -> bool {
         let guards = self.membership.guards();
         if self.is_clogged() && !allows!(guards, QueueAll) || !self.joiner.accepts_updates(self.membership.at(now)) {
@@ -405,8 +405,7 @@ impl Replica {
         self.peers.due(Some(from));
     }
 
-    /// Begins a snapshot, which invalidates the previous data. The member is marked as incomplete before the first
-    /// change.
+    /// Begins a snapshot, which invalidates the previous data. The journal records this before the first change.
     fn begin_filling(&mut self, now: Timestamp, id: u64, beginning: SnapshotHeader) {
         self.reads.close_gate();
         self.catch_up_store(now);
@@ -490,7 +489,8 @@ impl Replica {
     }
 
     /// The next updates for `to`: as many as fit into `room` bytes, but at least one, or the next piece of a large one.
-    /// This member's durable mark is sent first: otherwise it would wait for as long as updates arrive.
+    /// Changes of this member's durable mark and fullness are sent first: otherwise they would wait for as long as
+    /// updates arrive.
     pub(crate) fn poll_updates(&mut self, now: Timestamp, to: MemberId, room: usize) -> Option<ChainFrame> {
         let cx = self.membership.at(now);
         cx.config().filter(|_| !cx.is_halted())?;

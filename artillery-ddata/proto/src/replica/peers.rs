@@ -117,7 +117,7 @@ impl Peers {
         Some(mark.map_or(held, |mark| mark.min(held)))
     }
 
-    /// The last sequence up to which the joiner behind this tail holds every update.
+    /// The last sequence that the joiner behind this tail has acknowledged or, in a durable chain, made durable.
     pub(super) fn held_by(&self, log: &Log, joiner: MemberId) -> Sequence {
         let held = |link: &PeerLink| if log.is_durable() { link.held() } else { link.stream().acknowledged() };
         self.get(Some(joiner)).map_or(Sequence::ZERO, held)

@@ -244,7 +244,7 @@ impl Replica {
         self.consider_promotion(now);
     }
 
-    /// Updates are missing: the predecessor has to compare histories. Requested now, and with each heartbeat.
+    /// Updates are missing: the predecessor must compare histories. Requested now, and with each heartbeat.
     pub(super) fn request_missing(&mut self, from: MemberId) {
         if !self.upstream.set_gap() {
             self.peers.due(Some(from));

@@ -43,7 +43,7 @@ pub(super) struct Reads {
     watchers: Watchers,
 }
 
-/// The store failed during this caller's read. The member has to halt.
+/// The store failed during this caller's read. The member must halt.
 #[derive(Debug)]
 pub(super) struct ReadFailed {
     pub(super) token: Token,
@@ -130,12 +130,12 @@ impl Reads {
         self.parked.barriers.ask(now)
     }
 
-    /// Whether a frame to the tail has to carry another version query.
+    /// Whether a frame to the tail must carry another version query.
     pub(super) fn wants_query(&self) -> bool {
         self.parked.queries.wants_to_ask() && !self.parked.queries.is_in_flight()
     }
 
-    /// Whether a frame to the head has to carry another request for a barrier.
+    /// Whether a frame to the head must carry another request for a barrier.
     pub(super) fn wants_barrier(&self) -> bool {
         self.parked.barriers.wants_to_ask() && !self.parked.barriers.is_in_flight()
     }
@@ -323,7 +323,7 @@ impl Reads {
         self.serve_committed(cx, log, out)
     }
 
-    /// Whether this head has to order a barrier for its own reads. It orders one at a time: reads that arrive until its
+    /// Whether this head must order a barrier for its own reads. It orders one at a time: reads that arrive until its
     /// commit share the next one.
     pub(super) fn needs_own_barrier(&self, log: &Log) -> bool {
         self.parked.barriers.wants_to_ask() && self.own_barrier <= log.watermark()

@@ -152,7 +152,7 @@ impl Upstream {
         Ok(whole)
     }
 
-    /// Whether the acknowledgement of an update has to be sent now. Otherwise it is withheld.
+    /// Whether the acknowledgement of an update must be sent now. Otherwise it is withheld.
     pub(super) fn acknowledges(&mut self, cx: Context<'_>, log: &Log, watermark: Sequence) -> bool {
         let withholds = cx.place().serves() && !cx.place().is_tail && self.is_open();
         !withholds || self.acks.acknowledges(cx.now, log.last().sequence, watermark)
@@ -166,7 +166,7 @@ impl Upstream {
         self.acks.next_tick()
     }
 
-    /// Whether a withheld acknowledgement has to be sent now.
+    /// Whether a withheld acknowledgement must be sent now.
     pub(super) fn ack_is_due(&mut self, now: Timestamp) -> bool {
         self.acks.take_due(now)
     }

@@ -303,7 +303,8 @@ impl Journal {
         (taken > 0).then_some(JournalBatch { upto: before + taken, entries, bytes, queued, data, awaits })
     }
 
-    /// Whether more than `most` bytes are waiting for the disk, or were, and still more than half of that are.
+    /// Whether updates must be refused: more than `most` bytes are waiting for the disk, or were, and
+    /// [`unclogs`](Self::unclogs) hasn't ended that.
     pub(crate) fn is_clogged(&mut self, most: usize) -> bool {
         self.refuses |= self.queued > most;
         self.refuses

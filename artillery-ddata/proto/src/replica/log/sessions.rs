@@ -155,7 +155,7 @@ impl Sessions {
         if !is_full(records, bytes) {
             return KnownRequest::Nothing;
         }
-        // A full session must still admit some requests: only an admitted request can raise `lowest` and thereby free
+        // A full session must still admit some requests: only an admitted request can raise `lowest` and so free
         // records. So it admits one at a time, if that frees enough records, or if it is the lowest unanswered request:
         // its client can't raise `lowest` before it knows the outcome of that request.
         let makes_room = || {

@@ -52,7 +52,7 @@ impl Clone for WriteBehindStore {
     }
 }
 
-/// Leaves out the content of the store, of which the deferred batches are a part.
+/// Leaves out the content of the store, including the deferred batches.
 impl Hash for WriteBehindStore {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.is_behind().hash(state);

@@ -1,4 +1,4 @@
-//! Rounds: numbered queries, each of which serves many reads.
+//! Rounds: numbered queries. One query serves many reads.
 //!
 //! At most one is in flight. A round serves every read that was parked before it was sent, and no later one (trap 3).
 

@@ -233,7 +233,7 @@ impl SnapshotReceiver {
     }
 
     /// Accepts updates again once half of the buffer is free, if the joiner still needs more. Returns whether it does.
-    /// Otherwise the joiner applies the whole buffer, and the resync ends.
+    /// A joiner that needs no more applies the whole buffer, and the resync ends.
     pub(super) fn lift_hold(&mut self, limit: usize) -> bool {
         let needs_more = self.until.is_some_and(|until| self.upto() < until);
         let lifts = self.hold && needs_more && self.buffered <= limit / 2;
@@ -258,8 +258,8 @@ impl SnapshotReceiver {
         self.clearing.as_ref()
     }
 
-    /// Sets the key from which on the store must still be cleared. Once the store is cleared, the joiner requests the parts of the
-    /// snapshot. Returns whether it does so now.
+    /// Sets the key from which on the store must still be cleared. Once the store is cleared, the joiner requests the
+    /// parts of the snapshot. Returns whether it does so now.
     pub(super) fn clear_from(&mut self, rest: Option<Bytes>) -> bool {
         self.again = rest.is_none() && self.id != 0;
         self.clearing = rest;

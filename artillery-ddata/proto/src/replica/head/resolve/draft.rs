@@ -176,7 +176,7 @@ impl<R: ReadKey> Drafts<R> {
     }
 }
 
-/// The values that still have to be assembled, and their changes.
+/// The values that must still be assembled, and their changes.
 #[derive(Clone, Hash, Debug, Default)]
 pub(super) struct Joins(Vec<Join>);
 
