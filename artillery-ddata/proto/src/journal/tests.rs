@@ -208,11 +208,7 @@ fn files_of_freed_segments_go_one_after_the_other() {
     }
     disk.restart();
     let found = opened(&disk, 2, Guards::ALL).unwrap().1;
-    assert_eq!(
-        found.iter().map(|(group, _)| *group).collect::<Vec<_>>(),
-        [GroupNumber(4)],
-        "a start ignores the rest"
-    );
+    assert_eq!(found.iter().map(|(group, _)| *group).collect::<Vec<_>>(), [GroupNumber(4)], "a start ignores the rest");
     assert_eq!(there()[0], before[before.len() - 1], "and removes it");
 }
 

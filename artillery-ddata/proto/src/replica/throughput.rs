@@ -54,7 +54,7 @@ pub(super) struct ThroughputMonitor {
     commit: Probe,
     disk: Probe,
     looked: Timestamp,
-    /// Updates were in flight at the last measurement.
+    /// This member was head, with updates in flight, at the last measurement.
     busy: bool,
     since: Timestamp,
     /// For how long in the present span updates were in flight.

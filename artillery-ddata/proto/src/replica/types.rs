@@ -93,12 +93,12 @@ impl ReplicaSettings {
     }
 }
 
-/// When a member drops a snapshot of a scan.
+/// A member drops a snapshot of a scan above either limit.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SnapshotLimits {
-    /// No page of it was requested in this time.
+    /// Time since the last request for a page.
     pub age: Duration,
-    /// More bytes than this were written since it began.
+    /// Bytes of updates applied since the snapshot began.
     pub bytes: usize,
 }
 

@@ -110,7 +110,8 @@ impl Writer {
         let shared: Arc<dyn Disk> = Arc::new(disk.clone());
         let found = FoundStore::check(shared, settings(mode), STORE).expect("the written store is complete");
         let store: Arc<dyn Store> = Arc::new(MemoryStore::with_seed(1));
-        let LoadedStore { control, journal, .. } = found.open(&store, start << 64).expect("the written store is complete");
+        let LoadedStore { control, journal, .. } =
+            found.open(&store, start << 64).expect("the written store is complete");
         Self { disk, control, journal, upto: 0 }
     }
 

@@ -106,7 +106,7 @@ fn the_lease_ends_before_its_last_moment() {
     assert_eq!(gate.read(&store, KEY, || at(u64::MAX - 1)), Ok(Some(held(1, 1, Some("one")))));
 }
 
-/// Says that it was read, fails, or takes its time over another store, behind which something may happen.
+/// A store that notes reads, and either fails or reads from `slow` after a delay and then calls `then`.
 #[derive(Default)]
 struct Probe {
     read: AtomicBool,
