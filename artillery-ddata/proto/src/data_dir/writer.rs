@@ -3,7 +3,8 @@
 //! It also keeps the journal short (docs/adr/0042). A chain begins a checkpoint when its updates since the beginning of
 //! the last one exceed both the size of that checkpoint and the chain's share of the node's space for updates. In
 //! addition, the chain that holds the oldest segment is asked if the journal is longer than twice its data plus twice
-//! that space, and updates have filled that space since the last such request.
+//! that space, and updates have filled that space since the last such request. The same chain is asked if a checkpoint
+//! that is due doesn't fit.
 //!
 //! The disk is considered full early: while the next checkpoint of every chain still fits in addition to the values
 //! that clients have in flight (rule R15). The size of a checkpoint is computed from the written bytes of its entries.

@@ -329,9 +329,9 @@ impl Replica {
         sequence == next && continues
     }
 
-    /// Whether this joiner's disk is so far behind that it accepts no update for now. Nothing else bounds the records
-    /// that wait for it, since the chain continues without it. The predecessor's history has the refused updates. When
-    /// a resync ends, one step of its buffered updates goes to the journal at once.
+    /// Whether this joiner accepts no update for now, because its disk is too far behind. Nothing else bounds the
+    /// records that wait for the disk, since the chain continues without this member. The predecessor's history has the
+    /// refused updates. When a resync ends, one step of its buffered updates goes to the journal at once.
     fn is_clogged(&mut self) -> bool {
         let most = 2 * self.membership.settings().joiner_buffer;
         let is_syncing = self.membership.place().is_syncing();

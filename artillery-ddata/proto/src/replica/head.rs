@@ -108,8 +108,8 @@ impl Head {
         self.held(log) < member.settings().window.max(1) && !self.is_closed() && !self.is_assembling()
     }
 
-    /// The same for a [large](crate::runner::WriteLine::Large) write. A small write is committed after everything that
-    /// was ordered before it, so large writes get a quarter of the window. One large write is always accepted while no
+    /// The same for a [large](crate::runner::WriteLine::Large) write. A small write is committed after all writes
+    /// ordered before it, so large writes get a quarter of the window. One large write is always accepted while no
     /// other is in flight.
     pub(super) fn has_room_for_large(&self, member: &Membership, log: &Log) -> bool {
         let is_alone = self.large <= log.watermark();

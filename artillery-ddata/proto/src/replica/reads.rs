@@ -223,7 +223,7 @@ impl Reads {
         let watermark = log.watermark();
         Ok(match asked.floor {
             _ if !is_close => None,
-            // Pages of a scan show one point of the history, so they show committed versions.
+            // Other queries show one point of the history, so they see committed versions only.
             None if matches!(asked.query, Query::Key(_)) => Some(Sequence::MAX),
             None => Some(watermark),
             Some(floor) => (watermark >= floor || allows!(cx.guards(), IgnoreFloor)).then_some(watermark),

@@ -192,7 +192,7 @@ pub struct ChainRestore {
     /// The received bytes of a value in pieces.
     value: Vec<u8>,
     chain_time: u64,
-    /// The highest watermark in the journal so far.
+    /// The highest watermark read from the journal.
     watermark: Sequence,
     /// The highest watermark at which a part of the checkpoint was made.
     shown: Sequence,

@@ -32,7 +32,7 @@ pub(super) fn script(script: ScriptWrite, terms: Terms, read: impl ReadKey) -> R
 
 struct ScriptRun<R> {
     terms: Terms,
-    /// The changes of the steps so far, without those of failed groups.
+    /// The changes of the steps that have run, except those of failed groups.
     drafts: Drafts<R>,
     /// Bytes of the values in the results so far.
     told: usize,
