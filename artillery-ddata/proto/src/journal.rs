@@ -205,8 +205,8 @@ impl Journal {
         Ok(self.synced)
     }
 
-    /// Writes an empty group, which proves the earlier ones. Call it when the journal is idle: without it, damage in the
-    /// groups since the last but one looks like a torn end after a kill.
+    /// Writes an empty group, which proves the earlier ones. Call it when the journal is idle: without it, damage in
+    /// the groups since the last but one looks like a torn end after a kill.
     pub fn close_group(&mut self) -> Result<(), JournalError> {
         self.append([]).map(drop)
     }

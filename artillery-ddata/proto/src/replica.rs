@@ -211,8 +211,8 @@ impl Replica {
         self.log.write_watermark();
     }
 
-    /// When the next [`ReplicaInput::Tick`](super::ReplicaInput::Tick) is due: at the next heartbeat while something waits
-    /// for another member, and when a withheld acknowledgement or a report is due.
+    /// When the next [`ReplicaInput::Tick`](super::ReplicaInput::Tick) is due: at the next heartbeat while something
+    /// waits for another member, and when a withheld acknowledgement or a report is due.
     pub(crate) fn next_tick(&self) -> Option<Timestamp> {
         let heartbeat = self.is_unsettled().then_some(self.next_heartbeat);
         heartbeat.into_iter().chain(self.upstream.next_ack()).chain(self.log.unreplicated().next_report()).min()
@@ -289,7 +289,7 @@ impl Replica {
         self.outputs.event(ReplicaEvent::Expelled(epoch));
     }
 
-    /// Resets what is valid in one epoch only.
+    /// Resets the state that is valid in one epoch only.
     fn leave_epoch(&mut self, now: Timestamp) {
         self.upstream.reset(self.membership.at(now));
         self.head.leave_epoch(&mut self.outputs);

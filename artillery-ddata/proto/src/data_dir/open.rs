@@ -130,8 +130,8 @@ pub struct DamagePlace {
     pub file: String,
     /// The offset in the file, in bytes.
     pub offset: u64,
-    /// The kind of damage in one word: `control`, one of [`Damage::kind`](crate::journal::Damage::kind), `short` (the journal
-    /// ends before its last synced group) or `restore` (its entries can't be loaded).
+    /// The kind of damage in one word: `control`, one of [`Damage::kind`](crate::journal::Damage::kind), `short` (the
+    /// journal ends before its last synced group) or `restore` (its entries can't be loaded).
     pub kind: &'static str,
 }
 

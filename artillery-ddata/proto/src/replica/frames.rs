@@ -80,8 +80,8 @@ impl Replica {
         }
     }
 
-    /// A peer announces its watermark. That of a joiner is ignored: its store may have committed updates that an operator
-    /// has abandoned (trap 87).
+    /// A peer announces its watermark. That of a joiner is ignored: its store may have committed updates that an
+    /// operator has abandoned (trap 87).
     fn receive_watermark(&mut self, now: Timestamp, from: MemberId, watermark: Sequence) {
         let Some(link) = self.peers.get_mut(Some(from)) else { return };
         link.raise_watermark(watermark);
@@ -179,9 +179,9 @@ impl Replica {
         }
         let keep = self.log.history().common(position);
         if keep != position.last && !self.upstream.is_open() {
-            // Don't cut yet. Our predecessor may still send us the updates that this cut would drop, and the successor may
-            // acknowledge them until then. A cut can't be withdrawn, so the position is compared again once the epoch is
-            // open here.
+            // Don't cut yet. Our predecessor may still send us the updates that this cut would drop, and the successor
+            // may acknowledge them until then. A cut can't be withdrawn, so the position is compared again once the
+            // epoch is open here.
             let resume = Some(position.clone());
             link.stream_mut().defer(Control { acknowledged: position.last, resume, partial, ..Control::default() });
             return;
@@ -232,8 +232,8 @@ impl Replica {
         }
     }
 
-    /// The predecessor has confirmed that our history is a prefix of its own. So the watermarks received before are valid
-    /// for our history too.
+    /// The predecessor has confirmed that our history is a prefix of its own. So the watermarks received before are
+    /// valid for our history too.
     fn found_prefix(&mut self, now: Timestamp) {
         if !self.upstream.is_prefix() && self.membership.place().is_syncing() {
             self.joiner.count_partial();

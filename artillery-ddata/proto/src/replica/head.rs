@@ -1,7 +1,7 @@
 //! The head of a chain: it orders writes, resolves them to full values, and answers them once they are committed.
 //!
-//! Every member has a head, which refuses while the member isn't one. A member that is replaced as head still answers the
-//! writes that wait here.
+//! Every member has a head, which refuses while the member isn't one. A member that is replaced as head still answers
+//! the writes that wait here.
 
 mod answer;
 mod close;
@@ -101,9 +101,9 @@ impl Head {
         self.assembling.is_some()
     }
 
-    /// Whether a write would be accepted now rather than refused with [`Refusal::Busy`]. While it is false, drivers leave
-    /// writes in their own bounded queues. The last accepted write may exceed the window by its own size: otherwise a
-    /// value larger than the window would wait forever.
+    /// Whether a write would be accepted now rather than refused with [`Refusal::Busy`]. While it is false, drivers
+    /// leave writes in their own bounded queues. The last accepted write may exceed the window by its own size:
+    /// otherwise a value larger than the window would wait forever.
     pub(super) fn has_room(&self, member: &Membership, log: &Log) -> bool {
         self.held(log) < member.settings().window.max(1) && !self.is_closed() && !self.is_assembling()
     }

@@ -65,8 +65,8 @@ pub struct ReplicaSettings {
     pub turn: Duration,
     /// How often cumulative state is repeated to peers that haven't confirmed it.
     pub heartbeat: Duration,
-    /// Resend updates that the successor hasn't acknowledged for this time. `None` for links that are lossless while they
-    /// are up, such as QUIC streams: there a resend would only duplicate data in flight.
+    /// Resend updates that the successor hasn't acknowledged for this time. `None` for links that are lossless while
+    /// they are up, such as QUIC streams: there a resend would only duplicate data in flight.
     pub resend: Option<Duration>,
     /// The member keeps a journal, and an update is committed once it is durable at every serving member. All members
     /// of a chain have the same setting.

@@ -121,7 +121,8 @@ fn what_another_release_wrote_is_told_from_damage() {
     assert!(error.is_of_another_release() && error.damage().is_none(), "{error}");
 }
 
-/// Replaces a number in both copies of the control file: `change` maps the record's length to place, value and new length.
+/// Replaces a number in both copies of the control file: `change` maps the record's length to place, value and new
+/// length.
 fn patch_control(disk: &SimulatedDisk, change: impl Fn(u32) -> (usize, u32, u32)) {
     for name in ["control-1", "control-2"] {
         let all = bytes(disk, name);

@@ -96,8 +96,8 @@ impl UnreplicatedRecords {
         self.settled_all()
     }
 
-    /// Every update above `keep` was dropped; `kept` are those between the watermark and `keep`. Returns the counts if this
-    /// settles the last record.
+    /// Every update above `keep` was dropped; `kept` are those between the watermark and `keep`. Returns the counts if
+    /// this settles the last record.
     pub(super) fn cut<'a>(
         &mut self,
         now: Timestamp,

@@ -101,7 +101,7 @@ impl SuccessorStream {
         (self.progress, self.cut, self.cursor) = (Unhashed(now), Some(cut), None);
     }
 
-    /// A snapshot for the successor begins: it drops everything that it holds.
+    /// A snapshot for the successor begins, and the successor drops its data.
     pub(in crate::replica) fn restart(&mut self) {
         (self.cursor, self.cut, self.acknowledged) = (None, None, Sequence::ZERO);
     }

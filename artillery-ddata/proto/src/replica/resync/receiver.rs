@@ -233,7 +233,7 @@ impl SnapshotReceiver {
     }
 
     /// Accepts updates again once half of the buffer is free, if the joiner still needs more. Returns whether it does.
-    /// A joiner that needs no more applies the whole buffer, and the resync ends.
+    /// If it doesn't, it applies the whole buffer, and the resync ends.
     pub(super) fn lift_hold(&mut self, limit: usize) -> bool {
         let needs_more = self.until.is_some_and(|until| self.upto() < until);
         let lifts = self.hold && needs_more && self.buffered <= limit / 2;

@@ -24,8 +24,8 @@ pub struct Rereplication {
 pub struct SettledRecords {
     /// The last update of the record is committed.
     pub done: u64,
-    /// The last update of the record was dropped, or a snapshot replaced the store: the chain had continued without this
-    /// member. If an older update of such a record is above the watermark too, the record is counted again.
+    /// The last update of the record was dropped, or a snapshot replaced the store: the chain had continued without
+    /// this member. If an older update of such a record is above the watermark too, the record is counted again.
     pub superseded: u64,
     /// Records by the time until they were settled, measured from the first epoch entered or from the read.
     /// [`REREPLICATION_MILLIS`] has the upper bounds of the ranges; the last range is unbounded.

@@ -19,7 +19,7 @@ impl Sessions {
         self.committed.iter().flat_map(of_session).collect()
     }
 
-    /// Adds the next entry. A record belongs to the session with the highest id so far.
+    /// Adds the next entry. A record belongs to the present session with the highest id.
     pub(crate) fn add(&mut self, entry: SessionEntry) {
         match entry {
             SessionEntry::Session { id, lowest, used } => {
