@@ -1,8 +1,8 @@
 //! The journal of a node: one for all its chains (docs/adr/0042).
 //!
-//! The journal is a row of segments, which are files. A segment holds groups of entries, and one sync makes a group
-//! durable. [`FoundJournal`] reads and checks the journal of an earlier start, and [`Journal`] continues it. Both are
-//! pure over [`Disk`], and neither knows the meaning of an entry to its chain.
+//! The journal is a sequence of segment files. A segment holds groups of entries, and one sync makes a group durable.
+//! [`FoundJournal`] reads and checks the journal of an earlier start, and [`Journal`] continues it. Both perform I/O
+//! only through [`Disk`], and neither interprets the entries of a chain.
 
 mod entry;
 mod found;
@@ -24,12 +24,11 @@ use crate::{
     wire::chain::EncodeError,
 };
 
-/// The number of a group. Numbers rise by one from group to group, over all segments and starts, from 0 on.
+/// The number of a group. Groups are numbered consecutively from 0, across all segments and starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct GroupNumber(pub u64);
 
 impl GroupNumber {
-    /// The number of the group behind this one.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0 + 1)
@@ -45,46 +44,41 @@ impl fmt::Display for GroupNumber {
 /// When a journal is made durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyncMode {
-    /// Each batch is synced before it counts.
+    /// Each batch is synced before it is reported as durable.
     Batch,
-    /// A batch counts once the kernel has it. It outlives the process, and not the power.
+    /// A batch is reported as durable once the kernel has it. It survives the end of the process, but not a power cut.
     Never,
 }
 
-/// How a journal is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JournalSettings {
     /// The id of the store. A segment of another store is refused.
     pub store: u128,
-    /// The journal continues in a new segment at this length in bytes.
+    /// The length in bytes at which the journal continues in a new segment.
     pub segment_bytes: u64,
-    /// When it is made durable. Each segment states it.
+    /// When the journal is made durable. Each segment records it.
     pub mode: SyncMode,
-    /// The guards in force.
     pub guards: Guards,
 }
 
-/// The journal can't be read or written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JournalError {
-    /// The disk is full. Nothing valid was written; a later try may work.
+    /// The disk is full. Nothing valid was written; a retry may succeed.
     #[error("the disk is full")]
     Full,
-    /// The disk has failed. This process never writes the journal again: the bytes on the disk are unknown (trap 72).
+    /// The disk has failed. This process must not write the journal again, since the bytes on the disk are unknown
+    /// (trap 72).
     #[error("the disk has failed: {0}")]
     Failed(DiskError),
-    /// A synced part differs from the bytes that were written.
+    /// A synced part differs from the written bytes.
     #[error("{file} is damaged at byte {offset}: {damage}")]
     Damaged {
-        /// The file's name.
         file: String,
-        /// Where in it, in bytes from its beginning.
+        /// The offset in the file, in bytes.
         offset: u64,
-        /// The kind of damage.
         damage: Damage,
     },
-    /// An entry can't be encoded.
     #[error(transparent)]
     Encode(#[from] EncodeError),
 }
@@ -98,32 +92,31 @@ impl From<DiskError> for JournalError {
     }
 }
 
-/// The kind of damage at a place of a journal.
+/// The kind of damage in a journal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Damage {
-    /// The file of a segment is missing, and the one behind it exists.
+    /// The file of a segment is missing, although the next one exists.
     #[error("the file is missing")]
     Missing,
-    /// The header isn't whole, or not that of this file.
+    /// The header is incomplete, or belongs to another file.
     #[error("its header is not whole")]
     Header,
-    /// The segment is in a format that this release doesn't know.
+    /// The format of the segment is unknown to this release.
     #[error("its format {0} is not known to this release")]
     Format(u32),
-    /// The segment belongs to another store.
     #[error("it belongs to another store")]
     Foreign,
-    /// A group that was synced isn't whole.
+    /// A synced group is incomplete.
     #[error("group {0} is not whole")]
     Group(GroupNumber),
-    /// A group is whole, but one of its entries can't be decoded: another release wrote it.
+    /// A group is complete, but one of its entries can't be decoded: another release wrote it.
     #[error("an entry of group {0}: {1}")]
     Entry(GroupNumber, EntryError),
 }
 
 impl Damage {
-    /// The kind of the damage in one word, for scripts.
+    /// The kind of damage as one word, for scripts.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Missing => "missing",
@@ -136,19 +129,19 @@ impl Damage {
     }
 }
 
-/// The journal of a node, at its end. One thread writes it.
+/// The write end of a node's journal. One thread writes it.
 #[derive(Debug)]
 pub struct Journal {
     disk: Arc<dyn Disk>,
     settings: JournalSettings,
     start: u64,
-    /// A random number of this start, from which the salts of its segments are made.
+    /// A random number of this start, from which the salts of its segments are derived.
     seed: u128,
     /// All segments, oldest first. The last one is being written.
     segments: VecDeque<SegmentHeader>,
-    /// The lengths of all segments but the last, in bytes.
+    /// The lengths of all segments except the last, in bytes.
     lengths: VecDeque<u64>,
-    /// Files of freed segments are still there, or may be.
+    /// Files of freed segments may still exist.
     has_freed: bool,
     writer: SegmentWriter,
     next: GroupNumber,
@@ -160,10 +153,11 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Writes `entries` as the next group, and returns its number. Nothing is durable before [`sync`](Self::sync).
+    /// Writes `entries` as the next group, and returns the number of the group. It isn't durable before
+    /// [`sync`](Self::sync).
     ///
     /// # Errors
-    /// [`JournalError::Full`]: nothing was written that counts. [`JournalError::Encode`]. [`JournalError::Failed`].
+    /// [`JournalError::Full`]: nothing valid was written. [`JournalError::Encode`]. [`JournalError::Failed`].
     pub fn append<'a>(
         &mut self,
         entries: impl IntoIterator<Item = &'a JournalEntry>,
@@ -193,12 +187,13 @@ impl Journal {
         Ok(number)
     }
 
-    /// The length in bytes of each entry in the group that was appended last. The last length includes the overhead of the group.
+    /// The length in bytes of each entry in the last appended group. The last length includes the overhead of the
+    /// group.
     pub fn entry_lengths(&self) -> &[u64] {
         &self.entry_lengths
     }
 
-    /// Makes all groups durable. Returns the number of the group behind them.
+    /// Makes all groups durable. Returns the number after the last one.
     ///
     /// # Errors
     /// [`JournalError::Failed`].
@@ -210,13 +205,13 @@ impl Journal {
         Ok(self.synced)
     }
 
-    /// Writes an empty group, which proves those before. Call it when the journal has nothing to do: without it, damage in the
-    /// groups since the last one but one looks like a torn end after a kill.
+    /// Writes an empty group, which proves the earlier ones. Call it when the journal is idle: without it, damage in
+    /// the groups since the last but one looks like a torn end after a kill.
     pub fn close_group(&mut self) -> Result<(), JournalError> {
         self.append([]).map(drop)
     }
 
-    /// Continues in a new segment. The present one can be freed as soon as no chain needs it.
+    /// Continues in a new segment. The present one can be freed once no chain needs it.
     ///
     /// # Errors
     /// [`JournalError::Full`], [`JournalError::Failed`].
@@ -227,11 +222,11 @@ impl Journal {
         Ok(())
     }
 
-    /// Frees the segments whose groups are all below `floor`, except the present one. Their files are removed by
-    /// [`remove_freed`](Self::remove_freed).
+    /// Frees the segments whose groups are all below `floor`, except the present one.
+    /// [`remove_freed`](Self::remove_freed) removes their files.
     ///
-    /// A new segment begins, whose header names the new oldest one. So a later start distinguishes a lost file from a removed one, and
-    /// a short journal from a torn end.
+    /// A new segment begins, whose header names the new oldest one. This lets a later start distinguish a lost file
+    /// from a removed one, and a short journal from a torn end.
     ///
     /// # Errors
     /// [`JournalError::Full`], [`JournalError::Failed`].
@@ -248,7 +243,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Removes the files of at most `most` freed segments, the oldest first. A large file takes long, and nothing is written until then.
+    /// Removes the files of at most `most` freed segments, oldest first. Removing a large file takes long, and delays
+    /// the next write.
     ///
     /// # Errors
     /// [`JournalError::Failed`].
@@ -260,28 +256,26 @@ impl Journal {
         Ok(())
     }
 
-    /// The number of the next group.
     pub const fn next(&self) -> GroupNumber {
         self.next
     }
 
-    /// The number behind the last durable group.
+    /// The number after the last durable group.
     pub const fn synced(&self) -> GroupNumber {
         self.synced
     }
 
-    /// The number of the newest segment. The control file has it before a group in that segment is valid: the journal itself doesn't
-    /// show that its last file is missing.
+    /// The number of the newest segment. The control file must have it before a group in that segment is valid: the
+    /// journal itself doesn't show that its last file is missing.
     pub fn newest_segment(&self) -> u64 {
         self.segments.back().map_or(0, |segment| segment.number)
     }
 
-    /// The length of all segments in bytes.
     pub fn bytes(&self) -> u64 {
         self.lengths.iter().sum::<u64>() + self.writer.at()
     }
 
-    /// The journal up to now, to be read once more. No segment may be released before that.
+    /// The present journal, for reading it again. No segment may be released before that.
     pub fn found(&self) -> FoundJournal {
         let segments = self.segments.iter().cloned().collect();
         FoundJournal::kept(self.disk.clone(), self.settings, segments, self.next)
@@ -296,7 +290,7 @@ impl Journal {
         self.failed.clone().map_or(Ok(()), |error| Err(JournalError::Failed(error)))
     }
 
-    /// Notes an error of the disk. Only a full disk may be tried again.
+    /// Handles a disk error. Only after a full disk may the caller retry.
     fn fail<T>(&mut self, error: DiskError) -> Result<T, JournalError> {
         if error == DiskError::Full {
             return Err(JournalError::Full);
@@ -307,7 +301,7 @@ impl Journal {
         Err(JournalError::Failed(error))
     }
 
-    /// Continues in a new segment, after the present one is durable to its end. Segments below `oldest` are void.
+    /// Continues in a new segment, after the present one is durable to its end. Segments below `oldest` become invalid.
     fn begin_segment(&mut self, oldest: u64) -> Result<(), JournalError> {
         if !allows!(self.settings.guards, NextTooSoon) {
             self.sync()?;

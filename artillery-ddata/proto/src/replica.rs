@@ -68,7 +68,6 @@ use crate::{
     types::update::Update,
 };
 
-/// One member of one chain.
 #[derive(Clone, Hash)]
 pub struct Replica {
     membership: Membership,
@@ -139,7 +138,6 @@ impl Replica {
         self.log.restore(restored);
     }
 
-    /// Handles an input at `now`.
     pub(crate) fn handle(&mut self, now: Timestamp, input: ReplicaInput) {
         #[cfg(any(test, feature = "mutants"))]
         self.reads.note_time(now);
@@ -213,14 +211,13 @@ impl Replica {
         self.log.write_watermark();
     }
 
-    /// When the next [`ReplicaInput::Tick`](super::ReplicaInput::Tick) is due: at the next heartbeat while something waits
-    /// for another member, and when a withheld acknowledgement or a report is due.
+    /// When the next [`ReplicaInput::Tick`](super::ReplicaInput::Tick) is due: at the next heartbeat while something
+    /// waits for another member, and when a withheld acknowledgement or a report is due.
     pub(crate) fn next_tick(&self) -> Option<Timestamp> {
         let heartbeat = self.is_unsettled().then_some(self.next_heartbeat);
         heartbeat.into_iter().chain(self.upstream.next_ack()).chain(self.log.unreplicated().next_report()).min()
     }
 
-    /// Whether heartbeats are needed.
     fn is_unsettled(&self) -> bool {
         !self.membership.is_halted()
             && (!self.reads.is_idle()
@@ -264,7 +261,7 @@ impl Replica {
         self.restart_reads(now);
     }
 
-    /// Mutant: a serving successor is taken to hold everything.
+    /// Mutant: treats a serving successor as if it held every update.
     fn skip_to_end(&mut self) {
         let (place, last) = (*self.membership.place(), self.log.last());
         let successor = place.successor.filter(|&id| self.membership.role_of(id) == Some(Role::Serving));
@@ -274,8 +271,8 @@ impl Replica {
     }
 
     /// A newer configuration doesn't name this member (docs/DESIGN.md §5.3, §5.4). It stops serving local readers, then
-    /// refuses all waiting requests. History and store are kept for a return. Nothing is rolled back: updates above our
-    /// watermark may be committed, and only the chain knows (trap 37).
+    /// refuses all waiting requests. It keeps its history and store for a return. Nothing is rolled back: updates above
+    /// our watermark may be committed, and only the chain knows (trap 37).
     fn expelled(&mut self, now: Timestamp, epoch: Epoch) {
         if epoch <= self.membership.newest() || allows!(self.membership.guards(), ServeWhenExpelled) {
             return;
@@ -292,7 +289,7 @@ impl Replica {
         self.outputs.event(ReplicaEvent::Expelled(epoch));
     }
 
-    /// Resets what is valid in one epoch only.
+    /// Resets the state that is valid in one epoch only.
     fn leave_epoch(&mut self, now: Timestamp) {
         self.upstream.reset(self.membership.at(now));
         self.head.leave_epoch(&mut self.outputs);
@@ -319,7 +316,7 @@ impl Replica {
         result.map_err(|why| self.halt(why.into())).ok()
     }
 
-    /// Whether deferred work is left, for which no caller waits. [`settle`](Self::settle) does it.
+    /// Whether deferred work is left for [`settle`](Self::settle). No caller waits for it.
     pub(crate) fn is_behind(&self) -> bool {
         !self.membership.is_halted() && (self.log.store().is_behind() || self.has_steps())
     }
@@ -333,18 +330,18 @@ impl Replica {
         !self.membership.is_halted() && self.joiner.is_catching_up()
     }
 
-    /// Whether the deferred work should wait. While the gate is open to local readers it can wait until the next update
-    /// is sent. In the middle the successor works on the same update now, perhaps on the same processor. The head has time
-    /// until the commit, and all members have time after it.
+    /// Whether the deferred work should wait. While the gate is open to local readers, it can wait until the next
+    /// update is sent. A member between head and tail waits because its successor works on the same update now,
+    /// possibly on the same processor. The head has time until the commit, and all members have time after it.
     pub(crate) fn is_between(&self) -> bool {
         let place = self.membership.place();
         let others_work = place.successor.is_some() && !place.is_head && !self.log.is_committed();
         !self.has_steps() && (others_work || !self.log.store().is_held())
     }
 
-    /// Does the deferred work. It shows only in the time that the next input takes, and in local reads, which come to
-    /// the replica until it is done. A joiner that clears its store does one step; it accepts no record before the
-    /// last one. Then it applies the kept updates, some in each step. A head assembles more of a write's values.
+    /// Does the deferred work. Until it is done, the next input takes longer, and local reads go through the replica. A
+    /// joiner that clears its store does one step, and accepts no record before the last one. Then it applies buffered
+    /// updates, some in each step. A head assembles more of a write's values.
     pub(crate) fn settle(&mut self, now: Timestamp) {
         self.catch_up_store(now);
         if self.is_catching_up() {
@@ -375,24 +372,21 @@ impl Replica {
         !self.membership.place().serves() && !self.upstream.is_prefix()
     }
 
-    /// The driver reports whether it treats this member's disk as full.
+    /// Notes whether the driver treats this member's disk as full.
     pub(crate) fn disk_is_full(&mut self, is_full: bool) {
         if let Some(journal) = self.log.journal_mut() {
             journal.set_full(is_full);
         }
     }
 
-    /// See [`Head::has_room`].
     pub(crate) fn has_room(&self) -> bool {
         self.head.has_room(&self.membership, &self.log)
     }
 
-    /// See [`Head::has_room_for_large`].
     pub(crate) fn has_room_for_large(&self) -> bool {
         self.head.has_room_for_large(&self.membership, &self.log)
     }
 
-    /// The status for observers.
     pub fn status(&self) -> Status {
         self.status_of(self.log.store().size())
     }
@@ -403,7 +397,7 @@ impl Replica {
         self.status_of(Size::default())
     }
 
-    /// Up to where this member is durable, if it has entered this epoch, has not halted, and keeps a journal.
+    /// The last durable sequence of this member, if it has entered this epoch, has not halted, and keeps a journal.
     #[cfg(feature = "mutants")]
     pub fn durable_in(&self, epoch: Epoch) -> Option<Sequence> {
         let is_in_epoch = self.membership.epoch() == Some(epoch) && !self.membership.is_halted();
@@ -435,7 +429,6 @@ impl Replica {
         }
     }
 
-    /// The progress of the chain here, for reports.
     pub fn progress(&self) -> ChainProgress {
         let (log, member) = (&self.log, &self.membership);
         ChainProgress {

@@ -1,17 +1,17 @@
-//! Reserved space for a full disk: a file whose only use is its removal (docs/adr/0042, rule R15).
+//! Reserved space for a full disk: a file that exists only to be removed (docs/adr/0042, rule R15).
 //!
-//! A node whose disk is full must still vote, learn that it was removed, delete, write a checkpoint, and start again. So it keeps
-//! `ballast`. A write that finds the disk full removes that file, and is tried once more in the freed space.
+//! Even if its disk is full, a node must be able to vote, learn that it was removed, delete, write a checkpoint, and
+//! restart. So it keeps the file `ballast`. A write that finds the disk full removes that file, and is retried once in
+//! the freed space.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::disk::{Disk, DiskError};
 
 pub(super) const NAME: &str = "ballast";
-/// Bytes of each write of the file.
 const PIECE: u64 = 1 << 20;
 
-/// The file of ballast. Clones share it.
+/// The ballast file. Clones share it.
 #[derive(Debug, Clone)]
 pub(super) struct Ballast(Arc<Mutex<State>>);
 
@@ -23,20 +23,20 @@ struct State {
 }
 
 impl Ballast {
-    /// `bytes` of ballast. An earlier start may have left the file.
+    /// Ballast of `bytes` bytes. The file may exist from an earlier start.
     pub(super) fn new(disk: Arc<dyn Disk>, bytes: u64) -> Self {
         let is_held = bytes == 0 || disk.open(NAME).and_then(|file| file.length()).is_ok_and(|length| length >= bytes);
         Self(Arc::new(Mutex::new(State { disk, bytes, is_held })))
     }
 
-    /// Bytes that can be written in addition to the ballast.
+    /// Bytes that can be written without using the ballast.
     pub(super) fn free(&self) -> Result<u64, DiskError> {
         let state = self.state();
         let free = state.disk.free()?;
         Ok(if state.is_held { free } else { free.saturating_sub(state.bytes) })
     }
 
-    /// Writes the file if it is missing and if it fits with `beside` further bytes.
+    /// Writes the file, if it is missing and fits alongside `beside` further bytes.
     pub(super) fn hold(&self, beside: u64) -> Result<(), DiskError> {
         let mut state = self.state();
         if state.is_held || state.disk.free()? < state.bytes.saturating_add(beside) {
@@ -45,14 +45,14 @@ impl Ballast {
         state.give()?;
         match state.write() {
             Ok(()) => state.is_held = true,
-            // Another program was faster.
+            // Another program has used the space.
             Err(DiskError::Full) => state.give()?,
             Err(error) => return Err(error),
         }
         Ok(())
     }
 
-    /// Makes an attempt that may find the disk full. Then the ballast is removed for a second attempt.
+    /// Makes an attempt. If it finds the disk full, removes the ballast and makes a second attempt.
     pub(super) fn spend<T, E: From<DiskError> + PartialEq>(
         &self,
         mut attempt: impl FnMut() -> Result<T, E>,
@@ -86,7 +86,7 @@ impl State {
         Ok(())
     }
 
-    /// Removes the file. If a power cut brings it back, the next start finds it there.
+    /// Removes the file. If a power cut restores it, the next start finds it.
     fn give(&mut self) -> Result<(), DiskError> {
         self.is_held = false;
         match self.disk.remove(NAME) {

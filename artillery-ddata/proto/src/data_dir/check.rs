@@ -1,4 +1,4 @@
-//! A check of a whole store while no node uses it: all of it is read as a start would read it, and nothing is written.
+//! Checks a whole store while no node uses it. Reads everything as a start would, and writes nothing.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -15,36 +15,36 @@ use crate::{
     store::{MemoryStore, Store},
 };
 
-/// A whole store, as a check has found it.
+/// The result of checking a whole store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreReport {
-    /// The node that the store belongs to.
+    /// The node that owns the store.
     pub node: NodeId,
-    /// The store, and the number of its last start.
+    /// The id of the store, and the number of its last start.
     pub incarnation: Incarnation,
-    /// The cluster that the node belongs to, once it does.
+    /// The cluster that the node belongs to, once it has joined one.
     pub cluster: Option<ClusterId>,
-    /// The history that the node belongs to, once it does.
+    /// The history that the node belongs to, once it has joined one.
     pub history: Option<History>,
-    /// The copies of the control file, by name. A start needs one that is whole.
+    /// The copies of the control file, by name. A start needs one complete copy.
     pub control: [(&'static str, CopyState); 2],
-    /// How the last start has made the journal durable; `None`: there is no journal.
+    /// How the last start made the journal durable; `None`: no journal exists.
     pub mode: Option<SyncMode>,
     /// The store was once started without syncing each batch.
     pub weak: bool,
     /// The files of the journal, oldest first.
     pub segments: Vec<String>,
-    /// The length of these files in bytes.
+    /// The total length of these files in bytes.
     pub bytes: u64,
     /// The number of the journal's first group.
     pub first: GroupNumber,
     /// All groups below this one are known to have been synced.
     pub proven: GroupNumber,
-    /// The number behind the last group.
+    /// The number after the last group.
     pub end: GroupNumber,
-    /// Bytes behind the last group. A crash leaves such bytes; a start drops them.
+    /// Bytes after the last group, as a crash leaves them. A start drops them.
     pub torn: Option<TornEnd>,
-    /// Unused files. A start removes those of its own formats.
+    /// Unused files. A start removes those in its own formats.
     pub unused: Vec<String>,
     /// The chains with entries in the journal.
     pub chains: Vec<ChainReport>,
@@ -53,21 +53,22 @@ pub struct StoreReport {
 /// A chain of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChainReport {
-    /// Its position.
+    /// The chain's position.
     pub holding: StoreHolding,
-    /// Keys that have a value, those of updates above the watermark included. 0 if the chain isn't whole.
+    /// Keys with a value, including updates above the watermark. 0 if the store of the chain isn't complete.
     pub records: u64,
-    /// Updates that the journal has. One that was written again for a checkpoint counts twice.
+    /// Updates in the journal. An update that was written again for a checkpoint is counted twice.
     pub updates: u64,
     /// Updates above the watermark. The chain may have committed them.
     pub unreplicated: u64,
 }
 
 impl StoreReport {
-    /// Reads a whole directory, and loads its chains into memory as a start would. Writes nothing. `None`: there is no store.
+    /// Reads a whole directory, and loads its chains into memory as a start would. Writes nothing. `None`: the
+    /// directory has no store.
     ///
     /// # Errors
-    /// [`OpenError`]. [`OpenError::damage`] names the first place that is damaged.
+    /// [`OpenError`]. [`OpenError::damage`] names the first damaged place.
     pub fn check(disk: Arc<dyn Disk>) -> Result<Option<Self>, OpenError> {
         let names = disk.names().map_err(JournalError::Failed)?;
         let control = control_file::NAMES.map(|name| (name, control_file::state(&*disk, name)));

@@ -1,8 +1,8 @@
-//! The control file: the promises of a durable node that are not part of its chains (docs/adr/0042).
+//! The control file: the durable promises of a node that are not part of its chains (docs/adr/0042).
 //!
-//! It is small, and kept twice, in `control-1` and `control-2`. A change is written into the one and synced, and then into
-//! the other: so one of them is always whole, and damage in one of them loses nothing. Each writing has a number, one more
-//! than the one before.
+//! It is small and stored twice, in `control-1` and `control-2`. A change is written to one copy and synced, then to
+//! the other. So one copy is always complete, and damage to one of them loses nothing. Each write has a number, one
+//! more than the previous write.
 //!
 //! ```text
 //! 0   u32    CRC-32C of the rest, up to the record's end
@@ -33,40 +33,28 @@ const HEADER: usize = 28;
 pub(super) const NAMES: [&str; 2] = ["control-1", "control-2"];
 /// The name of a copy that isn't complete yet.
 const UNNAMED: &str = "control.new";
-/// The least length of a new file, in bytes. So a change needs no further space on a full disk.
+/// The minimum length of a new file in bytes, so that changes need no further space on a full disk.
 const RESERVED: usize = 64 << 10;
 const MAX_RECORD: usize = 1 << 30;
 
-/// The control file can't be read or written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ControlFileError {
     /// The disk is full. The record is unchanged.
     #[error("the disk is full")]
     Full,
-    /// The disk has failed. This process writes nothing further (trap 72).
+    /// The disk has failed. This process must not write again (trap 72).
     #[error("the disk has failed: {0}")]
     Failed(DiskError),
-    /// Neither copy is whole.
+    /// Neither copy is complete.
     #[error("control-1 and control-2 are damaged")]
     Damaged,
-    /// This release doesn't know the format.
+    /// The format is unknown to this release.
     #[error("{file} is in format {format}, which this release doesn't know")]
-    Format {
-        /// The file's name.
-        file: &'static str,
-        /// Its format.
-        format: u32,
-    },
-    /// The file is whole, and its record has fields that this release doesn't know: another release wrote it.
+    Format { file: &'static str, format: u32 },
+    /// The file is complete, but another release wrote its record, with fields unknown to this release.
     #[error("{file} is whole, but another release wrote its record, which this release can't decode ({error})")]
-    OtherRecord {
-        /// The file's name.
-        file: &'static str,
-        /// Why it can't be decoded.
-        error: CodecError,
-    },
-    /// The record can't be encoded.
+    OtherRecord { file: &'static str, error: CodecError },
     #[error(transparent)]
     Codec(#[from] CodecError),
 }
@@ -96,9 +84,9 @@ pub struct ControlFile(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    /// Held as long as a change is written.
+    /// Locked while a change is written.
     files: Mutex<Files>,
-    /// Never held during a write: tasks that may not wait for a disk read it.
+    /// Not locked during a write, since tasks that must not wait for a disk read it.
     written: Mutex<WrittenRecord>,
 }
 
@@ -111,38 +99,37 @@ struct Files {
     failed: Option<DiskError>,
     guards: Guards,
     ballast: Ballast,
-    /// The directory, which stays this process's as long as the control file may be written.
+    /// Keeps the directory owned by this process while the control file may be written.
     _disk: Arc<dyn Disk>,
 }
 
-/// How a copy of the control file is.
+/// The state of a copy of the control file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CopyState {
-    /// There is no such file.
+    /// The file doesn't exist.
     Missing,
-    /// It can't be read: a crash has cut its last writing short, or it is damaged. The other copy is complete.
+    /// The file can't be read: a crash interrupted its last write, or it is damaged. The other copy is complete.
     NotWhole,
-    /// It is whole, and has the number of this writing.
+    /// The file is complete. The value is the number of its last write.
     Whole(u64),
 }
 
-/// A control file that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WrittenRecord {
-    /// How often it was written.
+    /// The number of times that the record was written.
     pub number: u64,
-    /// The record.
     pub record: ControlRecord,
 }
 
 impl ControlFile {
-    /// The newest whole copy; `None`: no start has left one. It is valid only after [`begin`](Self::begin): the kernel may show lost bytes.
+    /// The newest complete copy; `None`: no earlier start wrote one. It is valid only after [`begin`](Self::begin),
+    /// because the kernel may show bytes that aren't durable.
     pub fn find(disk: &dyn Disk) -> Result<Option<WrittenRecord>, ControlFileError> {
         let names = disk.names().map_err(ControlFileError::Failed)?;
         let is_there = |name: &&str| names.iter().any(|found| found == name);
         let copies: Vec<_> = NAMES.into_iter().filter(is_there).map(|name| read(disk, name)).collect();
         let error = copies.iter().find_map(|copy| copy.as_ref().err()).cloned();
-        // One whole copy is enough: the other one may be damaged, unreadable or lost.
+        // One complete copy is enough: the other one may be damaged, unreadable or lost.
         match copies.into_iter().flatten().flatten().max_by_key(|copy| copy.number) {
             Some(newest) => Ok(Some(newest)),
             None if names.iter().any(|name| NAMES.contains(&name.as_str())) => {
@@ -152,13 +139,14 @@ impl ControlFile {
         }
     }
 
-    /// Begins a start, with two new files: the names of the old ones may be on no disk, if a sync of the directory has failed.
+    /// Begins a start with two new files, because a failed directory sync may have left the names of the old ones
+    /// undurable.
     pub fn begin(disk: Arc<dyn Disk>, found: WrittenRecord, guards: Guards) -> Result<Self, ControlFileError> {
         let ballast = Ballast::new(disk.clone(), 0);
         Self::begin_with(disk, found, guards, ballast)
     }
 
-    /// The same, with ballast for a full disk.
+    /// Like [`begin`](Self::begin), with ballast for a full disk.
     pub(super) fn begin_with(
         disk: Arc<dyn Disk>,
         found: WrittenRecord,
@@ -173,27 +161,25 @@ impl ControlFile {
         Ok(Self(Arc::new(Shared { files: Mutex::new(files), written })))
     }
 
-    /// The record.
     pub fn record(&self) -> ControlRecord {
         self.written().record.clone()
     }
 
-    /// Reads a part of the record.
     pub fn look<T>(&self, look: impl FnOnce(&ControlRecord) -> T) -> T {
         look(&self.written().record)
     }
 
-    /// The position of the store, with `groups` synced groups in its journal. The last writing doesn't count: damage of its copy
-    /// loses nothing, as the copy that was written before holds the same.
+    /// The position of the store, if its journal has `groups` synced groups. The last write is not counted: if its copy
+    /// is damaged, the other copy, which was written before, holds the same record.
     pub fn position(&self, groups: u64) -> StorePosition {
         let written = self.written();
         StorePosition { control: written.number.saturating_sub(1), groups, starts: written.record.starts }
     }
 
-    /// Changes the record. The change is durable when this returns.
+    /// Changes the record durably.
     ///
     /// # Errors
-    /// [`ControlFileError`]; then the record is as before.
+    /// [`ControlFileError`]. The record is then unchanged.
     pub fn change(&self, change: impl FnOnce(&mut ControlRecord)) -> Result<(), ControlFileError> {
         let mut files = self.0.files.lock().unwrap_or_else(PoisonError::into_inner);
         let mut record = self.record();
@@ -228,7 +214,7 @@ impl Files {
     }
 }
 
-/// Replaces both files. Returns the number of the last writing.
+/// Replaces both files. Returns the number of the last write.
 fn write_anew(disk: &dyn Disk, mut number: u64, record: &ControlRecord) -> Result<u64, ControlFileError> {
     for name in NAMES {
         remove_if_there(disk, UNNAMED)?;
@@ -262,7 +248,7 @@ fn write(file: &mut dyn DiskFile, number: u64, record: &impl Serialize) -> Resul
         bytes.resize(bytes.len().max(RESERVED), 0);
     }
     file.write_at(0, &bytes)?;
-    // A sync that finds the disk full has failed like any other.
+    // If a sync finds the disk full, its bytes are as unknown as after any other failure.
     file.sync().map_err(ControlFileError::Failed)
 }
 
@@ -274,7 +260,7 @@ pub(super) fn state(disk: &dyn Disk, name: &'static str) -> CopyState {
     }
 }
 
-/// `None`: it isn't whole.
+/// Returns `None` if the copy isn't complete.
 fn read(disk: &dyn Disk, name: &'static str) -> Result<Option<WrittenRecord>, ControlFileError> {
     let file = disk.open(name)?;
     let len = usize::try_from(file.length()?).unwrap_or(usize::MAX).min(HEADER + MAX_RECORD);

@@ -1,4 +1,4 @@
-//! The progress of a store's start: its journal is read twice, to check it and to load it.
+//! The progress of a store's start, which reads the journal twice: to check it and to load it.
 
 use std::time::Duration;
 
@@ -7,29 +7,26 @@ use crate::{
     message::{ChainMessage, SnapshotContent},
 };
 
-/// The present reading of the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum LoadStep {
-    /// All of it is checked.
+    /// The whole journal is checked.
     #[default]
     Check,
     /// The entries that the chains need are loaded.
     TakeIn,
 }
 
-/// The progress of a reading of the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LoadProgress {
-    /// Which reading.
     pub step: LoadStep,
-    /// Records of checkpoints and changes by updates that were read in this step.
+    /// Records of checkpoints, and changes of updates, that were read in this step.
     pub records: u64,
     /// Bytes read in this step, and in total.
     pub read: ReadBytes,
 }
 
 impl LoadProgress {
-    /// The estimated rest of the loading, if this step has taken `elapsed`. `None`: unknown.
+    /// The estimated remaining time of the start, if this step has taken `elapsed`. `None`: unknown.
     pub fn left(&self, elapsed: Duration) -> Option<Duration> {
         let ReadBytes { done, total, .. } = self.read;
         if self.step == LoadStep::Check || done == 0 {
@@ -39,7 +36,7 @@ impl LoadProgress {
         Duration::try_from_secs_f64(left).ok()
     }
 
-    /// Records a second, if this step has taken `elapsed`.
+    /// Records per second, if this step has taken `elapsed`.
     pub fn records_per_second(&self, elapsed: Duration) -> u64 {
         let seconds = elapsed.as_secs_f64();
         if seconds > 0.0 { (self.records as f64 / seconds) as u64 } else { 0 }
@@ -70,7 +67,7 @@ fn records(entry: &JournalEntry) -> u64 {
         ChainMessage::Updates(updates) => updates.updates.iter().map(|update| update.changes.len()).sum(),
         ChainMessage::Snapshot(part) => match &part.content {
             SnapshotContent::Records(records) => records.len(),
-            // The first piece of a value represents its record.
+            // Only the first piece of a value counts its record.
             SnapshotContent::Piece(_) if part.at.bytes == 0 => 1,
             _ => 0,
         },
@@ -94,7 +91,7 @@ mod tests {
         assert_eq!(progress(LoadStep::TakeIn, 0).left(three), None);
         assert_eq!(progress(LoadStep::TakeIn, 250).left(three), Some(Duration::from_secs(9)));
         assert_eq!(progress(LoadStep::TakeIn, 1000).left(three), Some(Duration::ZERO));
-        // A journal that has grown since its length was asked for.
+        // The journal has grown since its length was read.
         assert_eq!(progress(LoadStep::TakeIn, 1001).left(three), Some(Duration::ZERO));
         assert_eq!(progress(LoadStep::TakeIn, 1).records_per_second(three), 1000);
         assert_eq!(progress(LoadStep::TakeIn, 1).records_per_second(Duration::ZERO), 0);

@@ -1,4 +1,4 @@
-//! The start of a store: the files of the earlier start are read, checked and loaded.
+//! Starts a store: reads, checks and loads the files of the earlier start.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,29 +22,27 @@ use crate::{
     store::Store,
 };
 
-/// How a store is opened.
 #[derive(Debug, Clone)]
 pub struct OpenSettings {
-    /// The node. A store always belongs to the same one.
     pub node: NodeId,
     /// When the journal is made durable.
     pub mode: SyncMode,
-    /// The journal continues in a new segment at this length in bytes.
+    /// The length in bytes at which the journal continues in a new segment.
     pub segment_bytes: u64,
-    /// In addition to the data, the journal may have this many bytes of updates before it is made shorter.
+    /// Bytes of updates that the journal may hold in addition to the data before it is shortened.
     pub room: u64,
-    /// Bytes of the disk that clients' data never takes. A quarter of them is ballast, which other programs can't take either.
+    /// Bytes of the disk that clients' data never uses. A quarter of them is ballast, which other programs can't use
+    /// either.
     pub reserve: u64,
-    /// The most bytes of the journal before the disk is considered full.
+    /// The maximum size of the journal in bytes before the disk is considered full.
     pub most: u64,
     /// Bytes of committed updates that each chain keeps for resends.
     pub backlog: usize,
-    /// The guards in force.
     pub guards: Guards,
 }
 
 impl OpenSettings {
-    /// The settings of a check: nothing is written.
+    /// The settings of a check, which writes nothing.
     pub const fn new(node: NodeId) -> Self {
         Self {
             node,
@@ -59,55 +57,46 @@ impl OpenSettings {
     }
 }
 
-/// A store can't be opened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The control file.
     #[error(transparent)]
     Control(#[from] ControlFileError),
-    /// The journal.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// The journal can be read, but not loaded.
+    /// The journal can be read, but its entries can't be loaded.
     #[error("{file} is damaged at byte {offset}: {error}")]
     Restore {
-        /// The file's name.
         file: String,
-        /// Where in it the group begins, in bytes.
+        /// Where the group begins in the file, in bytes.
         offset: u64,
-        /// The reason.
         error: RestoreError,
     },
     /// The directory belongs to another node.
     #[error("the directory belongs to node {found}")]
-    OtherNode {
-        /// That node.
-        found: NodeId,
-    },
+    OtherNode { found: NodeId },
     /// The journal ends before its last synced group.
     #[error(
         "{file} is damaged at byte {offset}: the journal ends there, at group {found}, and was synced up to {synced}"
     )]
     Short {
-        /// The file's name.
         file: String,
-        /// Where in it the journal ends, in bytes.
+        /// Where the journal ends in the file, in bytes.
         offset: u64,
-        /// The number behind its last group.
+        /// The number after its last group.
         found: GroupNumber,
-        /// The number behind the last group that is known to have been synced.
+        /// The number after the last group that is known to be synced.
         synced: GroupNumber,
     },
 }
 
 impl OpenError {
-    /// Whether the directory is damaged: a synced part is missing or differs.
+    /// Whether the directory is damaged: a synced part is missing or differs from the written one.
     pub fn is_damage(&self) -> bool {
         self.damage().is_some()
     }
 
-    /// Whether all bytes are unchanged, but another release wrote them, in a format that this one doesn't know.
+    /// Whether the bytes are intact, but another release wrote them in a format that this release doesn't know.
     pub fn is_of_another_release(&self) -> bool {
         match self {
             Self::Control(error) => {
@@ -121,7 +110,7 @@ impl OpenError {
         }
     }
 
-    /// Where the directory is damaged, if it is.
+    /// The first damaged place in the directory, if any.
     pub fn damage(&self) -> Option<DamagePlace> {
         let place = |file: &str, offset, kind| Some(DamagePlace { file: file.to_owned(), offset, kind });
         match self {
@@ -134,19 +123,19 @@ impl OpenError {
     }
 }
 
-/// A place of a directory that is damaged.
+/// A damaged place in a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DamagePlace {
     /// The file's name.
     pub file: String,
-    /// Where in it, in bytes from its beginning.
+    /// The offset in the file, in bytes.
     pub offset: u64,
-    /// The kind of damage in one word: `control`, one of [`Damage::kind`](crate::journal::Damage::kind), `short` (the journal
-    /// ends before its last synced group) or `restore` (its entries can't be loaded).
+    /// The kind of damage in one word: `control`, one of [`Damage::kind`](crate::journal::Damage::kind), `short` (the
+    /// journal ends before its last synced group) or `restore` (its entries can't be loaded).
     pub kind: &'static str,
 }
 
-/// A store that was read and checked, and isn't written yet. Nothing of it counts before [`begin`](Self::begin).
+/// A store that has been read and checked, but not written. Nothing in it is valid before [`begin`](Self::begin).
 #[derive(Debug)]
 pub struct FoundStore {
     disk: Arc<dyn Disk>,
@@ -157,7 +146,7 @@ pub struct FoundStore {
     bytes: JournalBytes,
 }
 
-/// A store in a new start, which other nodes may learn of. Its chains are not loaded yet.
+/// A store in a new start, which other nodes may learn about. Its chains aren't loaded yet.
 #[derive(Debug)]
 pub struct BegunStore {
     incarnation: Incarnation,
@@ -171,24 +160,22 @@ pub struct BegunStore {
 /// A store in a new start, with its chains in memory.
 #[derive(Debug)]
 pub struct LoadedStore {
-    /// The store and the number of this start.
+    /// The id of the store and the number of this start.
     pub incarnation: Incarnation,
-    /// The control file.
     pub control: ControlFile,
-    /// The end of the journal.
     pub journal: JournalWriter,
-    /// The chains that are whole in the journal.
+    /// The chains that the journal holds completely.
     pub chains: BTreeMap<ChainId, RestoredChain>,
     lacks: BTreeSet<ChainId>,
 }
 
 impl FoundStore {
-    /// Reads and checks everything. A directory without a store is a new one, whose id is `draw`.
+    /// Reads and checks everything. A directory without a store becomes a new one with the id `draw`.
     pub fn check(disk: Arc<dyn Disk>, settings: OpenSettings, draw: u128) -> Result<Self, OpenError> {
         Self::check_with(disk, settings, draw, &mut |_| {})
     }
 
-    /// The same. Reports its progress with each entry of the journal.
+    /// Like [`check`](Self::check). Also reports the progress with each entry of the journal.
     pub fn check_with(
         disk: Arc<dyn Disk>,
         settings: OpenSettings,
@@ -198,7 +185,7 @@ impl FoundStore {
         let new = || WrittenRecord { number: 0, record: ControlRecord::new(settings.node, draw) };
         let control = match ControlFile::find(&*disk)? {
             Some(found) => found,
-            // A journal begins behind a control file that is durable.
+            // A journal is only created after the control file is durable.
             None if FoundJournal::is_there(&*disk)? => return Err(ControlFileError::Damaged.into()),
             None => new(),
         };
@@ -227,12 +214,12 @@ impl FoundStore {
         Ok(Self { disk, settings, control, journal, survey, bytes })
     }
 
-    /// Begins a start, and loads the chains into empty parts of `store`. Draw another `seed` for each call.
+    /// Begins a start, and loads the chains into empty parts of `store`. Each call needs a new random `seed`.
     pub fn open(self, store: &Arc<dyn Store>, seed: u128) -> Result<LoadedStore, OpenError> {
         self.begin(seed)?.load(store, &mut |_| {})
     }
 
-    /// Begins a start. Draw another `seed` for each call.
+    /// Begins a start. Each call needs a new random `seed`.
     pub fn begin(self, seed: u128) -> Result<BegunStore, OpenError> {
         let Self { disk, settings, mut control, journal: found, survey, bytes } = self;
         let record = &mut control.record;
@@ -253,22 +240,21 @@ impl FoundStore {
 }
 
 impl BegunStore {
-    /// The store and the number of this start.
+    /// The id of the store and the number of this start.
     pub const fn incarnation(&self) -> Incarnation {
         self.incarnation
     }
 
-    /// The control file.
     pub const fn control(&self) -> &ControlFile {
         &self.control
     }
 
-    /// The number of groups of the journal that are synced.
+    /// The number after the last synced group of the journal.
     pub fn synced(&self) -> GroupNumber {
         self.journal.synced()
     }
 
-    /// Loads the chains from the journal into empty parts of `store`. Reports its progress with each entry.
+    /// Loads the chains from the journal into empty parts of `store`. Reports the progress with each entry.
     pub fn load(self, store: &Arc<dyn Store>, tell: &mut dyn FnMut(LoadProgress)) -> Result<LoadedStore, OpenError> {
         let Self { incarnation, control, mut journal, found, survey, backlog } = self;
         let chains = restore(&found, &survey, store, backlog, tell)?;

@@ -1,4 +1,4 @@
-//! The space that the journal has on the disk, and the bytes that each chain needs of it.
+//! The space of the journal on the disk, and the bytes that each chain needs.
 
 use std::collections::BTreeMap;
 
@@ -13,42 +13,42 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct DiskSpace {
     pub(super) ballast: Ballast,
-    /// Bytes of updates in addition to the data.
+    /// Bytes of updates that the journal may hold in addition to the data.
     pub(super) updates: u64,
-    /// Bytes that clients' data never takes.
+    /// Bytes that clients' data never uses.
     pub(super) reserve: u64,
     most: u64,
     pub(super) free: u64,
     pub(super) is_full: bool,
 }
 
-/// The bytes of each chain in the journal.
 #[derive(Debug, Clone, Default)]
 pub(super) struct JournalBytes(pub(super) BTreeMap<ChainId, ChainBytes>);
 
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ChainBytes {
-    /// The last whole checkpoint.
+    /// Bytes of the last complete checkpoint.
     pub(super) checkpoint: u64,
-    /// The checkpoint in progress.
+    /// Written bytes of the checkpoint in progress.
     pub(super) begun: Option<u64>,
-    /// The part of it that earlier starts wrote. Its records may have been deleted since.
+    /// The bytes of it that earlier starts wrote. Their records may have been deleted since.
     begun_before: u64,
-    /// The largest size that the checkpoint in progress may reach.
+    /// The maximum size of the checkpoint in progress.
     most_begun: u64,
-    /// Bytes of updates behind the beginning of the last whole checkpoint, with the overhead of their records in a checkpoint.
+    /// Bytes of updates since the beginning of the last complete checkpoint, including the overhead of their records in
+    /// a checkpoint.
     pub(super) behind: u64,
-    /// Updates behind the beginning of the checkpoint in progress.
+    /// Bytes of updates since the beginning of the checkpoint in progress.
     behind_begun: u64,
-    /// Bytes of a checkpoint of the chain's whole store when it wrote its last batch, without the padding of groups.
+    /// The size of a checkpoint of the whole store at the chain's last batch, without the padding of groups.
     pub(super) data: u64,
-    /// Updates that the chain hasn't handed over yet.
+    /// Bytes of updates that the chain hasn't put into a batch yet.
     pub(super) queued: u64,
-    /// The chain is whole again behind a resync, and must begin its first checkpoint.
+    /// The chain has completed a resync, and must begin its first checkpoint.
     pub(super) awaits: bool,
-    /// The newest update. Those up to it are written once more behind the beginning of a checkpoint.
+    /// The newest update. Updates up to this one that are written again belong to the beginning of a checkpoint.
     newest: Sequence,
-    /// The data when the last whole checkpoint began, and the one in progress.
+    /// `data` when the last complete checkpoint began, and when the one in progress began.
     data_at: u64,
     data_at_begun: u64,
 }
@@ -58,13 +58,14 @@ impl DiskSpace {
         Self { ballast, updates: of.room, reserve: of.reserve, most: of.most, free: 0, is_full: false }
     }
 
-    /// The journal has `journal` bytes. The next checkpoints, and pending writes, need `expected` bytes.
+    /// Updates the free space for a journal of `journal` bytes, if the next checkpoints and pending writes need
+    /// `expected` bytes.
     pub(super) fn note(&mut self, journal: u64, expected: u64) -> Result<(), JournalError> {
         let needed = self.reserve.saturating_add(expected);
         self.ballast.hold(needed)?;
         let free = self.ballast.free()?.min(self.most.saturating_sub(journal));
         self.free = free;
-        // More than the needed space ends this state, so that it doesn't begin again at once.
+        // Hysteresis: leave the full state only with more than the needed space.
         let more = if self.is_full { self.reserve / 2 } else { 0 };
         self.is_full = free < needed.saturating_add(more);
         Ok(())
@@ -97,7 +98,7 @@ impl JournalBytes {
 }
 
 impl ChainBytes {
-    /// A start has loaded the chain, which may continue the checkpoint in progress.
+    /// Notes that a start has loaded the chain, which may continue the checkpoint in progress.
     pub(super) fn restored(&mut self, data: u64, continues: bool) {
         self.begun = self.begun.filter(|_| continues);
         self.begun_before = self.begun.unwrap_or_default();
@@ -105,7 +106,7 @@ impl ChainBytes {
         self.data_at = self.checkpoint.max(data);
     }
 
-    /// Updates up to `last` were written. Those that are written again are a part of the checkpoint.
+    /// Notes written updates up to `last`. Updates that are written again are part of the checkpoint.
     fn updates(&mut self, last: Sequence, more: u64) {
         if last <= self.newest {
             self.begun = self.begun.map(|begun| begun + more);
@@ -114,12 +115,13 @@ impl ChainBytes {
         }
     }
 
-    /// The largest size of the next checkpoint. Before the store is known: the last checkpoint, and the updates since its beginning.
+    /// The maximum size of the next checkpoint. Until `data` is known, the size of the last checkpoint and of the
+    /// updates since its beginning.
     const fn most(&self) -> u64 {
         if self.data > 0 { self.data } else { self.checkpoint + self.behind }
     }
 
-    /// Bytes of a checkpoint that begins now, or of the rest of the one in progress and of the additional bytes of the next one.
+    /// Bytes of a checkpoint that begins now. With one in progress: its rest, plus the bytes that the next one adds.
     fn bytes(&self) -> u64 {
         match self.begun {
             None => self.most(),
@@ -127,12 +129,14 @@ impl ChainBytes {
         }
     }
 
-    /// Bytes without which a checkpoint doesn't begin. A quarter is for the padding of groups, and for deletes before its end.
+    /// The free bytes required to begin a checkpoint. The additional quarter is for the padding of groups, and for
+    /// deletes before its end.
     pub(super) fn least(&self) -> u64 {
         self.bytes() + self.bytes() / 4
     }
 
-    /// Bytes that clients' values leave for a checkpoint, with values in flight when the disk is found full.
+    /// The bytes that clients' values must leave free for a checkpoint, including values in flight when the disk is
+    /// found full.
     pub(super) fn needs(&self) -> u64 {
         self.bytes() + self.bytes() / 2
     }
@@ -141,7 +145,7 @@ impl ChainBytes {
         self.data_at.saturating_sub(self.data)
     }
 
-    /// By how much a checkpoint would make the journal shorter, about.
+    /// About how many bytes a checkpoint would free.
     pub(super) const fn gain(&self) -> u64 {
         self.behind + self.deleted()
     }
@@ -171,7 +175,7 @@ mod tests {
         SnapshotContent::Begin(SnapshotHeader { said, version, epochs: Vec::new(), chain_time: 0, sessions: 0 })
     }
 
-    /// An earlier start may have written records that were deleted since.
+    /// An earlier start may have written records that have been deleted since.
     #[test]
     fn a_checkpoint_that_is_continued_needs_all_that_is_there() {
         let mut bytes = ChainBytes { data: 1000, ..ChainBytes::default() };
@@ -184,7 +188,7 @@ mod tests {
         assert_eq!(bytes.bytes(), 300);
     }
 
-    /// Otherwise the chain would begin another checkpoint at once, with no client.
+    /// Otherwise the chain would begin another checkpoint at once, without any client.
     #[test]
     fn updates_that_are_written_again_are_no_reason_for_another_checkpoint() {
         let update = fixtures::update(Version::new(1, 2), [KeyChange { key: "k".into(), value: Some("v".into()) }]);
@@ -202,6 +206,6 @@ mod tests {
         assert_eq!(all.0[&chain].behind, 0);
         all.note(&JournalEntry::Cut { chain, keep: Version::new(1, 1) }, 10);
         all.note(&entry, 100);
-        assert!(all.0[&chain].behind >= 100, "the update in the place of one that was cut");
+        assert!(all.0[&chain].behind >= 100, "the update that replaced the cut one");
     }
 }

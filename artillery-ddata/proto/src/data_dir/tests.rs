@@ -64,7 +64,7 @@ fn damage_of_one_copy_of_the_control_file_loses_nothing() {
     assert_eq!(run.open().err(), Some(OpenError::Control(ControlFileError::Damaged)));
 }
 
-/// The start over a journal whose newest file is lost.
+/// A start with a journal whose newest file is lost.
 fn without_its_newest_file(guards: Guards) -> Result<(), OpenError> {
     let mut run = ended(SyncMode::Batch, guards);
     let newest = run.disk.names().unwrap().into_iter().rfind(|name| name.starts_with("journal-"));
@@ -83,7 +83,7 @@ fn a_newest_segment_that_is_named_nowhere_is_not_missed() {
     assert_eq!(without_its_newest_file(Guards::without(Mutant::NameNoSegment)), Ok(()));
 }
 
-/// Whether a store is considered synced that was once started without that.
+/// Whether a store that was once started without syncing is treated as synced.
 fn is_synced_after_never(guards: Guards) -> bool {
     let mut run = ended(SyncMode::Never, guards);
     run.mode = SyncMode::Batch;
@@ -104,7 +104,7 @@ fn a_store_that_forgets_that_it_was_weak_counts_as_synced() {
     assert!(is_synced_after_never(Guards::without(Mutant::ForgetWeak)));
 }
 
-/// Tasks that hold leases look at it, and a disk may take seconds.
+/// Tasks that hold leases read the control file, and a disk may take seconds.
 #[test]
 fn a_change_under_way_keeps_no_reader_waiting() {
     let control = Run::new(1, Guards::ALL).open().unwrap().control;
@@ -120,7 +120,7 @@ fn a_change_under_way_keeps_no_reader_waiting() {
     assert_eq!(control.look(|record| record.log.clone()), [7]);
 }
 
-/// A node was recovered while it still wrote down configurations of the history before.
+/// A node was recovered while it was still writing configurations of the earlier history.
 #[test]
 fn configurations_of_a_history_that_is_over_are_not_kept() {
     let run = ended(SyncMode::Batch, Guards::ALL);
@@ -136,7 +136,7 @@ fn configurations_of_a_history_that_is_over_are_not_kept() {
     assert!(!record.refused, "this store decides what its history is");
 }
 
-/// An operator may have abandoned the data of a store while its node was away.
+/// An operator may have abandoned the data of a store while its node was down.
 #[test]
 fn a_restored_store_serves_no_history_before_its_node_acts_by_one() {
     let mut run = ended(SyncMode::Batch, Guards::ALL);

@@ -1,13 +1,15 @@
-//! Writes the journal of a node: the batches of all chains form one group, which one sync makes durable.
+//! Writes the journal of a node. The batches of all chains form one group, which one sync makes durable.
 //!
-//! It also keeps the journal short (docs/adr/0042). A chain begins a checkpoint when its updates behind the beginning of the last
-//! one are longer than that checkpoint, and than its share of the node's space. The chain that keeps the oldest segment is next if
-//! the journal is longer than twice its data and that space, and if updates have filled that space since the last such turn.
+//! It also keeps the journal short (docs/adr/0042). A chain begins a checkpoint when its updates since the beginning of
+//! the last one exceed both the size of that checkpoint and the chain's share of the node's space for updates. In
+//! addition, the chain that holds the oldest segment is asked if the journal is longer than twice its data plus twice
+//! that space, and updates have filled that space since the last such request. The same chain is asked if a checkpoint
+//! that is due doesn't fit.
 //!
-//! The disk is considered full early: while the next checkpoint of every chain still fits in addition to the values that clients
-//! have in flight (rule R15). The size of a checkpoint is computed from the bytes of its entries as they are written. Then each
-//! chain begins a checkpoint as soon as that would make the journal shorter. A checkpoint without enough space to end is never
-//! begun: it would use the space of deletes, and free nothing.
+//! The disk is considered full early: while the next checkpoint of every chain still fits in addition to the values
+//! that clients have in flight (rule R15). The size of a checkpoint is computed from the written bytes of its entries.
+//! On a full disk, each chain begins a checkpoint as soon as that would shorten the journal. A checkpoint without
+//! enough space to complete is never begun: it would use the space of deletes, and free nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,35 +26,31 @@ use crate::{
     types::update::Update,
 };
 
-/// The durable batches of a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DurableBatch {
-    /// Which chain.
     pub chain: ChainId,
     /// The number of its last durable batch.
     pub upto: u64,
 }
 
-/// The end of a node's journal.
 #[derive(Debug)]
 pub struct JournalWriter {
     journal: Journal,
     control: ControlFile,
     survey: RestoreSurvey,
     bytes: JournalBytes,
-    /// Batches that were written, and aren't durable yet.
     written: BTreeMap<ChainId, u64>,
-    /// The newest segment that the control file names.
+    /// The newest segment named in the control file.
     named: u64,
     mode: SyncMode,
     space: DiskSpace,
-    /// Chains that were asked to begin a checkpoint, and haven't.
+    /// Chains that were asked to begin a checkpoint, but haven't begun it.
     asked: BTreeSet<ChainId>,
-    /// Bytes of all groups with updates. Checkpoints don't count, so that they alone lead to no further ones.
+    /// Bytes of all groups with updates. Checkpoints are excluded, so that they don't cause further checkpoints.
     grown: u64,
-    /// `grown` when the chain with the oldest segment was asked last.
+    /// `grown` when the chain with the oldest segment was last asked.
     grown_at: u64,
-    /// An empty group has to prove the last one.
+    /// The last group must still be proven by an empty one.
     open: bool,
     guards: Guards,
 }
@@ -85,15 +83,16 @@ impl JournalWriter {
         Ok(writer)
     }
 
-    /// A start has loaded a chain whose checkpoint has `data` bytes. `continues`: it may continue the checkpoint in progress.
+    /// Notes a chain that a start has loaded, whose checkpoint has `data` bytes. `continues`: the chain may continue
+    /// the checkpoint in progress.
     pub(super) fn restored(&mut self, chain: ChainId, data: u64, continues: bool) {
         self.bytes.0.entry(chain).or_default().restored(data, continues);
     }
 
     /// Writes the batches of some chains as one group.
     ///
-    /// [`JournalError::Full`]: nothing valid was written, and the batches may be tried again. Otherwise the process must end.
-    /// end.
+    /// [`JournalError::Full`]: nothing valid was written, and the batches can be retried. After any other error the
+    /// process must exit.
     pub fn write(&mut self, batches: &[(ChainId, JournalBatch)]) -> Result<(), JournalError> {
         let entries = || batches.iter().flat_map(|(_, batch)| &batch.entries);
         let before = self.journal.bytes();
@@ -122,15 +121,15 @@ impl JournalWriter {
         Ok(())
     }
 
-    /// Makes all written groups durable, if the mode requires that. Returns the durable batches, for their chains.
+    /// Makes all written groups durable, if the mode requires that. Returns the durable batches of each chain.
     ///
     /// # Errors
-    /// [`JournalError`]. The process has to end, unless the disk is full.
+    /// [`JournalError`]. The process must exit, unless the disk is full.
     pub fn sync(&mut self) -> Result<Vec<DurableBatch>, JournalError> {
         if self.mode == SyncMode::Batch {
             self.journal.sync()?;
         }
-        // A group in a segment counts once the control file names that segment.
+        // A group in a segment is valid only once the control file names the segment.
         self.name_segment()?;
         Ok(std::mem::take(&mut self.written).into_iter().map(|(chain, upto)| DurableBatch { chain, upto }).collect())
     }
@@ -138,7 +137,7 @@ impl JournalWriter {
     /// Removes the segments that no chain needs. Returns the chains that must begin a checkpoint, each once.
     pub fn tidy(&mut self) -> Result<Vec<ChainId>, JournalError> {
         let was_full = self.space.is_full;
-        // The removal of a file delays the next group. So they are removed one at a time, unless their space is needed.
+        // Removing a file delays the next group. So remove one at a time, unless the space is needed.
         self.remove_freed(if was_full { usize::MAX } else { 1 })?;
         if let Some(floor) = self.floor() {
             self.space.ballast.spend(|| self.journal.release(floor))?;
@@ -146,26 +145,26 @@ impl JournalWriter {
         }
         self.note_space()?;
         if self.space.is_full && !was_full {
-            // The disk may be full only of freed segments: remove them all, and check again.
+            // The disk may be full only because of freed segments. Remove all of them, and check again.
             self.remove_freed(usize::MAX)?;
             self.space.is_full = false;
             self.note_space()?;
         }
         let wanted = self.wanted();
         if self.space.is_full && !wanted.is_empty() {
-            // The present entries are void behind these checkpoints: nothing else should keep their segment.
+            // These checkpoints supersede the present entries, so nothing else should keep their segment.
             self.space.ballast.spend(|| self.journal.leave_segment())?;
             self.name_segment()?;
         }
         Ok(wanted)
     }
 
-    /// Removes the files of at most this many freed segments: see [`Journal::remove_freed`].
+    /// Removes the files of at most `most` freed segments: see [`Journal::remove_freed`].
     pub fn remove_freed(&mut self, most: usize) -> Result<(), JournalError> {
         self.space.ballast.spend(|| self.journal.remove_freed(most))
     }
 
-    /// Writes an empty group if the last one isn't proven yet. Call it when no batch waits.
+    /// Writes an empty group if the last one isn't proven yet. Call it when no batch is waiting.
     pub fn close(&mut self) -> Result<(), JournalError> {
         if std::mem::take(&mut self.open) && self.mode == SyncMode::Batch {
             self.space.ballast.spend(|| self.journal.close_group())?;
@@ -173,7 +172,7 @@ impl JournalWriter {
         Ok(())
     }
 
-    /// Notes the last synced group in the control file, so that an older copy of the journal is recognised.
+    /// Records the last synced group in the control file, so that an older copy of the journal is recognized.
     pub fn note_synced(&mut self) -> Result<(), JournalError> {
         let synced = self.journal.synced().0;
         if self.control.look(|record| record.synced) < synced {
@@ -191,7 +190,8 @@ impl JournalWriter {
             let is_long = bytes.behind > bytes.checkpoint.max(share);
             is_long || bytes.awaits || self.space.is_full && bytes.gain() > bytes.checkpoint / 8
         };
-        // A checkpoint frees nothing before those of older chains have ended. So it uses no space that they need.
+        // A checkpoint frees nothing before the checkpoints of older chains are complete, so it must leave them their
+        // space.
         let mut free = self.space.free;
         let finds_room = |chain: &ChainId| {
             free = free.checked_sub(of(chain).least())?;
@@ -201,7 +201,7 @@ impl JournalWriter {
         let waits = order[fitting.len()..].iter().any(|chain| is_due(&chain));
         let pins = waits || self.is_long() || self.keeps_room();
         let oldest = fitting.first().filter(|_| pins);
-        // During a resync a chain passes over an order, and would not get another one.
+        // A chain ignores a request during a resync, and wouldn't be asked again.
         let may_begin = |chain: &&ChainId| {
             let has_store = of(chain).awaits || !self.survey.lacks(**chain);
             has_store && of(chain).begun.is_none() && !self.asked.contains(chain)
@@ -213,7 +213,8 @@ impl JournalWriter {
         wanted.into_iter().filter(|&chain| self.asked.insert(chain)).collect()
     }
 
-    /// Whether the disk is full, and new checkpoints would free a quarter of the reserve, which lone deletes may use up.
+    /// Whether the disk is full and new checkpoints would free a quarter of the reserve, which deletes alone may use
+    /// up.
     fn keeps_room(&self) -> bool {
         let chains = || self.bytes.0.values();
         let counts: u64 = chains().map(|bytes| bytes.checkpoint + bytes.begun.unwrap_or_default()).sum();
@@ -221,13 +222,13 @@ impl JournalWriter {
         self.space.is_full && self.journal.bytes().saturating_sub(counts) + deleted > self.space.reserve / 4
     }
 
-    /// Whether it is time to make the journal shorter at its beginning.
+    /// Whether the oldest part of the journal should be freed.
     fn is_long(&self) -> bool {
         let (updates, data) = (self.space.updates, self.bytes.0.values().map(|bytes| bytes.checkpoint).sum::<u64>());
         self.journal.bytes() > 2 * data + 2 * updates && self.grown - self.grown_at > updates
     }
 
-    /// Whether the disk is considered full: clients' data may no longer use it.
+    /// Whether the disk is considered full, so that clients' data may no longer use it.
     pub const fn is_full(&self) -> bool {
         self.space.is_full
     }
@@ -237,12 +238,11 @@ impl JournalWriter {
         self.space.note(self.journal.bytes(), expected)
     }
 
-    /// The length of the journal in bytes.
     pub fn bytes(&self) -> u64 {
         self.journal.bytes()
     }
 
-    /// The number behind the last durable group.
+    /// The number after the last durable group.
     pub fn synced(&self) -> GroupNumber {
         self.journal.synced()
     }
@@ -267,7 +267,7 @@ fn updates(entry: &JournalEntry) -> Option<&[Update]> {
     if let ChainMessage::Updates(updates) = &frame.message { Some(&updates.updates) } else { None }
 }
 
-/// Whether clients' values are in it. They don't spend the ballast.
+/// Whether the entry has clients' values, which must not use the ballast.
 fn has_values(entry: &JournalEntry) -> bool {
     let values = |update: &Update| update.changes.iter().any(|change| change.value.is_some());
     updates(entry).is_some_and(|updates| updates.iter().any(values))

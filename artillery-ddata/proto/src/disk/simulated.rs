@@ -1,8 +1,8 @@
 //! A disk in memory that loses unsynced bytes in a power cut.
 //!
-//! Unsynced bytes may be on the disk or not, sector by sector and in any order; a name that was given or
-//! removed may be durable or not; a part of the bytes of a failed sync may be durable, and programs read all of them until
-//! the kernel forgets them. All choices are drawn from a seed.
+//! After a power cut, each unsynced sector may be on the disk or not, in any order. A name that was added or removed
+//! may be durable or not. Part of the bytes of a failed sync may be durable, and programs read all of them until the
+//! kernel discards them. All choices are drawn from a seed.
 
 mod content;
 mod names;
@@ -22,16 +22,14 @@ pub use self::content::CutSettings;
 use self::{content::FileContent, names::Names};
 use super::{Disk, DiskError, DiskFile};
 
-/// The counters of a simulated disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DiskCounts {
     /// Writes of bytes and changes of names.
     pub writes: u64,
-    /// Syncs of files and of names, those that failed included.
+    /// Syncs of files and names, including failed ones.
     pub syncs: u64,
-    /// Power cuts.
     pub cuts: u64,
-    /// Power cuts after which something differed from what programs had read before.
+    /// Power cuts that changed something that programs could read before.
     pub lossy_cuts: u64,
 }
 
@@ -42,23 +40,23 @@ impl DiskCounts {
     }
 }
 
-/// A simulated disk. Clones are the same disk.
+/// A simulated disk. Clones share it.
 #[derive(Clone)]
 pub struct SimulatedDisk(Arc<Mutex<DiskState>>);
 
 struct DiskState {
     rng: ChaCha8Rng,
     settings: CutSettings,
-    /// By number; also those without a name that are open, or that a power cut may give a name back.
+    /// By number. Includes files without a name that are open, or whose name a power cut may restore.
     files: BTreeMap<u64, FileContent>,
     last: u64,
     names: Names,
     room: u64,
-    /// The power goes at the write or sync that finds 0 here.
+    /// The power is lost at the write or sync that finds 0 here.
     cut_in: Option<u64>,
     is_off: bool,
     open: BTreeMap<u64, usize>,
-    /// Counts the starts of the process that uses the disk. Handles of an earlier one are dead.
+    /// The number of starts of the process that uses the disk. Handles of an earlier start are invalid.
     starts: u64,
     /// The sync that finds 0 here fails.
     failing_sync: Option<u32>,
@@ -66,7 +64,7 @@ struct DiskState {
 }
 
 impl SimulatedDisk {
-    /// An empty disk, bounded in bytes.
+    /// An empty disk with `room` bytes of space.
     pub fn new(seed: u64, room: u64, settings: CutSettings) -> Self {
         Self(Arc::new(Mutex::new(DiskState {
             rng: ChaCha8Rng::seed_from_u64(seed),
@@ -84,7 +82,8 @@ impl SimulatedDisk {
         })))
     }
 
-    /// The process that uses the disk is killed, and another one starts: written bytes stay, open files are gone.
+    /// Kills the process that uses the disk, and starts another one. Written bytes are kept; open handles become
+    /// invalid.
     pub fn restart(&self) {
         let mut state = self.state();
         state.starts += 1;
@@ -94,39 +93,40 @@ impl SimulatedDisk {
         state.drop_unreachable();
     }
 
-    /// The power is lost and restored: unsynced bytes may be gone, in whole or in part. Open files are gone.
+    /// The power is lost and restored. Unsynced bytes may be lost, in whole or in part. Open handles become invalid.
     pub fn cut_power(&self) {
         self.state().cut();
         self.restart();
     }
 
-    /// The power is lost at the write or sync after this many further ones, until [`restart`](Self::restart).
+    /// Cuts the power at the write or sync after this many further ones, until [`restart`](Self::restart).
     pub fn cut_power_after(&self, operations: u64) {
         self.state().cut_in = Some(operations);
     }
 
-    /// The kernel forgets pages that it takes for written, some of them: programs read there what the disk holds.
+    /// Makes the kernel discard some of the pages that it considers written: programs then read the content of the disk
+    /// there.
     pub fn forget_pages(&self) {
         let DiskState { files, rng, .. } = &mut *self.state();
         files.values_mut().for_each(|content| content.forget_pages(rng));
     }
 
-    /// Whether the power is lost.
     pub fn is_off(&self) -> bool {
         self.state().is_off
     }
 
-    /// One sync fails: the one after this many further ones. `None`: none does.
+    /// Makes the sync after this many further ones fail. `None`: no sync fails.
     pub fn fail_sync_after(&self, syncs: Option<u32>) {
         self.state().failing_sync = syncs;
     }
 
-    /// Changes the space: the most bytes of all files together.
+    /// Sets the maximum bytes of all files together.
     pub fn set_room(&self, room: u64) {
         self.state().room = room;
     }
 
-    /// Flips one bit of a file, counted from its beginning, on the disk and for readers. Nothing happens behind its end.
+    /// Flips one bit of a file, counted from its beginning, on the disk and for readers. Does nothing beyond the end of
+    /// the file.
     pub fn flip(&self, name: &str, bit: usize) {
         let mut state = self.state();
         if let Some(content) = state.names.number(name).and_then(|number| state.files.get_mut(&number)) {
@@ -134,7 +134,7 @@ impl SimulatedDisk {
         }
     }
 
-    /// A copy of the files as programs read them now, on another disk: a backup that is restored elsewhere.
+    /// Copies the files as programs read them now to another disk, like a backup that is restored elsewhere.
     #[must_use]
     pub fn copy(&self, seed: u64) -> Self {
         let state = self.state();
@@ -149,7 +149,6 @@ impl SimulatedDisk {
         copy
     }
 
-    /// The counters up to now.
     pub fn counts(&self) -> DiskCounts {
         self.state().counts
     }
@@ -182,7 +181,7 @@ impl DiskState {
         there.iter().filter_map(|number| self.files.get(number)).map(|content| content.bytes().len() as u64).sum()
     }
 
-    /// Drops the files that no handle, no name and no power cut can lead to.
+    /// Drops files that are no longer reachable by a handle, a name or a power cut.
     fn drop_unreachable(&mut self) {
         if self.files.len() > self.open.len() {
             let (named, open) = (self.names.may_lead_to(), &self.open);
@@ -204,7 +203,7 @@ impl DiskState {
         if self.is_off { Err(failed(file, "the power is lost")) } else { Ok(()) }
     }
 
-    /// Ends a write or a sync that has been done to the cache: the power may be lost during it.
+    /// Completes a write or a sync of the cache. The power may be lost during it.
     fn done(&mut self, file: &str) -> Result<(), DiskError> {
         match &mut self.cut_in {
             None => {}
@@ -219,7 +218,7 @@ impl DiskState {
         self.done(file)
     }
 
-    /// Begins a sync. Whether it works; an error if the power is lost at it.
+    /// Begins a sync. Returns whether it will succeed, or an error if the power is lost at it.
     fn begin_sync(&mut self, file: &str) -> Result<bool, DiskError> {
         self.is_on(file)?;
         self.counts.syncs += 1;
@@ -355,7 +354,7 @@ impl DiskFile for SimulatedFile {
         let at = usize::try_from(at).map_err(|_| DiskError::Full)?;
         let (used, length) = (state.used(), state.files[&self.number].bytes().len());
         let room = length as u64 + state.room.saturating_sub(used);
-        // The bytes that fit are written, as by a system that runs out of blocks.
+        // Write the bytes that fit, like a system that runs out of blocks.
         let fits = usize::try_from(room).unwrap_or(usize::MAX).saturating_sub(at).min(bytes.len());
         if let Some(content) = state.files.get_mut(&self.number)
             && fits > 0

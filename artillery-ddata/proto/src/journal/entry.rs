@@ -24,74 +24,53 @@ use crate::{
     wire::chain::{self, DecodeError, EncodeError},
 };
 
-/// The place of an entry in a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct EntryPlace {
-    /// The number of its group.
     pub group: GroupNumber,
-    /// The number of entries before it in the group.
+    /// The number of earlier entries in the group.
     pub index: u32,
 }
 
 impl EntryPlace {
-    /// The places of the entries of a group, in order.
+    /// The places of the entries in a group, in order.
     pub fn all_in(group: GroupNumber) -> impl Iterator<Item = Self> {
         (0..).map(move |index| Self { group, index })
     }
 }
 
-/// Something that a chain has to find again after a restart.
+/// State that a chain must recover after a restart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JournalEntry {
     /// A message for a joiner behind this member: updates, or a part of this member's own checkpoint.
     Sent(Box<ChainFrame>),
-    /// A resync begins: earlier entries are void, and the store isn't whole until a checkpoint is.
-    NotWhole {
-        /// Which chain.
-        chain: ChainId,
-    },
-    /// Everything behind this version was cut off (rule 5.4).
-    Cut {
-        /// Which chain.
-        chain: ChainId,
-        /// The newest version that was kept.
-        keep: Version,
-    },
-    /// All updates up to here are committed.
-    Watermark {
-        /// Which chain.
-        chain: ChainId,
-        /// The commit watermark.
-        watermark: Sequence,
-    },
-    /// The value that an update removed. It precedes that update.
+    /// A resync begins: earlier entries are invalid, and the store is incomplete until a checkpoint is complete.
+    NotWhole { chain: ChainId },
+    /// Every update after `keep` was cut off (rule 5.4).
+    Cut { chain: ChainId, keep: Version },
+    /// All updates up to `watermark` are committed.
+    Watermark { chain: ChainId, watermark: Sequence },
+    /// The value that an update removed. The entry precedes that update.
     Taken {
-        /// Which chain.
         chain: ChainId,
-        /// The update's version.
         version: Version,
         /// The value, at most [`MAX_TAKEN`](crate::types::update::MAX_TAKEN) bytes.
         value: Bytes,
     },
 }
 
-/// Bytes that are no entry.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EntryError {
-    /// The entry is longer than its group.
     #[error("an entry that is longer than its group")]
     TooShort,
-    /// This release doesn't know the kind.
+    /// The kind is unknown to this release.
     #[error("an entry of the unknown kind {0}")]
     UnknownKind(u8),
-    /// A body of an entry whose kind has none.
-    #[error("a body of {0} bytes where there is none")]
+    /// The entry has a body, although its kind has none.
+    #[error("a body of {0} bytes in an entry of a kind without one")]
     Body(usize),
-    /// The header can't be decoded.
     #[error(transparent)]
     Codec(#[from] CodecError),
-    /// The frame can't be decoded.
     #[error(transparent)]
     Frame(#[from] DecodeError),
 }
@@ -105,7 +84,6 @@ const TAKEN: u8 = 4;
 const PREFIX: usize = 9;
 
 impl JournalEntry {
-    /// The chain that it belongs to.
     pub const fn chain(&self) -> ChainId {
         match self {
             Self::Sent(frame) => frame.chain,
@@ -116,7 +94,6 @@ impl JournalEntry {
         }
     }
 
-    /// Appends the entry to `out`.
     pub(super) fn encode(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         match self {
             Self::Sent(frame) => put_frame(out, SENT, frame),
@@ -173,7 +150,7 @@ fn put(out: &mut Vec<u8>, kind: u8, header: &[u8], body: &[Bytes]) -> Result<(),
     Ok(())
 }
 
-/// The encoded entries, without the header of their group.
+/// Encodes entries without the header of their group.
 ///
 /// # Errors
 /// [`EncodeError`]: an entry can't be encoded.
@@ -183,12 +160,12 @@ pub fn encode_entries<'a>(entries: impl IntoIterator<Item = &'a JournalEntry>) -
     Ok(out)
 }
 
-/// The entries of a group. Behind an error there is none.
+/// Decodes the entries of a group. Ends after an error.
 pub fn decode_entries(group: &Bytes) -> impl Iterator<Item = Result<JournalEntry, EntryError>> {
     decode_sized(group).map(|(_, entry)| entry)
 }
 
-/// The same, each entry with its length in bytes.
+/// Like [`decode_entries`], with the length of each entry in bytes.
 pub(super) fn decode_sized(group: &Bytes) -> impl Iterator<Item = (u64, Result<JournalEntry, EntryError>)> {
     let mut rest = group.clone();
     std::iter::from_fn(move || {

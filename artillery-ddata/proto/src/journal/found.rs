@@ -12,45 +12,46 @@ use super::{
 };
 use crate::disk::{Disk, DiskError};
 
-/// Limit of the search for a group that distinguishes damage from a torn end: checksums over this many times the segment's length.
+/// Bounds the search for a group that distinguishes damage from a torn end: checksums cover at most this many times the
+/// segment's length.
 const MAX_PASSES: usize = 8;
 
-/// A journal that was read and checked, and isn't written yet.
+/// A journal that has been read and checked, but not written.
 #[derive(Debug)]
 pub struct FoundJournal {
     disk: Arc<dyn Disk>,
     settings: JournalSettings,
-    /// The segments that count, oldest first.
+    /// The valid segments, oldest first.
     segments: Vec<SegmentHeader>,
-    /// The number behind the last group.
+    /// The number after the last group.
     end: GroupNumber,
     /// All groups below this one are known to have been synced.
     proven: GroupNumber,
-    /// Where the next group would begin in the newest segment, in bytes.
+    /// The position of the next group in the newest segment, in bytes.
     end_at: u64,
     /// The length of the newest segment in bytes.
     newest_len: u64,
 }
 
-/// Bytes behind the last group, which belong to no whole one: a write that a crash cut short.
+/// Bytes after the last complete group: a write that a crash interrupted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TornEnd {
     /// The file's name.
     pub file: String,
-    /// Where they begin, in bytes.
+    /// Where these bytes begin in the file.
     pub offset: u64,
-    /// How many there are, up to the file's end.
+    /// The number of bytes, up to the end of the file.
     pub bytes: u64,
 }
 
-/// How far a journal is read.
+/// The progress of reading a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReadBytes {
-    /// Bytes that are read, up to the end of the present group.
+    /// Bytes read, up to the end of the present group.
     pub done: u64,
-    /// Bytes of all segments that are read.
+    /// Bytes of all segments to read.
     pub total: u64,
-    /// Bytes of the present entry. The last one of a group includes the overhead of the group.
+    /// Bytes of the present entry. The last entry of a group includes the overhead of the group.
     pub entry: u64,
 }
 
@@ -58,17 +59,17 @@ pub struct ReadBytes {
 struct SegmentRead {
     end: GroupNumber,
     proven: GroupNumber,
-    /// Where the next group would begin, in bytes.
+    /// The position of the next group, in bytes.
     end_at: u64,
     len: u64,
 }
 
 impl FoundJournal {
-    /// Reads all segments and checks them. Shows each entry with its place, oldest first, and the progress of the reading.
+    /// Reads and checks all segments. Passes on each entry with its place, oldest first, and the progress.
     ///
     /// # Errors
-    /// [`JournalError::Damaged`]: a synced part differs from the written bytes, or is unknown to this release.
-    /// [`JournalError::Failed`].
+    /// [`JournalError::Damaged`]: a synced part differs from the written bytes, or its format is unknown to this
+    /// release. [`JournalError::Failed`].
     pub fn check(
         disk: Arc<dyn Disk>,
         settings: JournalSettings,
@@ -86,7 +87,7 @@ impl FoundJournal {
         Ok(found)
     }
 
-    /// Shows all entries once more, from the group `from` on.
+    /// Passes on all entries again, from the group `from` on.
     pub fn replay(
         &self,
         from: GroupNumber,
@@ -108,7 +109,7 @@ impl FoundJournal {
         Ok(())
     }
 
-    /// The number of the newest segment; 0: there is none. Compare it with the number in the control file before
+    /// The number of the newest segment; 0: none exists. Compare it with the number in the control file before
     /// [`open`](Self::open): the journal itself doesn't show that its last file is missing.
     pub fn newest_segment(&self) -> u64 {
         self.segments.last().map_or(0, |segment| segment.number)
@@ -127,7 +128,7 @@ impl FoundJournal {
         self.segments.first().map_or(self.end, |oldest| oldest.first)
     }
 
-    /// The number behind the last group.
+    /// The number after the last group.
     pub const fn end(&self) -> GroupNumber {
         self.end
     }
@@ -137,23 +138,23 @@ impl FoundJournal {
         self.proven
     }
 
-    /// How the newest segment was made durable; `None`: there is no segment.
+    /// How the newest segment was made durable; `None`: no segment exists.
     pub fn mode(&self) -> Option<SyncMode> {
         self.segments.last().map(|newest| newest.mode)
     }
 
-    /// The files of the segments that count, oldest first.
+    /// The files of the valid segments, oldest first.
     pub fn files(&self) -> impl Iterator<Item = String> + '_ {
         self.segments.iter().map(|segment| segment::name(segment.number))
     }
 
-    /// The bytes behind the last group.
+    /// The bytes after the last group.
     pub fn torn_end(&self) -> Option<TornEnd> {
         let (offset, bytes) = (self.end_at, self.newest_len.saturating_sub(self.end_at));
         (bytes > 0).then(|| TornEnd { file: segment::name(self.newest_segment()), offset, bytes })
     }
 
-    /// The file and the byte at which a group begins; for one behind the last, where the journal ends.
+    /// The file and offset at which a group begins. For a group after the last one: the end of the journal.
     pub fn locate(&self, group: GroupNumber) -> Result<(String, u64), JournalError> {
         let holds = |segment: &&SegmentHeader| segment.first <= group;
         let Some(segment) = self.segments.iter().rfind(holds).or(self.segments.first()) else {
@@ -209,13 +210,13 @@ impl FoundJournal {
             let mut left = group.entries.len() as u64;
             for (place, (len, entry)) in EntryPlace::all_in(group.number).zip(decode_sized(&group.entries)) {
                 left -= len;
-                // The last one includes the overhead of the group.
+                // The last entry includes the overhead of the group.
                 let unfilled = if left == 0 { (next - at - group.entries.len()) as u64 } else { 0 };
                 passed.entry = len + unfilled;
                 show(place, entry.map_err(|error| damaged(at, Damage::Entry(group.number, error)))?, *passed);
             }
             at = next;
-            // A file with groups of its own has a durable name.
+            // If a file has groups of its own, its name is durable.
             let goes_on = group.number >= header.synced || allows!(self.settings.guards, TrustName);
             let named = if goes_on { header.synced } else { header.first };
             (read.end, read.proven) = (group.number.next(), read.proven.max(group.synced).max(named));
@@ -225,11 +226,11 @@ impl FoundJournal {
         Ok(read)
     }
 
-    /// Continues the journal in a new segment. `start` is the number of this start of the store. Draw another `seed` for each
-    /// call: with an old one, remains of an earlier segment could be valid.
+    /// Continues the journal in a new segment. `start` is the number of this start of the store. Each call needs a new
+    /// random `seed`: with an old one, remains of an earlier segment could be valid.
     ///
-    /// Groups that aren't proven to be synced are written and synced again there: if a sync has failed, the kernel may show bytes
-    /// that are on no disk. So none of them is valid before this has returned.
+    /// Groups that aren't proven to be synced are written and synced again there, because after a failed sync the
+    /// kernel may show bytes that aren't durable. So none of them is valid before this returns.
     ///
     /// # Errors
     /// [`JournalError::Full`]; [`JournalError::Failed`].
@@ -259,7 +260,7 @@ impl FoundJournal {
         let create = || SegmentWriter::create(&**disk, &header, &groups, settings.guards);
         let writer = match create() {
             Err(DiskError::Full) => {
-                // Files that an earlier start has freed are still there.
+                // Files that an earlier start freed may still exist.
                 let counted = self.segments.iter().cloned().collect();
                 segment::keep(&**disk, &counted, usize::MAX).map_err(JournalError::Failed)?;
                 create()?
@@ -285,7 +286,7 @@ impl FoundJournal {
         })
     }
 
-    /// The journal of the present start, to be read once more.
+    /// The journal of the present start, for reading it again.
     pub(super) fn kept(
         disk: Arc<dyn Disk>,
         settings: JournalSettings,
@@ -299,9 +300,10 @@ impl FoundJournal {
         Group::at(segment, at, header.salt, self.settings.guards)
     }
 
-    /// Whether a whole group from byte `at` on proves that group `number` was synced. Then `number` isn't torn.
+    /// Whether a complete group at or after byte `at` proves that group `number` was synced, and therefore isn't torn.
     ///
-    /// These may be a client's bytes, so the bytes to sum up are limited; beyond that the segment is considered damaged.
+    /// These bytes may be a client's, so the number of bytes to sum up is bounded. Beyond the bound the segment is
+    /// considered damaged.
     fn was_synced(&self, segment: &Bytes, at: usize, header: &SegmentHeader, number: GroupNumber) -> bool {
         let mut left = segment.len().saturating_mul(MAX_PASSES);
         for place in (at..segment.len()).step_by(BLOCK) {
@@ -321,7 +323,7 @@ impl FoundJournal {
         false
     }
 
-    /// The groups from `first` on, encoded for a segment with this salt. All of them are in the last segment.
+    /// The groups from `first` on, encoded for a segment with this salt. All of them must be in the last segment.
     fn encode_from(&self, first: GroupNumber, salt: u128) -> Result<Vec<u8>, JournalError> {
         let mut out = vec![0; BLOCK];
         let Some(last) = self.segments.last() else { return Ok(out) };
@@ -343,13 +345,13 @@ impl FoundJournal {
     }
 }
 
-/// After a failed sync the kernel may forget bytes that it has shown before.
+/// After a failed sync the kernel may discard bytes that it has shown before.
 fn changed(segment: u64) -> JournalError {
     let why = "it changed while it was read".to_owned();
     JournalError::Failed(DiskError::Failed { file: segment::name(segment), why })
 }
 
-/// The headers of the valid segments, oldest first. The newest segment names its predecessor, and so on.
+/// The headers of the valid segments, oldest first. Each segment names its predecessor, starting at the newest one.
 fn headers(disk: &dyn Disk, store: u128) -> Result<Vec<SegmentHeader>, JournalError> {
     let numbers = segment::numbers(disk).map_err(JournalError::Failed)?;
     let Some(&newest) = numbers.last() else { return Ok(Vec::new()) };

@@ -9,15 +9,16 @@
 //!     u32   the CRC once more, in the last bytes before a multiple of 4096
 //! ```
 //!
-//! A group that the full disk has cut short is refused, and another one takes its place. Without the second CRC its beginning
-//! could count later, when that other one is torn.
+//! A group that a full disk cut short is refused, and another one replaces it. Without the second CRC, the beginning of
+//! the refused group could become valid later, if the other group is torn.
 
 use bytes::Bytes;
 
 use super::GroupNumber;
 use crate::guards::Guards;
 
-/// Groups begin at multiples of this, in bytes. So no later write, torn by a power cut, damages a synced group.
+/// Groups begin at multiples of this number of bytes, so that a later write torn by a power cut damages no synced
+/// group.
 pub(super) const BLOCK: usize = 4096;
 
 const HEADER: usize = 24;
@@ -29,14 +30,13 @@ pub(super) const MAX_GROUP: usize = 1 << 30;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct GroupClaims {
     sum: u32,
-    /// Length of the entries in bytes.
     pub(super) len: usize,
     pub(super) number: GroupNumber,
     pub(super) synced: GroupNumber,
 }
 
 impl GroupClaims {
-    /// `None`: it is no header.
+    /// Returns `None` if the bytes are no header.
     pub(super) fn at(segment: &Bytes, at: usize) -> Option<Self> {
         let header: &[u8; HEADER] = segment.get(at..)?.first_chunk()?;
         let u32_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|n| header[at + n]));
@@ -47,7 +47,6 @@ impl GroupClaims {
     }
 }
 
-/// A group that is whole.
 #[derive(Debug, Clone)]
 pub(super) struct Group {
     pub(super) number: GroupNumber,
@@ -57,7 +56,7 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// The group at byte `at` of a segment; `None`: it isn't whole.
+    /// The group at byte `at` of a segment; `None`: it isn't complete.
     pub(super) fn at(segment: &Bytes, at: usize, salt: u128, guards: Guards) -> Option<Self> {
         let claims = GroupClaims::at(segment, at)?;
         let entries = at.checked_add(HEADER)?..at.checked_add(HEADER)?.checked_add(claims.len)?;
@@ -68,12 +67,12 @@ impl Group {
         is_whole.then(|| Self { number, synced, entries: segment.slice(entries) })
     }
 
-    /// Its length with the filling, in bytes.
+    /// The length including the padding, in bytes.
     pub(super) fn len(&self, guards: Guards) -> usize {
         filled(HEADER + self.entries.len() + CRC, guards)
     }
 
-    /// Writes the group again behind `out`, the beginning of another segment.
+    /// Writes the group again at the end of `out`, which is the beginning of another segment.
     pub(super) fn encode(&self, out: &mut Vec<u8>, salt: u128, synced: GroupNumber, guards: Guards) {
         let mut bytes = Vec::with_capacity(self.len(guards));
         begin(&mut bytes);
@@ -83,13 +82,13 @@ impl Group {
     }
 }
 
-/// Begins a group in `out`. Append its entries.
+/// Begins a group in `out`, to which the caller appends the entries.
 pub(super) fn begin(out: &mut Vec<u8>) {
     out.clear();
     out.resize(HEADER, 0);
 }
 
-/// Ends a group, and fills it up. `place` is the salt of its segment, and where it begins there.
+/// Ends and pads a group. `place`: the salt of its segment, and where the group begins there.
 pub(super) fn finish(out: &mut Vec<u8>, place: (u128, u64), number: GroupNumber, synced: GroupNumber, guards: Guards) {
     let len = (out.len() - HEADER) as u32;
     out[4..8].copy_from_slice(&len.to_le_bytes());
@@ -97,12 +96,12 @@ pub(super) fn finish(out: &mut Vec<u8>, place: (u128, u64), number: GroupNumber,
     out[16..24].copy_from_slice(&synced.0.to_le_bytes());
     let sum = checksum(place.0, place.1, &out[4..]);
     out[..4].copy_from_slice(&sum.to_le_bytes());
-    // In one piece: `resize` writes byte by byte in builds for tests, which do this millions of times.
+    // Extend in one piece: `resize` writes byte by byte in builds for tests, which do this millions of times.
     out.extend_from_slice(&[0; BLOCK][..filled(out.len() + CRC, guards) - CRC - out.len()]);
     out.extend_from_slice(&sum.to_le_bytes());
 }
 
-/// Salt and place make sure that no value of a client is a group, not even a copy of one.
+/// Salt and place ensure that no client's value is a valid group, not even a copy of one.
 fn checksum(salt: u128, at: u64, bytes: &[u8]) -> u32 {
     let place = [salt.to_le_bytes().as_slice(), &at.to_le_bytes()].concat();
     crc32c::crc32c_append(crc32c::crc32c(&place), bytes)

@@ -35,19 +35,18 @@ const PREFIX: &str = "journal-";
 /// The name of a segment that isn't complete yet.
 const UNNAMED: &str = "journal.new";
 
-/// The header of a segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SegmentHeader {
     pub(super) store: u128,
     pub(super) start: u64,
     pub(super) number: u64,
-    /// The segment before it. Segments with numbers in between don't count.
+    /// The previous segment. Segments with numbers in between are invalid.
     pub(super) follows: u64,
-    /// The oldest segment that counts. Older ones were removed, but a power cut may bring one back.
+    /// The oldest valid segment. Older ones were removed, but a power cut may restore one.
     pub(super) oldest: u64,
-    /// Its first group. Groups of the segment before that have this number or a higher one don't count.
+    /// The number of its first group. Groups of the previous segment with this number or a higher one are invalid.
     pub(super) first: GroupNumber,
-    /// All groups below this one were synced before the file got its name. That name is durable if further groups follow.
+    /// All groups below this one were synced before the file got its name. The name is durable if more groups follow.
     pub(super) synced: GroupNumber,
     pub(super) salt: u128,
     pub(super) mode: SyncMode,
@@ -102,13 +101,12 @@ impl SegmentHeader {
         })
     }
 
-    /// Whether the numbers fit each other.
+    /// Whether the numbers are consistent.
     fn is_possible(&self) -> bool {
         let Self { number, follows, oldest, first, synced, .. } = *self;
         follows < number && oldest <= number && number < u64::MAX && first <= synced && synced.0 < u64::MAX
     }
 
-    /// Reads the header of the segment with this number.
     pub(super) fn read(disk: &dyn Disk, number: u64, store: u128) -> Result<Self, JournalError> {
         let file = name(number);
         let mut bytes = [0; BLOCK];
@@ -123,7 +121,6 @@ impl SegmentHeader {
     }
 }
 
-/// The bytes of a fixed length at `at`.
 fn part<const LEN: usize>(bytes: &[u8; BLOCK - 4], at: usize) -> [u8; LEN] {
     std::array::from_fn(|n| bytes[at + n])
 }
@@ -132,7 +129,6 @@ pub(super) fn name(number: u64) -> String {
     format!("{PREFIX}{number:010}")
 }
 
-/// The numbers of all segments, in order.
 pub(super) fn numbers(disk: &dyn Disk) -> Result<Vec<u64>, DiskError> {
     let names = disk.names()?;
     let number = |file: &String| file.strip_prefix(PREFIX)?.parse().ok().filter(|&number| name(number) == *file);
@@ -141,12 +137,10 @@ pub(super) fn numbers(disk: &dyn Disk) -> Result<Vec<u64>, DiskError> {
     Ok(numbers)
 }
 
-/// The length of a segment in bytes.
 pub(super) fn length(disk: &dyn Disk, number: u64) -> Result<u64, DiskError> {
     disk.open(&name(number))?.length()
 }
 
-/// All bytes of a segment.
 pub(super) fn read(disk: &dyn Disk, number: u64) -> Result<Bytes, DiskError> {
     let file = disk.open(&name(number))?;
     let mut bytes = vec![0; usize::try_from(file.length()?).map_err(|_| DiskError::Full)?];
@@ -155,7 +149,7 @@ pub(super) fn read(disk: &dyn Disk, number: u64) -> Result<Bytes, DiskError> {
     Ok(bytes.into())
 }
 
-/// Removes at most `most` other segments, the oldest first. Returns whether none is left.
+/// Removes at most `most` segments that aren't in `kept`, oldest first. Returns whether none is left.
 pub(super) fn keep(disk: &dyn Disk, kept: &VecDeque<SegmentHeader>, most: usize) -> Result<bool, DiskError> {
     let is_kept = |number: &u64| kept.iter().any(|segment| segment.number == *number);
     let others: Vec<_> = numbers(disk)?.into_iter().filter(|number| !is_kept(number)).collect();
@@ -164,7 +158,6 @@ pub(super) fn keep(disk: &dyn Disk, kept: &VecDeque<SegmentHeader>, most: usize)
     Ok(others.len() <= most)
 }
 
-/// The segment that is being written.
 #[derive(Debug)]
 pub(super) struct SegmentWriter {
     file: Box<dyn DiskFile>,
@@ -174,8 +167,8 @@ pub(super) struct SegmentWriter {
 }
 
 impl SegmentWriter {
-    /// Makes a segment that begins with `groups`, which are encoded behind space for the header. It gets its name only when
-    /// all of that is durable, so a segment that has a name is never torn at its beginning.
+    /// Creates a segment that begins with `groups`, which are encoded after space for the header. The segment gets its
+    /// name only when all of that is durable, so a named segment is never torn at its beginning.
     pub(super) fn create(
         disk: &dyn Disk,
         header: &SegmentHeader,
@@ -211,7 +204,7 @@ impl SegmentWriter {
         self.at
     }
 
-    /// Ends the group in `buffer`, and writes it. If that fails, the next group is written in its place.
+    /// Ends the group in `buffer`, and writes it. If that fails, the next group is written at the same position.
     pub(super) fn append(
         &mut self,
         buffer: &mut Vec<u8>,
@@ -230,7 +223,7 @@ impl SegmentWriter {
     }
 }
 
-/// A sync that finds the disk full has failed like any other: the bytes on the disk are unknown.
+/// If a sync finds the disk full, the bytes on the disk are as unknown as after any other failure.
 fn never_full(error: DiskError) -> DiskError {
     match error {
         DiskError::Full => DiskError::Failed { file: String::new(), why: "the disk is full".into() },

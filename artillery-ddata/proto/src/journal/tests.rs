@@ -32,7 +32,7 @@ fn entry(number: u64, len: usize) -> JournalEntry {
     JournalEntry::Taken { chain: CHAIN, version: Version::new(1, number), value: vec![number as u8; len].into() }
 }
 
-/// Opens the journal. Returns it with all entries that it has.
+/// Opens the journal. Returns it with all its entries.
 fn opened(
     disk: &SimulatedDisk,
     start: u64,
@@ -41,7 +41,7 @@ fn opened(
     opened_with(disk, start, guards, || {})
 }
 
-/// The same, with something that happens between the check and the rest.
+/// Like [`opened`], with a change between the check and the rest.
 fn opened_with(
     disk: &SimulatedDisk,
     start: u64,
@@ -60,7 +60,7 @@ fn opened_with(
     Ok((found.open(start, u128::from(start) << 64)?, entries))
 }
 
-/// The first seed that shows that a guard is missing reports one of these errors.
+/// The first seed that reveals a missing guard reports one of these errors.
 fn assert_caught(mutant: Mutant, errors: &[&str]) {
     let shows = |seed| Some(format!("seed {seed}: {}", run(seed, Guards::without(mutant)).err()?));
     let why = (0..2000).find_map(shows).expect("a seed that shows it");
@@ -190,7 +190,7 @@ fn a_start_without_writes_leaves_no_file_behind() {
     assert!(disk.names().unwrap().len() <= 2, "{:?}", disk.names());
 }
 
-/// The removal of a large file holds up the next group.
+/// Removing a large file delays the next group.
 #[test]
 fn files_of_freed_segments_go_one_after_the_other() {
     let disk = harsh(1);
@@ -201,18 +201,14 @@ fn files_of_freed_segments_go_one_after_the_other() {
     let there = || segment::numbers(&disk).unwrap();
     let before = there();
     journal.release(journal.next()).unwrap();
-    assert_eq!(there()[..before.len()], before, "nothing is removed yet");
+    assert_eq!(there()[..before.len()], before, "no file is removed yet");
     for gone in 1..=2 {
         journal.remove_freed(1).unwrap();
-        assert_eq!(there()[..before.len() - gone], before[gone..], "the oldest goes first");
+        assert_eq!(there()[..before.len() - gone], before[gone..], "the oldest is removed first");
     }
     disk.restart();
     let found = opened(&disk, 2, Guards::ALL).unwrap().1;
-    assert_eq!(
-        found.iter().map(|(group, _)| *group).collect::<Vec<_>>(),
-        [GroupNumber(4)],
-        "a start passes over the rest"
-    );
+    assert_eq!(found.iter().map(|(group, _)| *group).collect::<Vec<_>>(), [GroupNumber(4)], "a start ignores the rest");
     assert_eq!(there()[0], before[before.len() - 1], "and removes it");
 }
 
@@ -228,7 +224,7 @@ fn a_start_finds_the_room_of_freed_segments() {
     let used: u64 = disk.names().unwrap().iter().map(|name| disk.open(name).unwrap().length().unwrap()).sum();
     disk.set_room(used);
     disk.restart();
-    assert!(opened(&disk, 2, Guards::ALL).is_ok(), "the disk is full of files that don't count");
+    assert!(opened(&disk, 2, Guards::ALL).is_ok(), "the disk is full of invalid files");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::{
     types::update::Update,
 };
 
-/// What one peer may not know yet.
+/// State that a peer may not know yet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Unsure {
     Watermark,
@@ -80,8 +80,8 @@ impl Replica {
         }
     }
 
-    /// A peer announces its watermark. That of a joiner is ignored: its store may have committed updates that an operator
-    /// has abandoned (trap 87).
+    /// A peer announces its watermark. That of a joiner is ignored: its store may have committed updates that an
+    /// operator has abandoned (trap 87).
     fn receive_watermark(&mut self, now: Timestamp, from: MemberId, watermark: Sequence) {
         let Some(link) = self.peers.get_mut(Some(from)) else { return };
         link.raise_watermark(watermark);
@@ -109,8 +109,8 @@ impl Replica {
         }
     }
 
-    /// Another member reported how far it is durable. The report counts only if this member has the same history up to
-    /// there: a mark of other updates under these sequences is about another history (trap 77).
+    /// Another member reported its durable mark. The mark is used only if this member has the same history up to there:
+    /// otherwise it refers to other updates under these sequences (trap 77).
     fn receive_mark(&mut self, now: Timestamp, from: MemberId, version: Version) {
         let cx = self.membership.at(now);
         let is_ours = || self.log.history().version_at(version.sequence) == Some(version);
@@ -125,8 +125,8 @@ impl Replica {
     /// The successor reports the position of its history.
     ///
     /// Until our history is known to be a prefix of our predecessor's, it may still be cut. Updates that the successor
-    /// got from us by then, or that we had wrongly found in both histories, would stay there and be committed in place
-    /// of the chain's (trap 52). So the successor's position is deferred, and followed once we know
+    /// got from us by then, or that we wrongly matched in both histories, would stay there and be committed in place of
+    /// the chain's (trap 52). So the successor's position is deferred until we know
     /// ([`follow_deferred`](Self::follow_deferred)).
     fn hear_successor(&mut self, now: Timestamp, from: MemberId, control: &Control) {
         if !self.upstream.is_prefix() && !allows!(self.membership.guards(), FollowTooSoon) {
@@ -165,31 +165,31 @@ impl Replica {
         }
     }
 
-    /// The successor reported its position. Sending continues behind it, or the successor first drops what we never had
-    /// (rule 5.4).
+    /// The successor reported its position. Sending continues behind it, unless the successor must first drop updates
+    /// that we never had (rule 5.4).
     pub(super) fn follow(&mut self, now: Timestamp, from: MemberId, position: &Position, partial: Option<Partial>) {
         let Some(link) = self.peers.get_mut(Some(from)) else { return };
         let serves = self.membership.serves(from);
         if (serves && position.last.sequence < self.log.watermark())
             || position.last.sequence < link.stream().acknowledged()
         {
-            // This position is old: a serving member holds every committed update, and only a snapshot drops what was
-            // acknowledged.
+            // This position is old: a serving member holds every committed update, and only a snapshot drops
+            // acknowledged updates.
             return;
         }
         let keep = self.log.history().common(position);
         if keep != position.last && !self.upstream.is_open() {
-            // Don't cut yet. Our predecessor may still send us the updates that this cut would drop, and the successor may
-            // acknowledge them until then. A cut can't be withdrawn, so the position is compared again once the epoch is
-            // open here.
+            // Don't cut yet. Our predecessor may still send us the updates that this cut would drop, and the successor
+            // may acknowledge them until then. A cut can't be withdrawn, so the position is compared again once the
+            // epoch is open here.
             let resume = Some(position.clone());
             link.stream_mut().defer(Control { acknowledged: position.last, resume, partial, ..Control::default() });
             return;
         }
         let first = self.log.history().first();
         if keep.sequence.next() < first {
-            // A serving successor holds every committed update, so the backlog must have what it needs. A syncing one
-            // gets a snapshot.
+            // A serving successor holds every committed update, so the backlog must have the updates that it needs. A
+            // syncing one gets a snapshot.
             return if serves {
                 self.halt(Halt::BacklogTooShort { needed: keep.sequence.next(), first });
             } else {
@@ -205,8 +205,8 @@ impl Replica {
         }
     }
 
-    /// Offers a snapshot, once the epoch is open here: until then our watermark may be below what was committed. A joiner
-    /// that is treated as the tail holds every committed update, so the backlog has what it needs.
+    /// Offers a snapshot, once the epoch is open here: until then committed updates may be above our watermark. A
+    /// joiner that is treated as the tail holds every committed update, so the backlog has the updates that it needs.
     fn offer_snapshot(&mut self, now: Timestamp, to: MemberId, said: Version) {
         if self.upstream.is_open() && self.promotion.joiner().is_none() {
             let cx = self.membership.at(now);
@@ -232,8 +232,8 @@ impl Replica {
         }
     }
 
-    /// The predecessor has confirmed that our history is a prefix of its own. So the watermarks received before are valid
-    /// for our history too.
+    /// The predecessor has confirmed that our history is a prefix of its own. So the watermarks received before are
+    /// valid for our history too.
     fn found_prefix(&mut self, now: Timestamp) {
         if !self.upstream.is_prefix() && self.membership.place().is_syncing() {
             self.joiner.count_partial();
@@ -297,7 +297,7 @@ impl Replica {
         self.received(now, from, in_order, message.watermark);
     }
 
-    /// Mutant: updates that are missing before an update are taken to be empty.
+    /// Mutant: treats missing updates before an update as empty ones.
     fn pass_over(&mut self, now: Timestamp, update: &Update) {
         while self.reached().sequence.next() < update.version.sequence {
             let version = Version { sequence: self.reached().sequence.next(), ..update.version };
@@ -309,7 +309,7 @@ impl Replica {
     }
 
     /// Whether the update at `sequence`, which follows `after`, continues our history. If updates are missing before
-    /// it, or `after` isn't our last version, the predecessor has to compare histories.
+    /// it, or `after` isn't our last version, the predecessor must compare histories.
     fn is_next(&mut self, now: Timestamp, from: MemberId, after: Version, sequence: Sequence) -> bool {
         let guards = self.membership.guards();
         if self.is_clogged() && !allows!(guards, QueueAll) || !self.joiner.accepts_updates(self.membership.at(now)) {
@@ -329,9 +329,9 @@ impl Replica {
         sequence == next && continues
     }
 
-    /// Whether this joiner's disk is so far behind that it accepts no update for now. Nothing else bounds the records that
-    /// wait for it, since the chain continues without it. The predecessor's history has the refused updates. A resync that
-    /// ends passes one step of its kept updates to the journal at once.
+    /// Whether this joiner accepts no update for now, because its disk is too far behind. Nothing else bounds the
+    /// records that wait for the disk, since the chain continues without this member. The predecessor's history has the
+    /// refused updates. When a resync ends, one step of its buffered updates goes to the journal at once.
     fn is_clogged(&mut self) -> bool {
         let most = 2 * self.membership.settings().joiner_buffer;
         let is_syncing = self.membership.place().is_syncing();
@@ -365,7 +365,6 @@ impl Replica {
         self.received(now, from, in_order, watermark);
     }
 
-    /// Handles the effects of new or repeated updates.
     fn received(&mut self, now: Timestamp, from: MemberId, in_order: bool, watermark: Sequence) {
         if self.joiner.is_filling() {
             self.peers.due(Some(from));
@@ -406,7 +405,7 @@ impl Replica {
         self.peers.due(Some(from));
     }
 
-    /// Begins a snapshot: the previous data becomes invalid. The member is marked so before the first change.
+    /// Begins a snapshot, which invalidates the previous data. The journal records this before the first change.
     fn begin_filling(&mut self, now: Timestamp, id: u64, beginning: SnapshotHeader) {
         self.reads.close_gate();
         self.catch_up_store(now);
@@ -449,7 +448,6 @@ impl Replica {
         self.set_prefix(now);
     }
 
-    /// The control frame to send to `to` now, if one is due.
     pub(crate) fn poll_control(&mut self, now: Timestamp, to: MemberId) -> Option<ChainFrame> {
         let cx = self.membership.at(now);
         cx.config().filter(|_| !cx.is_halted())?;
@@ -490,8 +488,9 @@ impl Replica {
         cx.frame(ChainMessage::Control(control))
     }
 
-    /// The next updates for `to`: as many as fit `room` bytes, but at least one if there is any, or the next piece of a
-    /// large one. Before them, how far this member is durable: behind them that would wait for as long as updates arrive.
+    /// The next updates for `to`: as many as fit into `room` bytes, but at least one, or the next piece of a large one.
+    /// Changes of this member's durable mark and fullness are sent first: otherwise they would wait for as long as
+    /// updates arrive.
     pub(crate) fn poll_updates(&mut self, now: Timestamp, to: MemberId, room: usize) -> Option<ChainFrame> {
         let cx = self.membership.at(now);
         cx.config().filter(|_| !cx.is_halted())?;
@@ -510,7 +509,7 @@ impl Replica {
         Some(message)
     }
 
-    /// The next part of a snapshot for `to`, of about `room` bytes. Ask for it after controls and updates, when the link
+    /// The next part of a snapshot for `to`, of about `room` bytes. Call it after controls and updates, when the link
     /// has capacity.
     pub(crate) fn poll_snapshot(&mut self, now: Timestamp, to: MemberId, room: usize) -> Option<ChainFrame> {
         let cx = self.membership.at(now);
@@ -521,7 +520,8 @@ impl Replica {
         self.membership.frame(ChainMessage::Snapshot(part))
     }
 
-    /// With each heartbeat: repeats what a peer may have lost, or ignored because it had not entered the epoch yet.
+    /// With each heartbeat: repeats state that a peer may have lost, or ignored because it had not entered the epoch
+    /// yet.
     pub(super) fn repeat(&mut self, now: Timestamp) {
         let cx = self.membership.at(now);
         let resend = cx.settings().resend;

@@ -1,4 +1,4 @@
-//! Local clean reads, without task, channel and allocation. The only lock is that of the key (docs/DESIGN.md §4).
+//! Local clean reads without a task, channel or allocation. The only lock is that of the key (docs/DESIGN.md §4).
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -13,18 +13,18 @@ mod halves;
 #[cfg(feature = "mutants")]
 pub use halves::Begun;
 
-/// What local readers of one chain share with its replica: three atomics that say whether they may read.
+/// The state that local readers of a chain share with its replica: three atomics that decide whether they may read.
 #[derive(Debug)]
 pub struct Gate {
     pub(super) chain: ChainId,
-    /// The epoch in which this member may serve strong reads from its own state; 0 while it may not. [`HELD_BIT`] is
-    /// set while the store lacks updates that others may know.
+    /// The epoch in which this member may serve strong reads from its own state, or 0. [`HELD_BIT`] is set while
+    /// updates that other nodes may know are missing from the store.
     serving: AtomicU64,
     watermark: AtomicU64,
     lease_until: AtomicU64,
     counters: ReadCounters,
     guards: Guards,
-    /// The time at which the replica took something in last.
+    /// The time of the replica's last input.
     #[cfg(any(test, feature = "mutants"))]
     noted: AtomicU64,
 }
@@ -32,32 +32,30 @@ pub struct Gate {
 /// The bit of `serving` that sends local readers to the replica.
 const HELD_BIT: u64 = 1 << 63;
 
-/// What a local reader has found. It may not be returned before [`Gate::leave`] has checked it.
+/// The result of a local lookup. It must not be returned before [`Gate::leave`] has checked it.
 #[derive(Debug)]
 struct Looked {
     epoch: u64,
     newest: Option<Held>,
 }
 
-/// Why a read can't be served here and now. No reason is final: a node can serve the read by another path.
+/// Why a read can't be served locally at present. The node can still serve the read by another path.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotLocal {
-    /// The newest version here isn't known to be committed, or the store lacks updates that others may know.
+    /// The newest version here isn't known to be committed, or updates that other nodes may know are missing from the
+    /// store.
     #[error("the newest version here is not known to be committed")]
     Dirty,
-    /// The lease is out.
     #[error("this node holds no lease")]
     NoLease,
-    /// No chain with that key is served here.
     #[error("no chain with that key is served here")]
     NotHere,
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Counts local reads without contention: each thread adds to a cache line of its own.
+/// Counts local reads without contention: each thread adds to its own cache line.
 #[derive(Debug, Default)]
 pub struct ReadCounters {
     stripes: [Stripe; STRIPES],
@@ -83,7 +81,6 @@ impl ReadCounters {
         self.stripes[stripe].0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Local clean reads so far.
     pub fn total(&self) -> u64 {
         self.stripes.iter().map(|stripe| stripe.0.load(Ordering::Relaxed)).sum()
     }
@@ -104,7 +101,7 @@ impl Gate {
         }
     }
 
-    /// The same gate with these guards, which are those of its replica.
+    /// The same gate with these guards, which must equal those of its replica.
     #[must_use]
     pub fn with_guards(self, guards: Guards) -> Self {
         Self { guards, ..self }
@@ -114,10 +111,10 @@ impl Gate {
         self.guards
     }
 
-    /// The newest version of `key`, if it is committed and this member may serve it. Tombstones are returned.
+    /// Returns the newest version of `key`, if it is committed and this member may serve it. Tombstones are returned.
     ///
-    /// `now` is called after the lookup: the lease must cover the moment at which the value leaves (docs/DESIGN.md §6).
-    /// `serving` is loaded before the lookup and again at the end: the member may be removed and return between the two
+    /// `now` is called after the lookup: the lease must cover the time at which the value is returned (docs/DESIGN.md
+    /// §6). `serving` is loaded both before the lookup and at the end: in between, the member may be removed and return
     /// (trap 28).
     ///
     /// # Errors
@@ -139,8 +136,9 @@ impl Gate {
         if epoch & HELD_BIT != 0 {
             return Err(NotLocal::Dirty);
         }
-        // Load the watermark before the lookup. A version that is found may be dropped by a cut, and another one
-        // committed under its sequence. By a later watermark the dropped one would pass for committed (trap 53).
+        // Load the watermark before the lookup. A cut may drop the version that the lookup finds, and another version
+        // may be committed under its sequence. A later watermark would then make the dropped version look committed
+        // (trap 53).
         let watermark = self.watermark();
         let newest = store.read(self.chain, key, Sequence::MAX)?;
         let watermark = if allows!(self.guards, LoadWatermarkLate) { self.watermark() } else { watermark };
@@ -157,7 +155,7 @@ impl Gate {
         if now.as_nanos() >= self.lease_until.load(Ordering::Acquire) {
             return Err(NotLocal::NoLease);
         }
-        // The lookup must not be reordered behind this load.
+        // Keeps the lookup from being reordered behind this load.
         fence(Ordering::SeqCst);
         let serving = self.serving.load(Ordering::Relaxed);
         if serving & !HELD_BIT != looked.epoch && !allows!(self.guards, LookOnce) {
@@ -167,12 +165,11 @@ impl Gate {
         Ok(looked.newest)
     }
 
-    /// The epoch in which this member may serve, if it may.
+    /// The epoch in which this member may serve.
     pub fn serving(&self) -> Option<Epoch> {
         Some(Epoch(self.serving.load(Ordering::Acquire) & !HELD_BIT)).filter(|&epoch| epoch != Epoch(0))
     }
 
-    /// The commit watermark.
     pub fn watermark(&self) -> Sequence {
         Sequence(self.watermark.load(Ordering::Acquire))
     }
@@ -182,21 +179,20 @@ impl Gate {
         Timestamp::from_nanos(self.lease_until.load(Ordering::Acquire))
     }
 
-    /// Local clean reads so far.
     pub fn counters(&self) -> &ReadCounters {
         &self.counters
     }
 
-    /// Opens the gate in `epoch`, or closes it. Once this has returned, a reader that loads `serving` again sees it and
-    /// is not served by the old one.
+    /// Opens the gate in `epoch`, or closes it. After this returns, the second load of `serving` in every reader sees
+    /// the change, so no reader is served by the old epoch.
     pub(crate) fn serve(&self, epoch: Option<Epoch>) {
         let held = self.serving.load(Ordering::Relaxed) & HELD_BIT;
         self.serving.store(epoch.map_or(0, |epoch| epoch.0) | held, Ordering::SeqCst);
         fence(Ordering::SeqCst);
     }
 
-    /// Sends all readers that come from now on to the replica, until [`release`](Self::release). A reader that has finished its
-    /// lookup before may still return: no other node knows yet of the updates that the store lacks.
+    /// Sends all new readers to the replica, until [`release`](Self::release). A reader that has already finished its
+    /// lookup may still return: no other node knows the missing updates yet.
     pub(crate) fn hold(&self) {
         self.serving.store(self.serving.load(Ordering::Relaxed) | HELD_BIT, Ordering::SeqCst);
         fence(Ordering::SeqCst);
@@ -207,12 +203,12 @@ impl Gate {
         self.serving.load(Ordering::Relaxed) & HELD_BIT != 0
     }
 
-    /// Ends the hold: the store has every update that others may know.
+    /// Ends the hold. The store must contain every update that other nodes may know.
     pub(crate) fn release(&self) {
         self.serving.store(self.serving.load(Ordering::Relaxed) & !HELD_BIT, Ordering::Release);
     }
 
-    /// Raises the watermark. Call it when the updates that it covers are wholly in the store.
+    /// Raises the watermark. The store must already contain all updates that it covers.
     pub(crate) fn commit(&self, watermark: Sequence) {
         self.watermark.store(watermark.0, Ordering::Release);
     }
@@ -224,7 +220,7 @@ impl Gate {
 
 #[cfg(feature = "mutants")]
 impl Gate {
-    /// A gate in the same state, without its counters.
+    /// A gate in the same state, with counters at zero.
     pub fn fork(&self) -> Self {
         let fork = Self::new(self.chain).with_guards(self.guards());
         fork.serve(self.serving());

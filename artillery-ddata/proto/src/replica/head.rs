@@ -1,7 +1,7 @@
 //! The head of a chain: it orders writes, resolves them to full values, and answers them once they are committed.
 //!
-//! Every member has a head, which refuses while the member isn't one. A member that is replaced as head still answers the
-//! writes that wait here.
+//! Every member has a head, which refuses while the member isn't one. A member that is replaced as head still answers
+//! the writes that wait here.
 
 mod answer;
 mod close;
@@ -33,13 +33,12 @@ pub(super) struct Head {
     waiting: WaitingWrites,
     /// The newest large update.
     large: Sequence,
-    /// The write that is ordered next, while its values are assembled.
+    /// The next write to be ordered, while its values are assembled.
     assembling: Option<Box<Assembly>>,
     /// The head orders nothing for a bounded time.
     closing: Option<Closing>,
 }
 
-/// A write as it arrived.
 #[derive(Debug)]
 pub(super) struct WriteInput {
     pub(super) waiter: Waiter,
@@ -48,7 +47,6 @@ pub(super) struct WriteInput {
     pub(super) wall_clock: u64,
 }
 
-/// A caller that waits for the commit of an update.
 #[derive(Clone, Hash, Debug)]
 pub(super) struct Waiter {
     pub(super) token: Token,
@@ -67,7 +65,6 @@ struct Assembly {
 /// Whether an update was appended to the log. If so, the tail may commit it at once.
 pub(super) type IsAppended = bool;
 
-/// The write of this caller failed, and the member has to halt.
 #[derive(Debug)]
 pub(super) struct WriteFailed {
     pub(super) token: Token,
@@ -92,7 +89,6 @@ impl From<Halt> for NotOrdered {
 }
 
 impl Head {
-    /// The number of callers that wait for a commit.
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
     }
@@ -105,15 +101,15 @@ impl Head {
         self.assembling.is_some()
     }
 
-    /// Whether a write would be accepted now rather than refused with [`Refusal::Busy`]. While it is false, drivers leave
-    /// writes in their own bounded queues. The last accepted write may exceed the window by its own size: otherwise a
-    /// value larger than the window would wait forever.
+    /// Whether a write would be accepted now rather than refused with [`Refusal::Busy`]. While it is false, drivers
+    /// leave writes in their own bounded queues. The last accepted write may exceed the window by its own size:
+    /// otherwise a value larger than the window would wait forever.
     pub(super) fn has_room(&self, member: &Membership, log: &Log) -> bool {
         self.held(log) < member.settings().window.max(1) && !self.is_closed() && !self.is_assembling()
     }
 
-    /// The same for a [large](crate::runner::WriteLine::Large) write. A small write is committed behind everything that
-    /// was ordered before it, so large writes get a quarter of the window. One large write is always accepted while no
+    /// The same for a [large](crate::runner::WriteLine::Large) write. A small write is committed after all writes
+    /// ordered before it, so large writes get a quarter of the window. One large write is always accepted while no
     /// other is in flight.
     pub(super) fn has_room_for_large(&self, member: &Membership, log: &Log) -> bool {
         let is_alone = self.large <= log.watermark();
@@ -124,7 +120,6 @@ impl Head {
         log.history().in_flight() + self.waiting.result_bytes()
     }
 
-    /// Answers a write, or orders it, or begins to assemble it.
     pub(super) fn write(
         &mut self,
         cx: Context<'_>,
@@ -158,7 +153,7 @@ impl Head {
         Ok(false)
     }
 
-    /// Makes an update of a write and appends it, also if the write's condition fails. The write is answered when the
+    /// Makes an update of a write and appends it, even if the write's condition fails. The write is answered when the
     /// update is committed. So the answer never names a version that may vanish (trap 20), and a late duplicate finds
     /// its record.
     fn order(
@@ -200,8 +195,8 @@ impl Head {
         Ok(self.assemble(cx, log, Assembly { waiter, update, resolved }, out)?)
     }
 
-    /// Assembles values of a write, one step of them, and appends the update after the last step. Until then the head
-    /// accepts no other write: the next sequence is reserved for this one.
+    /// Assembles one step of a write's values, and appends the update after the last step. Until then the head accepts
+    /// no other write: the next sequence is reserved for this one.
     fn assemble(
         &mut self,
         cx: Context<'_>,
@@ -231,7 +226,6 @@ impl Head {
         Ok(true)
     }
 
-    /// Does one more step of the write in assembly.
     pub(super) fn continue_assembly(
         &mut self,
         cx: Context<'_>,
@@ -302,7 +296,6 @@ impl Head {
         Ok(())
     }
 
-    /// Answers the writes that are committed.
     pub(super) fn answer_committed(&mut self, cx: Context<'_>, log: &Log, out: &mut Outbox) {
         while let Some(done) = self.waiting.pop_committed(log.watermark()) {
             let Some(record) = log.record_at(done.sequence) else { continue };
@@ -369,7 +362,7 @@ fn known(cx: Context<'_>, log: &Log, request: Option<RequestKey>, settles: bool)
     })
 }
 
-/// Refuses a write that is too large or malformed. Every head refuses it likewise.
+/// Refuses a write that is too large or malformed. Every head refuses it in the same way.
 fn check(cx: Context<'_>, request: Option<RequestKey>, write: &Write) -> Result<(), Refusal> {
     let ((key, value), most) = (lengths(write), cx.settings().max_value);
     if key > MAX_KEY {

@@ -1,4 +1,4 @@
-//! The copy of the chain that this member has: its history over its store, with the table of sessions, and its journal.
+//! This member's copy of the chain: its history over its store, the table of sessions, and the journal.
 //!
 //! The log decides nothing. It applies, commits and cuts as its callers order, and keeps its parts consistent with each
 //! other.
@@ -37,7 +37,7 @@ use crate::{
     types::update::{MAX_TAKEN, RequestOutcome, Update},
 };
 
-/// The part of a chain's history that this member has, and everything that follows from it.
+/// The part of a chain's history that this member has, and all state derived from it.
 #[derive(Clone, Hash)]
 pub(super) struct Log {
     store: WriteBehindStore,
@@ -53,7 +53,6 @@ pub(super) struct Log {
     unreplicated: Unhashed<UnreplicatedRecords>,
 }
 
-/// The updates that a new watermark covers.
 pub(super) struct Committed {
     /// The watermark before.
     pub(super) before: Sequence,
@@ -81,7 +80,6 @@ impl Log {
         self.store.attach(store, gate);
     }
 
-    /// Replaces the empty log by the one that the journal held.
     pub(super) fn restore(&mut self, restored: RestoredChain) {
         let RestoredChain { sessions, history, chain_time, watermark, unreplicated, checkpoint } = restored;
         *self.unreplicated = unreplicated;
@@ -126,7 +124,6 @@ impl Log {
         self.chain_time = self.chain_time.max(stamp);
     }
 
-    /// Follows the stamp of the newest update, which another head may have ordered.
     pub(super) fn follow_newest_stamp(&mut self) {
         self.follow_chain_time(self.history.updates().back().map_or(0, |update| update.chain_time));
     }
@@ -291,7 +288,7 @@ impl Log {
         self.journal.as_deref_mut()
     }
 
-    /// Up to where this member is durable; `None`: it keeps no journal.
+    /// The last sequence that is durable at this member; `None`: it keeps no journal.
     pub(super) fn durable(&self) -> Option<Sequence> {
         Some(self.journal.as_ref()?.held().sequence)
     }
@@ -316,7 +313,6 @@ impl Log {
         (0..wanted).try_for_each(|_| self.continue_checkpoint(member, room))
     }
 
-    /// The next batch for the journal, of about `room` bytes.
     pub(super) fn next_batch(&mut self, member: &Membership, room: usize) -> Option<JournalBatch> {
         let late = allows!(member.guards(), StampLate).then_some(self.watermark);
         let data = checkpoint_bytes(self.store.size(), self.sessions.bytes());
@@ -346,14 +342,12 @@ impl Log {
         &mut self.unreplicated
     }
 
-    /// The watermark has risen.
     pub(super) fn commit_unreplicated(&mut self, now: Timestamp, out: &mut Outbox) {
         if let Some(settled) = self.unreplicated.commit(now, self.watermark) {
             out.event(ReplicaEvent::Rereplicating(settled.into()));
         }
     }
 
-    /// The updates above `keep` were dropped.
     pub(super) fn drop_unreplicated(&mut self, now: Timestamp, keep: Sequence, out: &mut Outbox) {
         let kept = self.history.from(self.watermark.next());
         if let Some(settled) = self.unreplicated.cut(now, keep, kept) {

@@ -1,4 +1,4 @@
-//! This member, its settings, and the configuration that it has entered.
+//! This member, its settings, and the configuration that it entered last.
 
 use std::{ops::Deref, sync::Arc};
 
@@ -43,7 +43,6 @@ impl ChainPosition {
         self.role == Some(Role::Syncing)
     }
 
-    /// Whether it is head and tail.
     pub(super) fn is_alone(&self) -> bool {
         self.is_head && self.is_tail
     }
@@ -53,7 +52,7 @@ impl ChainPosition {
     }
 }
 
-/// What every part of a replica may read and none of them changes.
+/// State that every part of a replica may read and none of them changes.
 #[derive(Clone, Hash, Debug)]
 pub(super) struct Membership {
     me: MemberId,
@@ -120,7 +119,7 @@ impl Membership {
         self.settings.guards
     }
 
-    /// The configuration that was entered last; `None`: this is no member.
+    /// The configuration that was entered last; `None`: this node is not a member.
     pub(super) fn config(&self) -> Option<&Arc<ChainConfig>> {
         self.config.as_ref()
     }
@@ -137,7 +136,6 @@ impl Membership {
         &self.place
     }
 
-    /// Why this member stopped serving.
     pub(super) fn halted(&self) -> Option<&Halt> {
         self.halted.as_ref()
     }
@@ -161,7 +159,6 @@ impl Membership {
         self.config = Some(config);
     }
 
-    /// The configuration of `epoch` doesn't name this member.
     pub(super) fn expel(&mut self, epoch: Epoch) {
         (self.newest, self.config, self.place) = (epoch, None, ChainPosition::default());
     }
@@ -187,7 +184,6 @@ impl Membership {
         members.map(|member| member.id).filter(|&id| id != self.me)
     }
 
-    /// A frame of the present epoch.
     pub(super) fn frame(&self, message: ChainMessage) -> Option<ChainFrame> {
         let config = self.config.as_ref()?;
         Some(ChainFrame { chain: self.chain, epoch: config.epoch, index: config.index, message })

@@ -1,4 +1,4 @@
-//! The other members of the configuration, as this one knows them.
+//! The other members of the configuration, as known to this one.
 
 mod link;
 mod stream;
@@ -15,8 +15,8 @@ use crate::{
     message::{ChainMessage, Fullness},
 };
 
-/// The number of heartbeats for which a member's report that it is full is valid. So no write is refused forever when the
-/// report that revokes it is lost.
+/// The number of heartbeats for which a member's report that it is full is valid. If the report that revokes it is
+/// lost, the refusal of writes still ends.
 const FULLNESS_HEARTBEATS: u32 = 4;
 
 #[derive(Clone, Hash, Debug, Default)]
@@ -24,7 +24,7 @@ pub(super) struct Peers {
     /// Every node with a link, whether or not it is a member.
     connected: BTreeSet<MemberId>,
     links: BTreeMap<MemberId, PeerLink>,
-    /// No peer's report that it is full is valid from this time on. The reports themselves are hashed.
+    /// When the last report of a full peer expires. The reports themselves are hashed.
     full_until: Unhashed<Timestamp>,
 }
 
@@ -59,8 +59,8 @@ impl Peers {
         self.links.values_mut()
     }
 
-    /// The peers in the order of sending. A write waits until the successor has the update and the head knows of its
-    /// commit, so these two are first.
+    /// The peers in the order of sending. A write waits until the successor has the update and until the head knows of
+    /// its commit, so these two are first.
     pub(super) fn in_order(&self, member: &Membership) -> impl Iterator<Item = MemberId> + use<'_> {
         let first = [member.place().successor, member.place().head];
         let others = self.links.keys().filter(move |&&id| !first.contains(&Some(id)));
@@ -88,20 +88,19 @@ impl Peers {
         }
     }
 
-    /// The highest watermark that any peer has announced.
     pub(super) fn highest_watermark(&self) -> Option<Sequence> {
         self.links.values().map(PeerLink::watermark).max()
     }
 
-    /// The updates above `keep` were dropped, and with them what peers have reported about their disks.
+    /// The updates above `keep` were dropped, which invalidates the durable marks that peers reported for them.
     pub(super) fn cut(&mut self, keep: Sequence) {
         self.links.values_mut().for_each(|link| link.cut(keep));
     }
 
     /// The watermark has risen: a serving successor holds every update that it covers.
     ///
-    /// A joiner may lack committed updates. If the watermark acknowledged for it, it would be promoted without them
-    /// (trap 5).
+    /// A joiner may not have every committed update. If the watermark acknowledged for it, it would be promoted without
+    /// them (trap 5).
     pub(super) fn acknowledge_by_watermark(&mut self, cx: Context<'_>, watermark: Sequence) {
         let place = cx.place();
         let serves = place.serves() && (!place.is_tail || allows!(cx.guards(), AcknowledgeForJoiner));
@@ -110,7 +109,7 @@ impl Peers {
         }
     }
 
-    /// Up to where every member from the head to this one is durable; `None`: they keep no journals.
+    /// The last sequence that is durable at every member from the head to this one; `None`: they keep no journals.
     pub(super) fn durable_mark(&self, cx: Context<'_>, log: &Log) -> Option<Sequence> {
         let held = log.durable()?;
         let before = cx.place().predecessor.filter(|_| !allows!(cx.guards(), IgnoreMarks));
@@ -118,13 +117,13 @@ impl Peers {
         Some(mark.map_or(held, |mark| mark.min(held)))
     }
 
-    /// Up to where the joiner behind this tail holds everything.
+    /// The last sequence that the joiner behind this tail has acknowledged or, in a durable chain, made durable.
     pub(super) fn held_by(&self, log: &Log, joiner: MemberId) -> Sequence {
         let held = |link: &PeerLink| if log.is_durable() { link.held() } else { link.stream().acknowledged() };
         self.get(Some(joiner)).map_or(Sequence::ZERO, held)
     }
 
-    /// The report to `to` of how far this member is durable, if it has changed.
+    /// This member's durable mark for `to`, if it has changed.
     pub(super) fn poll_mark(
         &mut self,
         cx: Context<'_>,
@@ -139,7 +138,7 @@ impl Peers {
                 // mark with each update would leave the snapshot no capacity.
                 return None;
             }
-            // At most what was sent: a mark that arrives before its updates is ignored.
+            // Cap the mark at the sent updates: a mark that arrives before its updates is ignored.
             let sent = self.get(Some(to))?.stream().cursor()?.next;
             let mark = self.durable_mark(cx, log)?.min(Sequence(sent.0.saturating_sub(1)));
             log.history().version_at(mark)?
@@ -152,7 +151,7 @@ impl Peers {
         (is_news && version != Version::NONE).then_some(ChainMessage::Durable(version))
     }
 
-    /// Another member reported how far it is durable. `version` is in this member's history.
+    /// Another member reported its durable mark. `version` is in this member's history.
     pub(super) fn receive_mark(&mut self, cx: Context<'_>, from: MemberId, version: Version) {
         let Some(link) = self.links.get_mut(&from) else { return };
         if cx.place().predecessor == Some(from) {
@@ -162,7 +161,7 @@ impl Peers {
         }
     }
 
-    /// The report to the head whether this member is full, if it has changed.
+    /// The report to the head of whether this member is full, if that has changed.
     pub(super) fn poll_full(&mut self, cx: Context<'_>, log: &Log, to: MemberId) -> Option<ChainMessage> {
         if cx.place().head != Some(to) || !(log.is_durable() || cx.settings().max_memory.is_some()) {
             return None;
@@ -188,8 +187,8 @@ impl Peers {
         }
     }
 
-    /// A serving member that is full. While there is one, the head adds no value: on its disk or in its memory it would
-    /// find no space (docs/DESIGN.md §8). Deletes and reads continue.
+    /// A full serving member, if any. While one exists, the head adds no value, because that member would have no disk
+    /// or memory space for it (docs/DESIGN.md §8). Deletes and reads continue.
     pub(super) fn full_member(&self, cx: Context<'_>, log: &Log) -> Option<(MemberId, Fullness)> {
         let mine = log.fullness(&cx);
         if mine != Fullness::Nothing {
@@ -201,7 +200,6 @@ impl Peers {
         cx.serving().find_map(|id| Some((id, self.get(Some(id))?.fullness(cx.now)?)))
     }
 
-    /// A barrier was ordered for this peer.
     pub(super) fn barrier_ordered(&mut self, id: MemberId, sequence: Sequence) {
         if let Some(link) = self.get_mut(Some(id)) {
             link.barrier_ordered(sequence);

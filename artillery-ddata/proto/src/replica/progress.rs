@@ -20,7 +20,6 @@ impl Replica {
         self.ordered(now, ordered);
     }
 
-    /// Does one more step of the write in assembly.
     pub(super) fn continue_assembly(&mut self, now: Timestamp) {
         let cx = self.membership.at(now);
         let ordered = self.head.continue_assembly(cx, &mut self.log, &mut self.outputs);
@@ -38,13 +37,13 @@ impl Replica {
         }
     }
 
-    /// The head has appended an update.
+    /// Runs after the head has appended an update.
     fn appended(&mut self, now: Timestamp) {
         self.reads.end_overtaken_snapshots(self.membership.at(now), &self.log);
         self.commit_as_tail(now);
     }
 
-    /// Keeps the table of sessions within its bytes.
+    /// Evicts sessions until the table is within its limit.
     pub(super) fn evict_sessions(&mut self, now: Timestamp) {
         loop {
             let evicted = self.head.evict_session(self.membership.at(now), &mut self.log);
@@ -108,28 +107,25 @@ impl Replica {
         }
     }
 
-    /// The tail answered a version query.
     pub(super) fn answered(&mut self, now: Timestamp, answer: VersionAnswer) {
         let served = self.reads.answered(self.membership.at(now), &self.log, answer, &mut self.outputs);
         self.served(served);
         self.request_for_reads();
     }
 
-    /// The head ordered a barrier for this member.
     pub(super) fn barrier_ordered(&mut self, now: Timestamp, answer: VersionAnswer) {
         let served = self.reads.barrier_ordered(self.membership.at(now), &self.log, answer, &mut self.outputs);
         self.served(served);
         self.request_for_reads();
     }
 
-    /// Reads again what waited in another epoch, or for an update that was dropped.
+    /// Handles again the reads that waited in another epoch, or for an update that was dropped.
     pub(super) fn restart_reads(&mut self, now: Timestamp) {
         for asked in self.reads.restart(self.membership.at(now)) {
             self.read(now, asked);
         }
     }
 
-    /// Appends the next update of the predecessor's history.
     pub(super) fn append(&mut self, now: Timestamp, update: Update) -> Result<(), Halt> {
         let cx = self.membership.at(now);
         if let Some(update) = self.joiner.keep(cx, update) {
@@ -160,8 +156,8 @@ impl Replica {
         }
         let (serves, last) = (self.membership.place().serves(), self.log.last().sequence);
         if watermark > last && serves {
-            // Every committed update has passed us, so this is a bug, here or at another member. Refuse rather than
-            // answer wrongly (docs/DESIGN.md §4).
+            // Every committed update has passed this member, so this is a bug, here or at another member. Halting is
+            // better than serving wrong data (docs/DESIGN.md §4).
             self.halt(Halt::WatermarkAhead { watermark, last });
         } else if serves && self.log.durable().is_some_and(|durable| watermark > durable) {
             self.halt(Halt::NotDurable { watermark });
@@ -187,8 +183,8 @@ impl Replica {
         self.log.commit_unreplicated(now, &mut self.outputs);
     }
 
-    /// Drops what the predecessor never had, if our history still ends where the predecessor expects. A member is cut at
-    /// most once an epoch, before it has sent anything in it.
+    /// Drops the updates that the predecessor never had, if our history still ends where the predecessor expects. A
+    /// member is cut at most once per epoch, before it has sent anything in it.
     pub(super) fn cut(&mut self, now: Timestamp, cut: Truncate) {
         let (guards, watermark) = (self.membership.guards(), self.log.watermark());
         if self.log.last() != cut.said {
@@ -248,7 +244,7 @@ impl Replica {
         self.consider_promotion(now);
     }
 
-    /// Updates are missing: the predecessor has to compare histories. Requested now, and with each heartbeat.
+    /// Updates are missing: the predecessor must compare histories. Requested now, and with each heartbeat.
     pub(super) fn request_missing(&mut self, from: MemberId) {
         if !self.upstream.set_gap() {
             self.peers.due(Some(from));
@@ -302,10 +298,10 @@ impl Replica {
         let may_request = is_open || allows!(guards, AskBeforeOpen);
         self.peers.get(Some(joiner)).filter(|link| may_request && link.stream().is_following())?;
         if self.may_promote() && self.pace.is_far(settings.heartbeat / 2) {
-            // The hop to the joiner takes far longer than usual. Each commit would have to wait for it.
+            // The hop to the joiner takes much longer than usual, and would delay every commit.
             return None;
         }
-        // A joiner whose disk is still far behind would hold up each commit.
+        // A joiner whose disk is still far behind would delay every commit.
         let held = self.peers.held_by(&self.log, joiner);
         let is_close = !self.source.is_sending() && self.log.history().is_close(held, settings.close_behind);
         is_close.then_some(joiner)

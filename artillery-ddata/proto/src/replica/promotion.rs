@@ -1,9 +1,9 @@
 //! Promotion of the joiner (docs/DESIGN.md §5.6).
 //!
-//! An open tail whose joiner is close behind treats the joiner as the tail until the epoch ends: it commits nothing that
-//! the joiner doesn't hold. Once the joiner holds every committed update, the tail requests its promotion, with each
-//! heartbeat. Whether the request is granted or lost, every member that the log names as serving holds every committed
-//! update.
+//! An open tail whose joiner is close behind treats the joiner as the tail until the epoch ends: it commits only
+//! updates that the joiner holds. Once the joiner holds every committed update, the tail requests its promotion with
+//! each heartbeat. Whether the request is granted or lost, every member that the log names as serving holds every
+//! committed update.
 
 use super::{Context, ReplicaOutput, log::Log, peers::Peers, unhashed::Unhashed};
 use crate::{MemberId, Sequence, Timestamp};
@@ -24,7 +24,6 @@ impl Promotion {
         *self.heard = now;
     }
 
-    /// The epoch is over.
     pub(super) fn end(&mut self) {
         (self.joiner, self.is_requested) = (None, false);
     }
@@ -41,8 +40,8 @@ impl Promotion {
         self.joiner = joiner;
     }
 
-    /// Up to where the tail may commit. This rule exists only here. Updates pass all members in order, so every member has
-    /// applied what the tail has. In a durable chain they also have to be on every member's disk.
+    /// The last sequence that the tail may commit. This rule exists only here. Updates pass all members in order, so
+    /// every member has applied the tail's updates. In a durable chain they must also be on every member's disk.
     pub(super) fn committable(&self, cx: Context<'_>, log: &Log, peers: &Peers) -> Sequence {
         let last = log.last().sequence;
         let held = match self.joiner {

@@ -1,4 +1,5 @@
-//! Reads: local clean ones by the gate, dirty ones by a version query or a watermark, the others by a barrier.
+//! Reads. Local clean reads are served by the gate, dirty ones by a version query or a watermark, the others by a
+//! barrier.
 
 mod hashed_pages;
 mod lookup;
@@ -26,10 +27,8 @@ use crate::{
     types::update::MAX_KEY,
 };
 
-/// The most keys of one read.
 const MAX_KEYS: usize = 4096;
 
-/// The reads of one member.
 #[derive(Clone, Hash, Debug)]
 pub(super) struct Reads {
     gate: Unhashed<Arc<Gate>>,
@@ -37,14 +36,14 @@ pub(super) struct Reads {
     parked: ParkedReads,
     /// The newest barrier that this member ordered for reads of its own.
     own_barrier: Sequence,
-    /// The last moment at which this member is known to have held every committed update.
+    /// The last time at which this member is known to have held every committed update.
     shown: Option<Timestamp>,
     counts: ReadCounts,
     snapshots: Snapshots,
     watchers: Watchers,
 }
 
-/// The store failed during this caller's read. The member has to halt.
+/// The store failed during this caller's read. The member must halt.
 #[derive(Debug)]
 pub(super) struct ReadFailed {
     pub(super) token: Token,
@@ -76,7 +75,7 @@ impl Reads {
         self.gate.note_time(now);
     }
 
-    /// Lets local readers in, if this member serves them in its configuration.
+    /// Opens the gate to local readers, if this member serves them in its configuration.
     pub(super) fn open_gate(&self, cx: Context<'_>, config: &ChainConfig) {
         if cx.place().serves_local_reads(config.mode) {
             self.gate.serve(Some(config.epoch));
@@ -131,12 +130,12 @@ impl Reads {
         self.parked.barriers.ask(now)
     }
 
-    /// Whether a frame to the tail has to carry another version query.
+    /// Whether a frame to the tail must carry another version query.
     pub(super) fn wants_query(&self) -> bool {
         self.parked.queries.wants_to_ask() && !self.parked.queries.is_in_flight()
     }
 
-    /// Whether a frame to the head has to carry another request for a barrier.
+    /// Whether a frame to the head must carry another request for a barrier.
     pub(super) fn wants_barrier(&self) -> bool {
         self.parked.barriers.wants_to_ask() && !self.parked.barriers.is_in_flight()
     }
@@ -224,7 +223,7 @@ impl Reads {
         let watermark = log.watermark();
         Ok(match asked.floor {
             _ if !is_close => None,
-            // Pages of a scan show one point of the history, so they show committed versions.
+            // Other queries show one point of the history, so they see committed versions only.
             None if matches!(asked.query, Query::Key(_)) => Some(Sequence::MAX),
             None => Some(watermark),
             Some(floor) => (watermark >= floor || allows!(cx.guards(), IgnoreFloor)).then_some(watermark),
@@ -265,7 +264,7 @@ impl Reads {
         if through_chain {
             parked.round = Some(self.parked.barriers.for_new_read());
         } else {
-            // The tail asks no member: it waits for its own watermark, which rises once the epoch is open here.
+            // The tail queries no member: it waits for its own watermark, which rises once the epoch is open here.
             parked.round = (!place.is_tail).then(|| self.round_for_query(cx));
             // Without a lease even a clean version needs the tail's answer.
             parked.watermark = (!clean && leased).then_some(newest);
@@ -295,7 +294,7 @@ impl Reads {
         let Some(ids) = self.parked.queries.answer(answer.number) else { return Ok(()) };
         self.served_at(sent_at);
         self.counts.answered(ids.len());
-        // Versions below our own watermark may be pruned already. Where our watermark is above the answer, read by the
+        // Versions below our own watermark may be pruned already. If our watermark is above the answer, read at the
         // watermark (trap 12).
         let at_most = if allows!(cx.guards(), AnswerBelowOwnWatermark) {
             answer.sequence
@@ -324,13 +323,12 @@ impl Reads {
         self.serve_committed(cx, log, out)
     }
 
-    /// Whether this head has to order a barrier for its own reads. It orders one at a time: reads that arrive until its
+    /// Whether this head must order a barrier for its own reads. It orders one at a time: reads that arrive until its
     /// commit share the next one.
     pub(super) fn needs_own_barrier(&self, log: &Log) -> bool {
         self.parked.barriers.wants_to_ask() && self.own_barrier <= log.watermark()
     }
 
-    /// This head ordered a barrier for its own reads.
     pub(super) fn own_barrier_ordered(
         &mut self,
         cx: Context<'_>,
@@ -375,7 +373,6 @@ impl Reads {
         Ok(())
     }
 
-    /// Shows the committed changes behind `before` to the watches.
     pub(super) fn answer_watchers(&mut self, cx: Context<'_>, log: &Log, before: Sequence, out: &mut Outbox) {
         self.watchers.answer(cx, log, before, out);
     }
@@ -385,7 +382,8 @@ impl Reads {
         self.snapshots.end_overtaken(log, cx.settings().snapshots.bytes);
     }
 
-    /// Another epoch, or a cut: answers to earlier questions don't serve the waiting reads, so each has to be read again.
+    /// Returns all waiting reads after an epoch change or a cut. Answers to earlier queries don't serve them, so each
+    /// must be read again.
     pub(super) fn restart(&mut self, cx: Context<'_>) -> Vec<PendingRead> {
         if allows!(cx.guards(), KeepWaiting) {
             return Vec::new();
@@ -397,7 +395,6 @@ impl Reads {
         parked
     }
 
-    /// Answers the reads whose deadline has passed.
     pub(super) fn expire(&mut self, now: Timestamp, out: &mut Outbox) {
         self.parked.take_late(now).iter().for_each(|read| out.reply(read.token, Reply::Expired));
     }
@@ -410,13 +407,11 @@ impl Reads {
         self.watchers.expire(now, log.watermark(), out);
     }
 
-    /// Refuses every waiting read and watch.
     pub(super) fn refuse_all(&mut self, out: &mut Outbox) {
         self.parked.take_all().iter().for_each(|read| out.refuse(read.token, Refusal::NoChain));
         self.watchers.refuse_all(out);
     }
 
-    /// This member was removed from the chain.
     pub(super) fn forget_shown(&mut self) {
         self.shown = None;
     }

@@ -1,7 +1,8 @@
 //! The next updates for the successor.
 //!
-//! A cursor over the history sends. An update that is too large for one frame is sent in pieces, and a member forwards
-//! the pieces of an update that is still arriving: so a large value travels on all hops of the chain at the same time.
+//! A cursor over the history selects the next update. An update that is too large for one frame is sent in pieces, and
+//! a member forwards the pieces of an update that is still arriving. So a large value travels over all hops of the
+//! chain at the same time.
 
 use bytes::Bytes;
 
@@ -17,7 +18,6 @@ use crate::{
     types::update::Update,
 };
 
-/// A large update, whole or still arriving.
 enum LargeUpdate<'a> {
     Whole(&'a Update),
     Incoming(&'a Incoming),
@@ -31,7 +31,7 @@ impl LargeUpdate<'_> {
         }
     }
 
-    /// The length of the whole update in bytes, also while only a part of it is received.
+    /// The length of the whole update in bytes, even if only a part of it has been received.
     fn len(&self) -> u64 {
         match self {
             Self::Whole(update) => update.bytes() as u64,
@@ -54,8 +54,8 @@ impl LargeUpdate<'_> {
     }
 }
 
-/// The next updates behind the cursor, as many as fit `room` bytes, but at least one if there is any; or the next piece
-/// of a large update. Also the cursor behind them.
+/// The next updates at the cursor: as many as fit into `room` bytes, but at least one, or the next piece of a large
+/// update. Also returns the cursor behind them.
 pub(super) fn next_message(
     cx: Context<'_>,
     log: &Log,
@@ -95,7 +95,7 @@ fn piece_at(log: &Log, incoming: Option<&Incoming>, cursor: Cursor, chunk: usize
     let whole = log.history().from(cursor.next).next().map(LargeUpdate::Whole);
     let large = whole.or_else(|| arriving().map(LargeUpdate::Incoming))?;
     let (version, len) = (large.version(), large.len());
-    // Pieces that were sent of another update with this sequence don't count.
+    // Ignore pieces that were sent of another update with this sequence.
     let at = cursor.begun.filter(|begun| begun.version == version).map_or(0, |begun| begun.bytes);
     let bytes = large.piece(at as usize, chunk);
     if bytes.is_empty() {

@@ -1,8 +1,9 @@
-//! The chain's throughput as one member sees it. Gray failures are detected by it (docs/adr/0017-slow-members.md).
+//! The chain's throughput as one member measures it, for detecting gray failures (docs/adr/0017-slow-members.md).
 //!
-//! Three probes run: to the successor, to the tail, and to the member's own disk. Each takes the newest update at some moment,
-//! and ends with the acknowledgement, the watermark, or the sync that covers it (the watermark may imply the acknowledgement).
-//! A head also compares the commits of each quarter of a second with those of a good one.
+//! Three probes measure the paths to the successor, to the tail, and to the member's own disk. Each probe follows one
+//! update, the newest at its start, and ends with the acknowledgement, watermark or sync that covers the update. (A
+//! watermark may imply the acknowledgement.) A head also compares the commits of each span of 250 ms with those of the
+//! best spans.
 
 use std::time::Duration;
 
@@ -12,72 +13,67 @@ use crate::{
     control::message::{PathDelay, Report, StoreHolding},
 };
 
-/// Commits are counted in spans of this length.
 const SPAN: Duration = Duration::from_millis(250);
-/// A span is slow if it commits less than 1 / `LITTLE_DIVISOR` of the best one.
+/// A span is slow if it commits less than 1 / `LITTLE_DIVISOR` of the best span.
 const LITTLE_DIVISOR: u64 = 2;
-/// This many spans are compared together, too. A single span depends much on chance, their sum doesn't.
+/// This many spans are also compared in sum, which varies less than a single span.
 const SPANS: usize = 4;
-/// `SPANS` spans together are slow if they commit less than `LITTLE_QUARTERS` / 4 of the best ones.
+/// `SPANS` spans in sum are slow if they commit less than `LITTLE_QUARTERS` / 4 of the best sum.
 const LITTLE_QUARTERS: u64 = 3;
-/// With each span the best one is lowered by 1 / `FADE_DIVISOR`: by half in ten seconds.
+/// Each span lowers the best one by 1 / `FADE_DIVISOR`, which halves it in about ten seconds.
 const FADE_DIVISOR: u64 = 64;
-/// The same for the best `SPANS` spans together: by half in three quarters of a minute.
+/// The same for the best sum of `SPANS` spans: halved in about 45 seconds.
 const SLOW_FADE_DIVISOR: u64 = 256;
 
-/// A hop is far if it takes this many times as long as usual.
+/// A hop is slow if it takes this many times as long as usual.
 const UNUSUAL_FACTOR: u32 = 8;
-/// The duration of a probe counts for this long.
+/// The duration of a completed probe is used for this long.
 const PROBE_MAX_AGE: Duration = Duration::from_secs(1);
 
-/// Measures one path, by one probe after the other.
+/// Measures one path with consecutive probes.
 #[derive(Clone, Copy, Default, Debug)]
 struct Probe {
-    /// The update that is waited for, and the time since when at least.
+    /// An update that isn't covered yet, and when its measurement began.
     waits: Option<(Sequence, Timestamp)>,
-    /// The probe on its way: an update that was new, and when.
+    /// The probe in flight: its update, and when it started.
     sent: Option<(Sequence, Timestamp)>,
-    /// The newest update at the last look.
+    /// The newest update at the last measurement.
     seen: Sequence,
     took: Duration,
     usual: Option<Duration>,
-    /// The other side may withhold the acknowledgement for this long.
+    /// The time for which the other side may withhold its acknowledgement.
     delay: Duration,
-    /// When the last probe came back.
     came_at: Timestamp,
-    /// A probe came back in the present span.
+    /// A probe ended in the present span.
     came: bool,
 }
 
-/// The chain's throughput as one member sees it.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct ThroughputMonitor {
     hop: Probe,
     commit: Probe,
     disk: Probe,
     looked: Timestamp,
-    /// Something was under way at the last look.
+    /// This member was head, with updates in flight, at the last measurement.
     busy: bool,
-    /// The start of the present span.
     since: Timestamp,
-    /// For how much of the present span something was under way.
+    /// For how long in the present span updates were in flight.
     busy_for: Duration,
-    /// What was committed before the present span.
+    /// The total before the present span.
     before: CommittedBytes,
     committed: CommittedBytes,
-    /// The best span.
+    /// The best span, lowered over time.
     best: CommittedBytes,
-    /// The last spans, the oldest at `next`.
+    /// The last spans. The oldest is at `next`.
     last: [CommittedBytes; SPANS],
     next: usize,
-    /// The best [`SPANS`] spans together.
+    /// The best sum of [`SPANS`] spans, lowered over time.
     most: CommittedBytes,
-    /// The last span committed little, and there was little to do.
+    /// The last span committed little because it was idle.
     paused: bool,
     slowed: Option<Timestamp>,
 }
 
-/// How much was committed.
 #[derive(Clone, Copy, Default, Debug)]
 struct CommittedBytes {
     updates: u64,
@@ -91,7 +87,7 @@ impl CommittedBytes {
         less(self.updates, best.updates) && less(self.bytes, best.bytes)
     }
 
-    /// The better of this span and the best so far, after that was lowered by 1 / `fades`.
+    /// The greater of this count and the best so far, which is first lowered by 1 / `fades`.
     fn best(self, best: Self, fades: u64) -> Self {
         let faded = |best: u64| best - best.div_ceil(fades).min(best);
         Self { updates: faded(best.updates).max(self.updates), bytes: faded(best.bytes).max(self.bytes) }
@@ -102,7 +98,7 @@ impl CommittedBytes {
     }
 }
 
-/// What a member reports of a chain, except for the ages: those are added when the report is made.
+/// The progress of a chain that a member reports. The ages are added when the report is made.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ChainProgress {
     pub(super) epoch: Epoch,
@@ -112,10 +108,10 @@ pub struct ChainProgress {
     pub(super) pace: ThroughputMonitor,
     pub(super) closed: bool,
     pub(super) member: bool,
-    /// The joiner behind this tail isn't known to follow, and was heard last at this moment.
+    /// Set if the joiner behind this tail isn't known to follow: the time of its last frame.
     pub(super) unheard_since: Option<Timestamp>,
     pub(super) halted: bool,
-    /// The newest version of a copy that is whole.
+    /// The newest version, if the copy is complete.
     pub(super) whole: Option<Version>,
 }
 
@@ -125,7 +121,7 @@ impl ChainProgress {
         Self { epoch, open, member: true, ..Self::default() }
     }
 
-    /// The report at `now`; `None`: this node is no member of the chain, and nothing is wrong.
+    /// The report at `now`; `None`: this node is no member of the chain and has no problem to report.
     pub fn report(&self, chain: ChainId, now: Timestamp) -> Option<Report> {
         let Self { epoch, open, held, watermark, pace, closed, member, unheard_since, halted, .. } = *self;
         let unheard = unheard_since.map_or(Duration::ZERO, |since| now - since);
@@ -135,13 +131,13 @@ impl ChainProgress {
         (member || halted).then_some(report)
     }
 
-    /// What this node holds of the chain, if its copy is whole and not empty. `synced`: see [`StoreHolding::synced`].
+    /// This node's copy of the chain, if it is complete and not empty. `synced`: see [`StoreHolding::synced`].
     pub fn holding(&self, chain: ChainId, synced: bool) -> Option<StoreHolding> {
         let last = self.whole.filter(|last| !last.is_none())?;
         Some(StoreHolding { chain, whole: true, last, watermark: self.watermark, synced })
     }
 
-    /// The head is closed, and every update that it ordered is committed.
+    /// Whether the head is closed and every update that it ordered is committed.
     pub fn is_closed(&self) -> bool {
         self.closed
     }
@@ -152,7 +148,7 @@ impl Probe {
         let back = |(upto, _): &mut (Sequence, Timestamp)| *upto <= reached;
         if let Some((_, since)) = self.sent.take_if(back) {
             let took = self.without_delay(now - since);
-            // A single probe may be late for any reason, so take the mean with those before.
+            // Any single probe may be delayed, so average it with the earlier ones.
             self.took = if self.took.is_zero() { took } else { (self.took + took) / 2 };
             self.usual = Some(self.usual.map_or(took, |usual| usual.min(took)));
             (self.came, self.came_at) = (true, now);
@@ -167,14 +163,13 @@ impl Probe {
         self.seen = held;
     }
 
-    /// Updates above `keep` are dropped: a probe with one of them never comes back.
     fn cut(&mut self, keep: Sequence) {
         let dropped = |(upto, _): &mut (Sequence, Timestamp)| *upto > keep;
         self.waits.take_if(dropped);
         self.sent.take_if(dropped);
     }
 
-    /// Begins anew. What is usual stays.
+    /// Resets the probe for a new epoch. The usual duration is kept.
     fn begin(&mut self) {
         (self.waits, self.sent, self.took) = (None, None, Duration::ZERO);
     }
@@ -185,7 +180,7 @@ impl Probe {
         }
     }
 
-    /// Subtracts the delay from what is longer than usual: the other side may have withheld its acknowledgement.
+    /// Subtracts the delay, but not below the usual duration: the other side may have withheld its acknowledgement.
     fn without_delay(&self, took: Duration) -> Duration {
         self.usual.map_or(took, |usual| took.saturating_sub(self.delay).max(usual.min(took)))
     }
@@ -197,14 +192,15 @@ impl Probe {
 }
 
 impl ThroughputMonitor {
-    /// Begins a new epoch: the neighbours may be others now.
+    /// Begins a new epoch, in which the neighbours may differ.
     pub(super) fn begin(&mut self, now: Timestamp) {
         self.probes().for_each(Probe::begin);
         (self.slowed, self.busy, self.busy_for) = (None, false, Duration::ZERO);
         (self.since, self.looked, self.before) = (now, now, self.committed);
     }
 
-    /// Updates above `keep` are dropped. A probe that waited for one of them would show a healthy neighbour as dead.
+    /// Cancels probes of updates above `keep`, which were dropped. Otherwise such a probe would make a healthy
+    /// neighbour look dead.
     pub(super) fn cut(&mut self, keep: Sequence) {
         self.probes().for_each(|probe| probe.cut(keep));
     }
@@ -213,7 +209,7 @@ impl ThroughputMonitor {
         [&mut self.hop, &mut self.commit, &mut self.disk].into_iter()
     }
 
-    /// Whether the hop to the successor takes far longer than usual, and no less than `least`.
+    /// Whether the hop to the successor takes much longer than usual, and at least `least`.
     pub(super) fn is_far(&self, least: Duration) -> bool {
         let took = if self.looked - self.hop.came_at < PROBE_MAX_AGE { self.hop.took } else { Duration::ZERO };
         let takes = self.hop.waits.map_or(took, |(_, since)| took.max(self.looked - since));
@@ -225,8 +221,8 @@ impl ThroughputMonitor {
         self.committed.bytes += bytes;
     }
 
-    /// Measures after each input. `acknowledged`: up to where the successor holds our history, and for how long it may have
-    /// withheld that; `None`: its acknowledgements aren't accepted yet. `written`: up to where this member's disk does.
+    /// Measures after each input. `acknowledged`: the last update that the successor acknowledged, and for how long it
+    /// may withhold an acknowledgement; `None`: its acknowledgements aren't accepted yet.
     pub(super) fn measure(&mut self, cx: Context<'_>, log: &Log, acknowledged: Option<(Sequence, Duration)>) {
         let (now, held, watermark) = (cx.now, log.last().sequence, log.watermark());
         if let Some((acknowledged, delay)) = acknowledged {
@@ -258,7 +254,7 @@ impl ThroughputMonitor {
         self.next = (self.next + 1) % SPANS;
         let lately = CommittedBytes::sum(&self.last);
         let little = done.is_less(1, LITTLE_DIVISOR, self.best) || lately.is_less(LITTLE_QUARTERS, 4, self.most);
-        // Without requests little is committed, so only a span with work under way for three quarters of it counts.
+        // An idle chain commits little, so a span is only judged if updates were in flight for three quarters of it.
         let wanted = self.busy_for * 4 >= passed * 3;
         // Tolerate one idle span: clients may be blocked on this slow head.
         let pauses = little && !wanted && !self.paused;
@@ -292,20 +288,16 @@ mod tests {
         probe.look(at(10), Sequence(9), Sequence(4));
         let way = probe.way(at(13));
         assert_eq!((way.took, way.usual), (Duration::from_millis(10), Duration::from_millis(10)));
-        assert_eq!(
-            way.waits,
-            Some((Sequence(9), Duration::from_millis(3))),
-            "what else is under way is waited for too"
-        );
+        assert_eq!(way.waits, Some((Sequence(9), Duration::from_millis(3))), "a newer update is in flight");
         probe.look(at(12), Sequence(9), Sequence(9));
-        assert_eq!(probe.way(at(20)).usual, Duration::from_millis(10), "but it was under way before");
+        assert_eq!(probe.way(at(20)).usual, Duration::from_millis(10), "update 9 was in flight before the probe");
         probe.look(at(30), Sequence(10), Sequence(9));
         probe.look(at(34), Sequence(10), Sequence(10));
         assert_eq!(probe.way(at(40)).usual, Duration::from_millis(4));
         assert_eq!(probe.way(at(40)).takes(), Duration::from_millis(7), "the mean of the last ones");
     }
 
-    /// Commits every `every` milliseconds, with something under way all the time or never.
+    /// Commits every `every` milliseconds, with updates in flight always or never.
     fn run(pace: &mut ThroughputMonitor, from: u64, to: u64, every: u64, busy: bool) {
         for millis in from..to {
             if millis % every == 0 {
@@ -321,13 +313,13 @@ mod tests {
         run(&mut pace, 0, 2000, 1, true);
         assert_eq!(pace.slowed, None);
         run(&mut pace, 2000, 2500, 2, true);
-        assert_eq!(pace.slowed, None, "half is not little");
+        assert_eq!(pace.slowed, None, "half of the best is not slow");
         run(&mut pace, 2500, 4000, 1, true);
         run(&mut pace, 4000, 6000, 100, true);
         assert!(pace.slowed.is_some_and(|since| (3900..4300).contains(&(since.as_nanos() / 1_000_000))));
         let mut idle = pace;
         run(&mut idle, 6000, 6900, 100, false);
-        assert_eq!(idle.slowed, None, "there is no more work");
+        assert_eq!(idle.slowed, None, "no updates are in flight");
         let mut paused = pace;
         run(&mut paused, 6000, 6300, 100, false);
         run(&mut paused, 6300, 6600, 100, true);
@@ -336,7 +328,7 @@ mod tests {
         assert_eq!(pace.slowed, None);
     }
 
-    /// A span for each count of commits, with something under way all the time.
+    /// One span for each count of commits, with updates always in flight.
     fn spans(pace: &mut ThroughputMonitor, from: u64, counts: &[u64]) -> u64 {
         for (n, &count) in counts.iter().enumerate() {
             (0..count).for_each(|_| pace.committed(1, 100));

@@ -15,68 +15,65 @@ use crate::{
     types::update::RequestKey,
 };
 
-/// The most updates in one frame: their headers must stay far below the limit for headers.
+/// The maximum number of updates in one frame. It keeps their headers far below the header limit.
 pub(super) const MAX_UPDATES: usize = 4096;
 
-/// Names a request of the driver. The reply carries the same token.
+/// Identifies a request of the driver. The reply carries the same token.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Token(pub u64);
 
-/// Settings of a replica.
 #[derive(Clone, Debug)]
 pub struct ReplicaSettings {
-    /// Bytes of updates above the watermark that a head takes in before it answers
+    /// Bytes of updates above the watermark at which a head starts to refuse writes with
     /// [`Refusal::Busy`](crate::Refusal::Busy).
     pub window: usize,
-    /// Bytes of committed updates that are kept for resends.
+    /// Bytes of committed updates kept for resends.
     pub backlog: usize,
-    /// Bytes of client sessions and of their records, by which a retry is known (docs/DESIGN.md §9). Beyond this limit
-    /// the session that was used longest ago is evicted. Committed ones never exceed it by more than the one record, or
-    /// session, whose update the eviction follows at once. Updates under way add to that; the window bounds what they
-    /// add.
+    /// Bytes of client sessions and of the records by which retries are recognized (docs/DESIGN.md §9). Above this
+    /// limit, the least recently used session is evicted. Committed sessions exceed it by at most one record or
+    /// session, whose update is followed directly by the eviction. Updates in flight add to that; the window bounds
+    /// them.
     pub sessions: usize,
     /// The largest value, in bytes.
     pub max_value: usize,
-    /// An update with more bytes of keys and values than this goes to the successor in pieces of this size: at least 1,
-    /// at most [`MAX_CHUNK`].
+    /// An update with more bytes of keys and values than this is sent to the successor in pieces of this size: at least
+    /// 1, at most [`MAX_CHUNK`].
     pub chunk: usize,
-    /// Bytes of keys, values and headers in an answer of many entries; one entry always fits. The next query asks for
+    /// Bytes of keys, values and headers in an answer with many entries. One entry always fits. The next query requests
     /// the rest.
     pub answer: usize,
-    /// Bytes of watch queries that may wait for changes at a time. One more is answered [`Busy`](crate::Refusal::Busy).
+    /// Bytes of watch queries that may wait for changes at the same time. Further ones are answered
+    /// [`Busy`](crate::Refusal::Busy).
     pub watches: usize,
-    /// Changes that are examined for one watch query, beside the rest of the last update. So a long history does not
-    /// keep other requests waiting.
+    /// Changes examined for one watch query, in addition to the rest of the last update. The bound keeps a long history
+    /// from delaying other requests.
     pub watch_steps: usize,
-    /// Bytes of values that a head puts together in one step, at least 1. Other requests have their turn between two
-    /// steps.
+    /// Bytes of values that a head assembles in one step, at least 1. Other requests are handled between two steps.
     pub join: usize,
-    /// The bounds of the snapshots that a member keeps for scans.
     pub snapshots: SnapshotLimits,
-    /// The tail asks for the promotion of a joiner that lacks at most this many bytes of updates.
+    /// The tail requests the promotion of a joiner that is behind by at most this many bytes of updates.
     pub close_behind: usize,
-    /// Bytes of updates that a joiner keeps until they can be applied over its snapshot. Further ones wait in the
+    /// Bytes of updates that a joiner buffers until they can be applied over its snapshot. Further ones stay in the
     /// source's backlog.
     pub joiner_buffer: usize,
-    /// Keys that a joiner clears from its store in one step, at least 1, before it takes in a snapshot.
+    /// Keys that a joiner clears from its store in one step, at least 1, before it receives a snapshot.
     pub clear_keys: usize,
-    /// Kept updates that a joiner applies in one step, at least 1, after the last part of its snapshot.
+    /// Buffered updates that a joiner applies in one step, at least 1, after the last part of its snapshot.
     pub catch_up: usize,
-    /// How long a chain takes in inputs until the other tasks of its thread have their turn, its node's renewals among them.
-    /// A turn ends with the input during which this time has passed.
+    /// How long a chain handles inputs before it yields to the other tasks of its thread, such as its node's renewals.
+    /// The turn ends with the input that exceeds this time.
     pub turn: Duration,
-    /// How often cumulative state is repeated to peers that haven't shown to know it.
+    /// How often cumulative state is repeated to peers that haven't confirmed it.
     pub heartbeat: Duration,
-    /// Send again what a successor hasn't acknowledged for this time. `None` for links that lose nothing while they are
-    /// up, as QUIC streams: there it would only repeat what is still on its way.
+    /// Resend updates that the successor hasn't acknowledged for this time. `None` for links that are lossless while
+    /// they are up, such as QUIC streams: there a resend would only duplicate data in flight.
     pub resend: Option<Duration>,
-    /// The member keeps a journal, and an update is committed once it is durable at every serving member. All members of a
-    /// chain have the same here.
+    /// The member keeps a journal, and an update is committed once it is durable at every serving member. All members
+    /// of a chain have the same setting.
     pub durable: bool,
-    /// A serving member counts as full when its store holds so many bytes of keys and values, those of other chains included.
-    /// `None`: it never does.
+    /// A serving member is full when its store holds this many bytes of keys and values, including those of other
+    /// chains. `None`: no limit.
     pub max_memory: Option<u64>,
-    /// The guards that stand.
     pub guards: Guards,
 }
 
@@ -86,7 +83,6 @@ impl ReplicaSettings {
         self.max_value.max(self.window / 2)
     }
 
-    /// The bytes of a piece.
     pub(super) fn chunk(&self) -> usize {
         self.chunk.clamp(1, MAX_CHUNK)
     }
@@ -97,12 +93,12 @@ impl ReplicaSettings {
     }
 }
 
-/// When a member drops a snapshot of a scan.
+/// A member drops a snapshot of a scan above either limit.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SnapshotLimits {
-    /// No page of it was requested in this time.
+    /// Time since the last request for a page.
     pub age: Duration,
-    /// More bytes than this were written since it began.
+    /// Bytes of updates applied since the snapshot began.
     pub bytes: usize,
 }
 
@@ -139,7 +135,6 @@ impl Default for ReplicaSettings {
     }
 }
 
-/// What a replica is told.
 #[derive(Debug)]
 pub(crate) enum ReplicaInput {
     /// A newer configuration names this member: enter its epoch. Older or equal ones are ignored.
@@ -147,254 +142,214 @@ pub(crate) enum ReplicaInput {
     /// The newer configuration of this epoch doesn't name this member. It keeps its data and serves eventual reads
     /// only, until it enters a still newer one.
     Expelled(Epoch),
-    /// Frames to this peer can be sent from now on; what was sent before may be lost.
+    /// Frames to this peer can be sent from now on. Earlier frames may be lost.
     Connected(MemberId),
-    /// Frames to this peer go nowhere from now on.
+    /// Frames to this peer are lost from now on.
     Disconnected(MemberId),
-    /// A frame came. The driver has authenticated its sender.
+    /// A frame was received. The driver has authenticated its sender.
     Receive {
-        /// The sender, by its certificate and handshake.
         from: MemberId,
-        /// The frame.
         frame: ChainFrame,
     },
-    /// A client writes here.
     Write {
-        /// Comes back with the reply.
         token: Token,
-        /// The request id. Without one a repetition isn't recognized.
+        /// The request id. Without one, a retry isn't recognized.
         request: Option<RequestKey>,
-        /// The write.
         write: Write,
-        /// When the client stops waiting.
         deadline: Timestamp,
         /// The driver's wall clock in milliseconds since the Unix epoch, for the chain time.
         wall_clock: u64,
     },
-    /// A client reads here.
     Read {
-        /// Comes back with the reply.
         token: Token,
-        /// The query.
         query: Query,
-        /// How it may be served.
         mode: ReadMode,
-        /// The floor of the client's session, if it has one. Then only committed versions are served, by a watermark at
-        /// or above the floor.
+        /// The floor of the client's session, if any. Then only committed versions are served, at a watermark at or
+        /// above the floor.
         floor: Option<Sequence>,
-        /// When the client stops waiting.
         deadline: Timestamp,
     },
-    /// The lease of this node runs until then, by its own clock.
+    /// This node's lease is valid until this time of its own clock.
     Lease(Timestamp),
-    /// The granter confirmed that this node was a serving member at this moment of its own clock: so it held every
-    /// update that was committed then. It is the moment at which the node asked for the lease, not that of the answer.
+    /// The granter confirmed that this node was a serving member at this time of its own clock, so the node held every
+    /// update that was committed then. This is the time at which the node requested the lease, not that of the answer.
     Served(Timestamp),
-    /// As head of this epoch: order nothing more until then, or until the epoch is over.
+    /// If this member is the head of this epoch, it orders nothing more until `until` or the end of the epoch.
     Close {
-        /// The epoch.
         epoch: Epoch,
-        /// The end of the closing by this node's clock.
+        /// The end of the closing, by this node's clock.
         until: Timestamp,
     },
     /// All records of the journal up to this number are durable.
     Durable(u64),
-    /// Time has passed.
     Tick,
 }
 
-/// What a replica asks of its driver.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum ReplicaOutput {
-    /// Answer the request with this token. Each request gets exactly one.
+    /// Answer the request with this token. Each request gets exactly one reply.
     Reply(Token, Reply),
-    /// Report this event.
     Event(ReplicaEvent),
-    /// Ask for a configuration that names this syncing member as serving. Repeated with each heartbeat until the epoch
-    /// is over.
+    /// Request a configuration that names this syncing member as serving. Repeated with each heartbeat until the epoch
+    /// ends.
     Promote {
-        /// The epoch to be replaced.
         epoch: Epoch,
-        /// The joiner.
         member: MemberId,
     },
 }
 
-/// Something that observers are told.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ReplicaEvent {
-    /// The member entered this epoch.
     Entered(Epoch),
     /// The epoch is open here.
     Opened(Epoch),
-    /// The configuration of this epoch doesn't name the member.
     Expelled(Epoch),
-    /// The head is closed, and every update that it has ordered in this epoch is committed.
+    /// The head is closed, and every update that it ordered in this epoch is committed.
     Closed(Epoch),
-    /// A snapshot for a joiner begins here.
+    /// The member started to send a snapshot to a joiner.
     SnapshotBegun {
-        /// The joiner.
         to: MemberId,
-        /// The watermark at which it began.
+        /// The watermark at which the snapshot began.
         at: Sequence,
     },
-    /// A snapshot begins to arrive: the data held before doesn't count any more.
+    /// The member started to receive a snapshot. Its earlier data is no longer valid.
     Resyncing,
-    /// The snapshot is complete, and the updates that came beside it are applied.
+    /// The snapshot is complete, and the updates received alongside it are applied.
     Resynced {
-        /// The newest version here.
+        /// The newest version of the member.
         upto: Version,
     },
-    /// How far the records that a restart found above the watermark are settled: now and then while some are left, and once none
-    /// is.
+    /// Progress of settling the records that a restart found above the watermark. Reported from time to time while some
+    /// are left, and once when none is left.
     Rereplicating(Box<Rereplication>),
-    /// An invariant is broken or the store failed: the member stopped serving and keeps its store.
+    /// An invariant is broken or the store failed. The member stopped serving and keeps its store.
     Halted(Halt),
 }
 
-/// Why a member stopped serving: an invariant doesn't hold, or its store failed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Halt {
-    /// A watermark covers an update that this serving member doesn't hold.
     #[error("the watermark {watermark} is above the newest update {last} of a serving member")]
     WatermarkAhead {
-        /// The watermark that came.
         watermark: Sequence,
-        /// The newest update here.
+        /// The newest update of this member.
         last: Sequence,
     },
-    /// A watermark covers an update that this serving member's disk doesn't hold.
-    #[error("the watermark {watermark} is above what this serving member's disk holds")]
-    NotDurable {
-        /// The watermark that came.
-        watermark: Sequence,
-    },
-    /// The predecessor wants updates dropped that are committed.
-    #[error("asked to drop updates above {to}, though all up to {watermark} are committed")]
+    #[error("the watermark {watermark} exceeds the updates on this serving member's disk")]
+    NotDurable { watermark: Sequence },
+    /// The predecessor requested that committed updates be dropped.
+    #[error("asked to drop updates above {to}, but every update up to {watermark} is committed")]
     DropCommitted {
-        /// The last sequence that would stay.
+        /// The last sequence to keep.
         to: Sequence,
-        /// The commit watermark.
         watermark: Sequence,
     },
-    /// The predecessor wants updates dropped from a history that it had confirmed to be a prefix of its own.
-    #[error("asked to drop what lies between {keep} and {said}, which the predecessor had said to hold")]
+    /// The predecessor requested a cut of a history that it had confirmed to be a prefix of its own.
+    #[error("asked to drop the updates between {keep} and {said}, which the predecessor had confirmed to hold")]
     CutPrefix {
-        /// The newest update here.
+        /// The newest update of this member.
         said: Version,
-        /// The last update that would stay.
+        /// The last update to keep.
         keep: Version,
     },
-    /// The member is named as serving in the middle of a snapshot.
-    #[error("named as serving though its resync isn't through")]
+    #[error("named as serving before its resync was complete")]
     NotWhole,
-    /// An update of a kind that this release doesn't know.
+    /// The update's kind is unknown to this release.
     #[error("an update of the unknown kind {0}")]
     UnknownKind(u8),
-    /// A successor needs history that is no longer kept.
     #[error("the successor needs {needed}, the backlog begins at {first}")]
     BacklogTooShort {
-        /// The first update needed.
+        /// The first update that the successor needs.
         needed: Sequence,
-        /// The first update kept.
+        /// The first update in the backlog.
         first: Sequence,
     },
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// The progress of a snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ResyncProgress {
-    /// Records: sent by the source, or received by the joiner.
+    /// Records sent by the source, or received by the joiner.
     pub records: u64,
     /// Bytes of their keys and values.
     pub bytes: u64,
 }
 
-/// Resyncs of a member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResyncStatus {
-    /// Full resyncs that it has completed as a joiner.
+    /// Resyncs with a snapshot that this member completed as a joiner.
     pub full: u64,
-    /// Resyncs from the predecessor's backlog alone.
+    /// Resyncs completed from the predecessor's backlog alone.
     pub partial: u64,
-    /// Progress of the snapshot that it receives.
+    /// The snapshot that this member receives.
     pub receiving: Option<ResyncProgress>,
-    /// Progress of the snapshot that it sends.
+    /// The snapshot that this member sends.
     pub sending: Option<ResyncProgress>,
 }
 
-/// The table of client sessions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionStatus {
-    /// Sessions.
     pub count: usize,
-    /// Bytes of sessions and their records, those of uncommitted updates included.
+    /// Bytes of sessions and their records, including those of uncommitted updates.
     pub bytes: usize,
     /// Bytes of the records of uncommitted updates.
     pub pending_bytes: usize,
 }
 
-/// A replica as an observer sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// The configuration entered last.
+    /// The newest configuration that the member entered.
     pub config: Option<Arc<ChainConfig>>,
-    /// Whether the epoch is open here.
+    /// Whether the epoch is open at this member.
     pub open: bool,
     /// The newest version applied.
     pub last: Version,
-    /// The commit watermark here.
+    /// The commit watermark that this member knows.
     pub watermark: Sequence,
     /// Bytes of updates above the watermark.
     pub in_flight: usize,
     /// Bytes of committed updates kept for resends.
     pub backlog: usize,
-    /// Reads that wait for an answer.
+    /// Reads waiting for an answer.
     pub parked_reads: usize,
-    /// Writes that wait for their commit.
+    /// Writes waiting for their commit.
     pub waiting_writes: usize,
-    /// Client sessions.
     pub sessions: SessionStatus,
-    /// Snapshots that are kept for scans.
+    /// Snapshots kept for scans.
     pub snapshots: usize,
-    /// Watch queries that wait for changes.
+    /// Watch queries waiting for changes.
     pub watchers: usize,
-    /// Reads by the path by which they were served.
     pub reads: ReadCounts,
-    /// The epoch whose configuration doesn't name this member, until it enters a newer one.
+    /// The epoch whose configuration excluded this member. Cleared when the member enters a newer one.
     pub expelled: Option<Epoch>,
-    /// Resyncs of this member, and of the joiner behind it.
+    /// Resyncs of this member and of the joiner that it serves.
     pub resync: ResyncStatus,
-    /// Why it stopped serving.
     pub halted: Option<Halt>,
-    /// Up to where this member's disk holds everything; `None`: it has no disk.
+    /// Every update up to this sequence is on this member's disk; `None`: it has no disk.
     pub durable: Option<Sequence>,
-    /// What became of the records that a restart found above the watermark.
+    /// Progress of settling the records that a restart found above the watermark.
     pub rereplication: Rereplication,
-    /// What the store holds of the chain.
+    /// Size of the chain in the store.
     pub size: Size,
-    /// What this member has no room in.
+    /// The resources in which this member has no space left.
     pub full: Fullness,
 }
 
-/// Reads served by a replica, by their path. Its gate counts the local clean ones.
+/// Reads served by a replica, by path. Local clean reads are counted by its gate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct ReadCounts {
-    /// Version queries that were sent, also those whose answers weren't needed any more. A repeated one counts once.
+    /// Version queries sent, including those whose answers were no longer needed. Repetitions are not counted.
     pub version_queries: u64,
-    /// Reads that shared the answer to another read's version query.
+    /// Reads answered by another read's version query.
     pub shared_queries: u64,
-    /// Reads served after an answer, or after the own watermark had come far enough.
+    /// Reads served after an answer, or once the member's own watermark had advanced far enough.
     pub dirty: u64,
     /// Reads served behind a barrier.
     pub through_chain: u64,
-    /// Answers to version queries by the number of reads that each served. [`READERS_PER_QUERY`] has the upper bounds
-    /// of the ranges; the last range has none. An answer that served no read isn't counted.
+    /// Answers to version queries, by the number of reads that each one served. [`READERS_PER_QUERY`] has the upper
+    /// bounds of the ranges; the last range is unbounded. An answer that served no read isn't counted.
     pub readers: [u64; READERS_PER_QUERY.len() + 1],
 }
 

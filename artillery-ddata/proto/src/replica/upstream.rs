@@ -1,4 +1,4 @@
-//! The relation of this member's history to its predecessor's, and so to the head's, in the present epoch.
+//! How this member's history relates to its predecessor's, and so to the head's, in the present epoch.
 
 mod acks;
 mod incoming;
@@ -18,23 +18,23 @@ pub(super) use self::acks::ack_delay;
 pub(super) struct Upstream {
     /// The predecessor hasn't confirmed yet that it knows the position of our history.
     needs_resume: bool,
-    /// In this epoch our history is known to be a prefix of the head's. The head knows it. Another member knows it once
-    /// a predecessor that knows it confirms that it follows, or sends behind our end. From then on our history is never
-    /// cut.
+    /// This history is known to be a prefix of the head's in this epoch. The head itself knows this. Another member
+    /// knows it once a predecessor that knows it confirms that it follows, or sends updates behind our end. From then
+    /// on our history is never cut.
     is_prefix: bool,
-    /// An update arrived before the ones that it follows.
+    /// An update arrived before its predecessors.
     gap: bool,
     /// The update behind our history, if it arrives in pieces.
     incoming: Option<Incoming>,
     /// The last sequence of our history when the epoch opened here; `None`: it is not open here.
     open_upto: Option<Sequence>,
-    /// The epoch opens here once our history reaches this sequence, which came with the predecessor's `open`.
+    /// The epoch opens here once our history reaches this sequence, which the predecessor's `open` named.
     open_awaits: Option<Sequence>,
     acks: Acks,
 }
 
 impl Upstream {
-    /// Forgets what was known of our history, because an epoch or a resync begins. The epoch isn't open here.
+    /// Resets the state when an epoch or a resync begins. The epoch isn't open here.
     pub(super) fn reset(&mut self, cx: Context<'_>) {
         *self = Self {
             needs_resume: cx.place().predecessor.is_some(),
@@ -56,7 +56,6 @@ impl Upstream {
         self.open_upto = Some(last);
     }
 
-    /// The predecessor's `open`.
     pub(super) fn await_open(&mut self, upto: Option<Sequence>) {
         self.open_awaits = self.open_awaits.or(upto);
     }
@@ -67,7 +66,7 @@ impl Upstream {
         !self.is_open() && self.open_awaits.is_some_and(|upto| last >= upto)
     }
 
-    /// Whether marks hold the watermark below the updates that may have been committed in earlier epochs (trap 78).
+    /// Whether the marks hold the watermark below updates that may have been committed in earlier epochs (trap 78).
     pub(super) fn awaits_marks(&self, cx: Context<'_>, log: &Log) -> bool {
         let waits = log.is_durable() && !allows!(cx.guards(), SpeakTooSoon);
         waits && self.open_upto.is_none_or(|upto| log.watermark() < upto)
@@ -83,7 +82,7 @@ impl Upstream {
         self.is_prefix
     }
 
-    /// Returns whether that was known before.
+    /// Returns whether the history was already known to be a prefix.
     pub(super) fn set_prefix(&mut self) -> bool {
         std::mem::replace(&mut self.is_prefix, true)
     }
@@ -100,7 +99,7 @@ impl Upstream {
         self.gap
     }
 
-    /// Updates are missing. Returns whether that was known before.
+    /// Notes that updates are missing. Returns whether that was already known.
     pub(super) fn set_gap(&mut self) -> bool {
         std::mem::replace(&mut self.gap, true)
     }
@@ -122,7 +121,6 @@ impl Upstream {
         (self.gap, self.incoming) = (false, None);
     }
 
-    /// The predecessor's history continues ours.
     pub(super) fn in_order(&mut self) {
         (self.needs_resume, self.gap) = (false, false);
     }
@@ -154,13 +152,12 @@ impl Upstream {
         Ok(whole)
     }
 
-    /// Whether the acknowledgement of an update has to be sent now. Otherwise it is withheld.
+    /// Whether the acknowledgement of an update must be sent now. Otherwise it is withheld.
     pub(super) fn acknowledges(&mut self, cx: Context<'_>, log: &Log, watermark: Sequence) -> bool {
         let withholds = cx.place().serves() && !cx.place().is_tail && self.is_open();
         !withholds || self.acks.acknowledges(cx.now, log.last().sequence, watermark)
     }
 
-    /// An acknowledgement was sent.
     pub(super) fn acknowledged(&mut self, now: Timestamp) {
         self.acks.sent(now);
     }
@@ -169,7 +166,7 @@ impl Upstream {
         self.acks.next_tick()
     }
 
-    /// Whether a withheld acknowledgement has to be sent now.
+    /// Whether a withheld acknowledgement must be sent now.
     pub(super) fn ack_is_due(&mut self, now: Timestamp) -> bool {
         self.acks.take_due(now)
     }

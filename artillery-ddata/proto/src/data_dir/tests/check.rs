@@ -27,7 +27,7 @@ fn empty() -> SimulatedDisk {
     SimulatedDisk::new(1, 1 << 30, CutSettings { tears_sectors: true, leaves_garbage: true })
 }
 
-/// Writes into a file, and makes the CRC at its beginning fit the bytes up to `end`.
+/// Writes to a file, and makes the CRC at its beginning match the bytes up to `end`.
 fn patch(disk: &SimulatedDisk, name: &str, at: usize, patch: &[u8], end: usize) {
     let mut bytes = bytes(disk, name);
     bytes[at..at + patch.len()].copy_from_slice(patch);
@@ -89,14 +89,14 @@ fn one_copy_of_the_control_file_is_enough_and_none_is_damage() {
     let error = checked(&disk).unwrap_err();
     assert_eq!(error.damage(), place("control-1", 0, "control"), "{error}");
     let opened = super::small::opened(&disk).unwrap_err();
-    assert_eq!(opened, error, "a start doesn't take it for a new store");
+    assert_eq!(opened, error, "a start doesn't treat it as a new store");
 }
 
 #[test]
 fn a_journal_that_is_too_short_says_where_it_ends() {
     let disk = small_store(true);
     let newest = disk.names().unwrap().pop().unwrap();
-    // The control file knows that all of it was synced.
+    // The control file records that everything was synced.
     let mut found = ControlFile::find(&disk).unwrap().unwrap();
     found.record.synced = checked(&disk).unwrap().unwrap().end.0;
     ControlFile::begin(Arc::new(disk.clone()), found, Guards::ALL).unwrap();
@@ -121,7 +121,8 @@ fn what_another_release_wrote_is_told_from_damage() {
     assert!(error.is_of_another_release() && error.damage().is_none(), "{error}");
 }
 
-/// Replaces a number in both copies of the control file: `change` maps the record's length to place, value and new length.
+/// Replaces a number in both copies of the control file: `change` maps the record's length to place, value and new
+/// length.
 fn patch_control(disk: &SimulatedDisk, change: impl Fn(u32) -> (usize, u32, u32)) {
     for name in ["control-1", "control-2"] {
         let all = bytes(disk, name);

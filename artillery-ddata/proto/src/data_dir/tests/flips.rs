@@ -54,9 +54,9 @@ struct Counts {
     flips: usize,
     named: usize,
     harmless: usize,
-    /// The last group is gone.
+    /// The last group is lost.
     torn: usize,
-    /// Flips in groups that count.
+    /// Flips in valid groups.
     in_frames: usize,
     named_in_frames: usize,
 }
@@ -95,7 +95,7 @@ impl Store {
         self.disk.names().unwrap().into_iter().filter(|name| name.starts_with("journal-")).collect()
     }
 
-    /// The groups that count: a later segment begins at a certain group.
+    /// The valid groups: a later segment begins at a certain group.
     fn frames(&self) -> Vec<(String, Frame)> {
         let segments = self.segments();
         let until = |at: usize| segments.get(at + 1).map_or(u64::MAX, |next| number(&bytes(&self.disk, next), 64));
@@ -128,7 +128,7 @@ impl Store {
     }
 }
 
-/// Runs `flip` for each byte, by a few threads.
+/// Runs `flip` for each byte, on a few threads.
 fn for_each(bytes: usize, flip: impl Fn(usize, &mut Counts) + Sync) -> Counts {
     const THREADS: usize = 4;
     let some = |first: usize| {
@@ -157,7 +157,7 @@ fn a_flipped_bit_of_a_journal_is_named_or_takes_the_last_group_alone() {
     println!("{counts:?}");
     assert!(counts.torn > 300 && counts.flips > 20_000 && counts.in_frames > 20_000, "{counts:?}");
     assert!(counts.named_in_frames * 10 >= counts.in_frames * 9, "{counts:?}");
-    assert_eq!(counts.named_in_frames + counts.torn, counts.in_frames, "each flip in a group is noticed");
+    assert_eq!(counts.named_in_frames + counts.torn, counts.in_frames, "each flip in a group is detected");
 }
 
 #[test]
@@ -172,8 +172,8 @@ fn damage_that_counts_as_torn_loses_what_was_synced() {
     assert!(store.frames().iter().any(is_silent));
 }
 
-/// A whole start for each byte of the header and the record, and for some of those behind them. What is in the control file
-/// decides all else, so for the others it is enough to read that.
+/// Runs a whole start for each byte of the header and the record, and for some of the bytes after them. Everything else
+/// depends on the content of the control file, so for the other bytes it is enough to read the file.
 #[test]
 fn a_flipped_bit_of_the_control_file_changes_nothing() {
     let store = Store::new();

@@ -43,7 +43,7 @@ impl Full {
     /// Puts values until the disk is considered full. Returns their number.
     fn fill(&mut self) -> u32 {
         let refused = Reply::Refused(Refusal::DiskFull { member: self.start.me });
-        (0..1000).find(|&number| self.put(number) == refused).expect("the disk is full once")
+        (0..1000).find(|&number| self.put(number) == refused).expect("the disk becomes full")
     }
 }
 
@@ -55,7 +55,7 @@ pub(super) fn key(number: u32) -> Bytes {
 fn a_disk_counts_as_full_before_it_is_and_has_room_again_after_deletes() {
     let mut full = Full::new();
     let count = full.fill();
-    assert!(count > 10, "only {count} values found room");
+    assert!(count > 10, "only {count} values fitted");
     for number in 0..count {
         let held = full.start.store.read(ChainId(0), &key(number), Sequence::MAX).unwrap();
         assert_eq!(held.and_then(|held| held.value).map(|value| value.len()), Some(20_000), "{number}");
@@ -81,7 +81,7 @@ fn a_journal_may_be_bounded_below_its_disk() {
     assert!(full.start.journal.bytes() < 1 << 20);
 }
 
-/// Another program takes all the space of a disk.
+/// Another program uses all the space of a disk.
 fn fill_up(disk: &SimulatedDisk) {
     disk.set_room((1 << 30) - disk.free().unwrap());
 }
@@ -97,7 +97,7 @@ fn a_node_starts_and_votes_on_a_full_disk() {
     start.control.change(|record| record.log = vec![9; 70 << 10]).unwrap();
 }
 
-/// Votes, and the next start, have no other space.
+/// Votes and the next start have no other space.
 #[test]
 fn values_of_clients_take_no_ballast() {
     let mut full = Full::new();
@@ -132,7 +132,7 @@ fn a_full_disk_gets_its_ballast_back() {
     assert!(run.disk.names().unwrap().contains(&"ballast".to_owned()));
 }
 
-/// Records of eight bytes take several times as much in a checkpoint.
+/// Records of eight bytes use several times as much space in a checkpoint.
 #[test]
 fn small_records_leave_room_for_their_checkpoint() {
     let mut full = Full::new();
@@ -141,8 +141,8 @@ fn small_records_leave_room_for_their_checkpoint() {
         let puts = (0..400).map(|key| Step::Put { key: self::key(number * 400 + key), value: vec![7; 4].into() });
         Write::Batch(puts.collect())
     };
-    let count = (0..1000).find(|&number| full.write(batch(number)) == refused).expect("the disk is full once");
-    assert!(count > 20, "only {count} batches found room");
+    let count = (0..1000).find(|&number| full.write(batch(number)) == refused).expect("the disk becomes full");
+    assert!(count > 20, "only {count} batches fitted");
     (0..100).for_each(|_| full.persist());
     let segment = full.start.control.record().segment;
     (0..300).for_each(|_| full.persist());

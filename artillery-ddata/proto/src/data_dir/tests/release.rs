@@ -1,5 +1,5 @@
-//! A small store that this release has written, in `tests/disk-1`. Each later release must open it. It never changes once it is
-//! released; until then `cargo test -p artillery-proto --lib -- --ignored make_the_store_anew` makes it again.
+//! A small store written by this release, in `tests/disk-1`. Each later release must open it. It never changes after
+//! the release; until then `cargo test -p artillery-proto --lib -- --ignored make_the_store_anew` writes it again.
 
 use std::{fs, path::PathBuf};
 
@@ -12,7 +12,7 @@ use crate::disk::{
     simulated::{CutSettings, SimulatedDisk},
 };
 
-/// The control files are that long. The zeros at their ends aren't checked in.
+/// The length of the control files. The zeros at their ends aren't checked in.
 const CONTROL_LEN: u64 = 64 << 10;
 
 fn place() -> PathBuf {

@@ -80,7 +80,7 @@ impl Start {
         }
     }
 
-    /// Hands a write to a chain. Its caller is 0.
+    /// Passes a write to a chain. The caller's token is 0.
     pub(super) fn write(&mut self, chain: usize, write: Write) {
         let (caller, deadline) = (0, Timestamp::from_nanos(u64::MAX / 2));
         let writes = vec![WriteRequest { request: None, history: None, write, deadline, caller }];
@@ -243,7 +243,7 @@ impl Run {
         Ok(())
     }
 
-    /// One start of the node, which ends in one way or another.
+    /// One start of the node, until one of several ends.
     fn start(&mut self) -> Result<(), String> {
         let cut = self.rng.random_range(0..150);
         if self.rng.random_range(0..4) > 0 {

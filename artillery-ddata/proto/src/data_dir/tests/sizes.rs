@@ -1,9 +1,9 @@
-//! Records of all sizes on disks that fill up, and nodes that start again and again on them.
+//! Records of all sizes on disks that fill up, and nodes that restart on them repeatedly.
 
 use super::*;
 use crate::api::Refusal;
 
-/// Records of one size on a disk that is small enough for them to fill.
+/// Records of one size on a disk that they can fill.
 #[derive(Clone, Copy)]
 struct Sizes {
     disk: u64,
@@ -27,7 +27,7 @@ struct Filled {
     of: Sizes,
     start: Option<Start>,
     replies: BTreeMap<u64, Reply>,
-    /// Keys that were written, and not deleted.
+    /// Keys that were written and not deleted.
     keys: Vec<u32>,
     next: u32,
 }
@@ -48,7 +48,7 @@ impl Filled {
     }
 
     fn open(&mut self) {
-        let mut start = self.run.open().expect("a full disk keeps no node from starting");
+        let mut start = self.run.open().expect("a node starts on a full disk");
         self.run.enter(&mut start);
         self.start = Some(start);
         (0..4).for_each(|_| self.persist());
@@ -79,7 +79,7 @@ impl Filled {
         self.replies.remove(&0).expect("a reply")
     }
 
-    /// Writes as many records as a batch has. `false`: the disk is considered full.
+    /// Writes as many records as fit in a batch. `false`: the disk is considered full.
     fn put(&mut self) -> bool {
         let records = (self.of.batch / self.of.value).max(1) as u32;
         let keys: Vec<_> = (0..records).map(|number| self.next + number).collect();
@@ -113,7 +113,7 @@ impl Filled {
         assert!(matches!(deleted, Reply::Committed(_)), "{deleted:?}");
     }
 
-    /// Deletes until a write finds space again, as most clients with a full disk do.
+    /// Deletes until a write finds space again, as most clients do on a full disk.
     fn recover(&mut self) {
         let keys = std::mem::take(&mut self.keys);
         let count = keys.len();
@@ -153,7 +153,7 @@ fn a_full_disk_with_idle_clients_is_not_written() {
     }
 }
 
-/// Each start finds half a checkpoint of the one before.
+/// Each start finds half a checkpoint of the earlier one.
 #[test]
 fn starts_in_the_middle_of_a_checkpoint_leave_the_disk_as_full_as_it_was() {
     for (of, cut) in ALL.into_iter().zip([false, true, false, true, true]) {
@@ -174,7 +174,7 @@ fn starts_in_the_middle_of_a_checkpoint_leave_the_disk_as_full_as_it_was() {
     }
 }
 
-/// Each takes a block of the reserve, and frees next to nothing before the next checkpoint.
+/// Each delete uses a block of the reserve, and frees almost nothing before the next checkpoint.
 #[test]
 fn lone_deletes_of_small_records_find_room() {
     let mut node = Filled::new(Sizes { disk: 20 << 20, value: 100, batch: 64 << 10, chains: 1 });

@@ -1,5 +1,5 @@
-//! A small store, written group by group: three chains, each kind of entry, several starts and segments, and no randomness. So
-//! it has the same bytes each time.
+//! A small store, written group by group: three chains, each kind of entry, several starts and segments, and no
+//! randomness, so that its bytes are always the same.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -50,7 +50,7 @@ fn position() -> StorePosition {
     StorePosition { control: 12, groups: 345, starts }
 }
 
-/// A value that names its key, and has no long row of zeros.
+/// A value that contains its key, and no long sequence of zeros.
 pub(super) fn value(key: &str, len: usize) -> Bytes {
     key.bytes().chain((1..=251).cycle()).take(len).collect()
 }
@@ -108,9 +108,10 @@ struct Writer {
 impl Writer {
     fn start(disk: SimulatedDisk, mode: SyncMode, start: u128) -> Self {
         let shared: Arc<dyn Disk> = Arc::new(disk.clone());
-        let found = FoundStore::check(shared, settings(mode), STORE).expect("what was written is whole");
+        let found = FoundStore::check(shared, settings(mode), STORE).expect("the written store is complete");
         let store: Arc<dyn Store> = Arc::new(MemoryStore::with_seed(1));
-        let LoadedStore { control, journal, .. } = found.open(&store, start << 64).expect("what was written is whole");
+        let LoadedStore { control, journal, .. } =
+            found.open(&store, start << 64).expect("the written store is complete");
         Self { disk, control, journal, upto: 0 }
     }
 
@@ -130,12 +131,12 @@ impl Writer {
             (chain, JournalBatch { upto: self.upto, entries, bytes: 0, queued: 0, data: 0, awaits: false })
         };
         let batches: Vec<_> = chains.into_iter().map(batch).collect();
-        self.journal.write(&batches).expect("there is room");
+        self.journal.write(&batches).expect("there is space");
         self.journal.sync().expect("the disk works");
         self.journal.tidy().expect("the disk works");
     }
 
-    /// The first start of the chains, which later checkpoints and a resync make superfluous.
+    /// The first start of the chains, which later checkpoints and a resync supersede.
     fn history(&mut self) {
         let opened = Update { kind: UpdateKind::SESSION_OPEN, ..fixtures::update(SESSION, []) };
         let mut large = asked(put(Version::new(1, 2), "a", LARGE), 1, RequestOutcome::Done);
@@ -219,14 +220,14 @@ impl Writer {
         let promised = self.control.change(|record| {
             record.keep_founding(me, &bootstrap);
             record.keep(me, &of, SyncMode::Batch);
-            record.heard.hear(fixtures::id(2), position()).expect("nothing was heard before");
+            record.heard.hear(fixtures::id(2), position()).expect("this is the first report");
             record.log = b"a vote in term 7".to_vec();
         });
         promised.expect("the disk works");
     }
 }
 
-/// The disk of the node after it was killed. No later group proves its last one, which is missing without `last`.
+/// The disk of the node after a kill. No later group proves its last group, which is missing without `last`.
 pub(super) fn small_store(last: bool) -> SimulatedDisk {
     let disk = SimulatedDisk::new(1, 1 << 30, CutSettings { tears_sectors: true, leaves_garbage: true });
     let mut writer = Writer::start(disk.clone(), SyncMode::Batch, 1);
@@ -251,7 +252,7 @@ pub(super) fn small_store(last: bool) -> SimulatedDisk {
     disk
 }
 
-/// All that a start makes of a store.
+/// Everything that a start loads from a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Opened {
     /// The content of the control file, without the parts that each start changes.

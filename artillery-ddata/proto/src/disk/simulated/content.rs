@@ -5,22 +5,22 @@ use std::collections::BTreeMap;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-/// The unit in which bytes reach the disk. A sector is torn only if the settings say so.
+/// The unit of atomic writes to the disk. A sector is torn only if the settings allow it.
 pub(super) const SECTOR: usize = 512;
 
-/// The unit in which the kernel keeps bytes for readers.
+/// The unit of the kernel's cache.
 const PAGE: usize = 4096;
 
-/// The most contents of one sector that are remembered between two syncs. The oldest ones are forgotten first.
+/// The maximum number of contents of one sector that are remembered between two syncs. The oldest ones are dropped
+/// first.
 const MAX_CONTENTS: usize = 8;
 
-/// The effects of a power cut on unsynced bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CutSettings {
-    /// Whether a sector that is written when the power goes may end up with the beginning of one content and the end of
-    /// another, or with garbage: also where both contents are alike.
+    /// Whether a sector that is written during the power cut may mix the beginning of one content with the end of
+    /// another, or become garbage, even if both contents are equal.
     pub tears_sectors: bool,
-    /// Whether sectors behind the old end that never arrived hold garbage instead of zeros.
+    /// Whether unwritten sectors beyond the old end hold garbage instead of zeros.
     pub leaves_garbage: bool,
 }
 
@@ -28,16 +28,15 @@ pub struct CutSettings {
 pub(super) struct FileContent {
     /// The content that programs read.
     cached: Vec<u8>,
-    /// The content that is certainly on the disk.
+    /// The content that is certainly durable.
     durable: Vec<u8>,
-    /// The contents that a sector has had since the last sync, the newest last. Each of them may be on the disk by now.
+    /// The contents of each sector since the last sync, newest last. Any of them may be on the disk.
     unsynced: BTreeMap<usize, Vec<Vec<u8>>>,
-    /// The lengths that the file has had since the last sync.
+    /// The lengths of the file since the last sync.
     lengths: Vec<usize>,
 }
 
 impl FileContent {
-    /// A file whose bytes are all on the disk.
     pub(super) fn durable(bytes: Vec<u8>) -> Self {
         Self { cached: bytes.clone(), durable: bytes, ..Self::default() }
     }
@@ -50,7 +49,7 @@ impl FileContent {
         let end = at + bytes.len();
         let from = at.min(self.cached.len());
         if self.cached.len() < end {
-            // In one piece: `resize` writes byte by byte in builds for tests.
+            // Append in one piece: `resize` writes byte by byte in builds for tests.
             self.cached.append(&mut vec![0; end - self.cached.len()]);
             self.lengths.push(end);
         }
@@ -72,7 +71,8 @@ impl FileContent {
         self.forget();
     }
 
-    /// The sync fails: a part of the written bytes may be on the disk, and the rest never will. Programs still read all of them.
+    /// The sync fails: a part of the written bytes may be durable, and the rest never will be. Programs still read all
+    /// of them.
     pub(super) fn fail_sync(&mut self, rng: &mut ChaCha8Rng, settings: CutSettings) {
         let cached = self.cached.clone();
         if rng.random() {
@@ -82,7 +82,7 @@ impl FileContent {
         self.forget();
     }
 
-    /// The kernel forgets some pages that it takes for written.
+    /// The kernel discards some pages that it considers written.
     pub(super) fn forget_pages(&mut self, rng: &mut ChaCha8Rng) {
         let sectors = PAGE / SECTOR;
         for page in 0..self.cached.len().div_ceil(PAGE) {
@@ -101,7 +101,7 @@ impl FileContent {
         self.lengths.clear();
     }
 
-    /// Applies a power cut. Returns whether the content differs now.
+    /// Applies a power cut. Returns whether the content changed.
     pub(super) fn cut(&mut self, rng: &mut ChaCha8Rng, settings: CutSettings) -> bool {
         let mut left = std::mem::take(&mut self.durable);
         let old_end = left.len();
@@ -143,13 +143,12 @@ impl FileContent {
     }
 }
 
-/// The bytes of a sector, up to the file's end.
 fn piece(bytes: &[u8], sector: usize) -> &[u8] {
     let from = (sector * SECTOR).min(bytes.len());
     &bytes[from..(from + SECTOR).min(bytes.len())]
 }
 
-/// Puts the bytes of a sector, up to the file's end.
+/// Overwrites the bytes of a sector, up to the end of the file.
 fn put(bytes: &mut [u8], sector: usize, content: &[u8]) {
     let from = (sector * SECTOR).min(bytes.len());
     let len = content.len().min(bytes.len() - from);

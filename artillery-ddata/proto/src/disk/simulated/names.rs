@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-/// A change of names. It is on the disk in whole or not at all.
+/// A change of names, which becomes durable atomically.
 #[derive(Debug, Clone)]
 enum NameChange {
     Given(String, u64),
@@ -28,7 +28,7 @@ impl NameChange {
     }
 }
 
-/// The number of the file that has each name.
+/// The file number of each name.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     cached: BTreeMap<String, u64>,
@@ -67,7 +67,7 @@ impl Names {
         std::mem::take(&mut self.unsynced).into_iter().for_each(|change| change.apply(&mut self.durable));
     }
 
-    /// The sync fails: some changes are on the disk, and no other will be. Programs still see all of them.
+    /// The sync fails: some changes are durable, and the others never will be. Programs still see all of them.
     pub(super) fn fail_sync(&mut self, rng: &mut ChaCha8Rng) {
         for change in std::mem::take(&mut self.unsynced) {
             if rng.random() {
@@ -76,7 +76,7 @@ impl Names {
         }
     }
 
-    /// The files that have a name, or may get one back.
+    /// The files that have a name, or may get one back after a power cut.
     pub(super) fn may_lead_to(&self) -> BTreeSet<u64> {
         let given = self.unsynced.iter().filter_map(|change| match change {
             NameChange::Given(_, number) | NameChange::Renamed(_, _, number) => Some(*number),
@@ -85,7 +85,7 @@ impl Names {
         self.cached.values().chain(self.durable.values()).copied().chain(given).collect()
     }
 
-    /// Applies a power cut: each unsynced change is on the disk or not. Returns whether a name differs.
+    /// Applies a power cut: each unsynced change becomes durable or is lost. Returns whether a name changed.
     pub(super) fn cut(&mut self, rng: &mut ChaCha8Rng) -> bool {
         for change in std::mem::take(&mut self.unsynced) {
             if rng.random() {

@@ -11,7 +11,7 @@ fn disk(seed: u64, settings: CutSettings) -> SimulatedDisk {
     SimulatedDisk::new(seed, ROOM, settings)
 }
 
-/// A file that is on the disk with its name and these bytes.
+/// A durable file with a durable name and these bytes.
 fn durable(disk: &SimulatedDisk, name: &str, bytes: &[u8]) -> Box<dyn DiskFile> {
     let mut file = disk.create(name).unwrap();
     file.write_at(0, bytes).unwrap();
@@ -27,7 +27,7 @@ fn bytes(disk: &SimulatedDisk, name: &str) -> Vec<u8> {
     bytes
 }
 
-/// All that 200 seeds leave of a file.
+/// Everything that 200 seeds leave of a file.
 fn left(settings: CutSettings, name: &str, run: impl Fn(&SimulatedDisk)) -> BTreeSet<Option<Vec<u8>>> {
     let after = |seed| {
         let disk = disk(seed, settings);
@@ -122,7 +122,7 @@ fn of_what_a_failed_sync_was_to_write_a_part_may_stay() {
         file.write_at(0, &[1; 1024]).unwrap();
         disk.fail_sync_after(Some(0));
         assert!(file.sync().is_err());
-        assert_eq!(file.sync(), Ok(()), "the kernel takes the bytes for written");
+        assert_eq!(file.sync(), Ok(()), "the kernel considers the bytes written");
         disk.restart();
         assert_eq!(bytes(disk, "f"), [1; 1024], "and shows them to the next process");
     };
@@ -136,7 +136,7 @@ fn of_what_a_failed_sync_was_to_write_a_part_may_stay() {
             bytes(&disk, "f")
         })
         .collect();
-    assert!(read.len() > 2, "until it forgets them");
+    assert!(read.len() > 2, "until it discards them");
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn a_full_disk_takes_what_fits_and_goes_on_when_there_is_room() {
     disk.set_room(150);
     assert_eq!(file.write_at(100, &[2; 100]), Err(DiskError::Full));
     assert_eq!((file.length(), disk.free()), (Ok(150), Ok(0)));
-    assert_eq!(file.write_at(0, &[3; 150]), Ok(()), "nothing more is needed for that");
+    assert_eq!(file.write_at(0, &[3; 150]), Ok(()), "this needs no further space");
     disk.set_room(200);
     assert_eq!(file.write_at(150, &[4; 50]), Ok(()));
 }

@@ -26,7 +26,7 @@ fn length(disk: &SimulatedDisk, name: &str) -> usize {
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Clone, Copy)]
 enum Flipped {
-    /// It is in the filling, or in a group that doesn't count.
+    /// The flip is in the padding, or in an invalid group.
     Harmless,
     Named,
     /// Entries are missing, or differ.
@@ -89,8 +89,8 @@ fn damage_names_its_file_its_place_and_its_kind() {
     assert!(foreign.to_string().ends_with("is damaged at byte 0: it belongs to another store"), "{foreign}");
 }
 
-/// Opens a journal whose only group is torn. The group's value holds a whole group of a segment with this salt, at a place
-/// where groups begin, which states that the torn one was synced.
+/// Opens a journal whose only group is torn. The group's value contains a whole group of a segment with this salt, at a
+/// position where groups begin, which states that the torn one was synced.
 fn torn_around_a_forged_group(salt: u128) -> Result<usize, JournalError> {
     let disk = harsh(1);
     let (mut journal, _) = opened(&disk, 1, Guards::ALL).unwrap();

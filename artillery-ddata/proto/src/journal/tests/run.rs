@@ -10,13 +10,13 @@ pub(super) struct Run {
     rng: ChaCha8Rng,
     pub(super) disk: SimulatedDisk,
     guards: Guards,
-    /// Whether syncs fail now and then.
+    /// Whether syncs fail occasionally.
     pub(super) fails: bool,
     /// All entries that may be found, oldest first.
     pub(super) written: Vec<(GroupNumber, JournalEntry)>,
-    /// So many of them were synced.
+    /// The number of them that were synced.
     synced: usize,
-    /// Nothing below this group is needed.
+    /// No group below this one is needed.
     floor: GroupNumber,
     number: u64,
 }
@@ -28,7 +28,7 @@ impl Run {
         Self { rng, disk, guards, fails: true, written: Vec::new(), synced: 0, floor, number: 0 }
     }
 
-    /// One start until its end. An error names lost or reappeared entries.
+    /// One start, up to its end. An error names lost or reappeared entries.
     pub(super) fn start(&mut self, start: u64) -> Result<(), String> {
         if self.rng.random_range(0..3) == 0 {
             self.disk.cut_power_after(self.rng.random_range(0..20));
@@ -46,7 +46,8 @@ impl Run {
         Ok(())
     }
 
-    /// Opens the journal, compares, and writes. After a failed sync, the kernel may show bytes that no disk holds.
+    /// Opens the journal, compares it, and writes. After a failed sync, the kernel may show bytes that aren't on the
+    /// disk.
     pub(super) fn session(&mut self, start: u64, steps: u32) -> Result<(), String> {
         let forgets = self.fails && self.rng.random_range(0..3) == 0;
         let opened = opened_with(&self.disk, start, self.guards, || {
@@ -121,7 +122,7 @@ impl Run {
             if self.rng.random_range(0..3) == 0 {
                 let fails = self.fails && self.rng.random_range(0..12) == 0;
                 self.disk.fail_sync_after(fails.then_some(0));
-                // A process whose sync has failed ends, unless it is believed the second time.
+                // A process whose sync fails exits. Only a mutant trusts a second attempt.
                 if journal.sync().or_else(|_| journal.sync()).is_err() {
                     return;
                 }

@@ -1,4 +1,4 @@
-//! Local reads in two halves, so that a simulator can have anything happen between them, and what a mutant of them
+//! Local reads in two halves, so that a simulator can interleave other events, and the state that a mutant of them
 //! needs.
 
 use std::sync::atomic::Ordering;
@@ -9,12 +9,11 @@ use crate::{
     store::{Held, Store},
 };
 
-/// A local read in its middle.
 #[derive(Debug)]
 pub struct Begun(Looked);
 
 impl Gate {
-    /// The first half of [`read`](Self::read): all but the lease and the second load of `serving`.
+    /// The first half of [`read`](Self::read): everything except the lease and the second load of `serving`.
     ///
     /// # Errors
     /// [`NotLocal`]: ask a node.
@@ -22,7 +21,7 @@ impl Gate {
         self.look(store, key).map(Begun)
     }
 
-    /// The second half of [`read`](Self::read): the lease, and the second load of `serving`.
+    /// The second half of [`read`](Self::read): checks the lease and loads `serving` again.
     ///
     /// # Errors
     /// [`NotLocal`]: ask a node.
@@ -30,7 +29,7 @@ impl Gate {
         self.leave(begun.0, now)
     }
 
-    /// Mutant: the time, as of when the replica last looked at a clock.
+    /// For a mutant: notes the time of the replica's last input.
     pub(crate) fn note_time(&self, now: Timestamp) {
         self.noted.store(now.as_nanos(), Ordering::Relaxed);
     }

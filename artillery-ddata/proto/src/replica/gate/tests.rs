@@ -57,7 +57,7 @@ fn a_closed_gate_serves_nothing() {
     gate.serve(None);
     assert_eq!(gate.read(&store, KEY, || at(0)), Err(NotLocal::NotHere));
     assert_eq!(gate.serving(), None);
-    assert_eq!(gate.counters().total(), 0, "only what is served counts");
+    assert_eq!(gate.counters().total(), 0, "only served reads are counted");
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn a_held_gate_sends_readers_to_the_replica() {
     gate.hold();
     assert_eq!(gate.read(&store, KEY, || at(0)), Err(NotLocal::Dirty));
     assert_eq!(gate.read(&store, b"absent", || at(0)), Err(NotLocal::Dirty), "for any key");
-    assert_eq!(gate.serving(), Some(Epoch(1)), "it serves all the same");
+    assert_eq!(gate.serving(), Some(Epoch(1)), "it still serves");
     gate.serve(Some(Epoch(2)));
     assert_eq!(gate.read(&store, KEY, || at(0)), Err(NotLocal::Dirty), "in a new epoch too");
     gate.serve(None);
@@ -106,7 +106,7 @@ fn the_lease_ends_before_its_last_moment() {
     assert_eq!(gate.read(&store, KEY, || at(u64::MAX - 1)), Ok(Some(held(1, 1, Some("one")))));
 }
 
-/// Says that it was read, fails, or takes its time over another store, behind which something may happen.
+/// A store that notes reads, and either fails or reads from `slow` after a delay and then calls `then`.
 #[derive(Default)]
 struct Probe {
     read: AtomicBool,
@@ -243,7 +243,7 @@ fn a_lease_of_a_later_term_covers_no_earlier_lookup() {
     assert_eq!(gate.read(&store, KEY, || at(500)), Ok(Some(held(3, 2, Some("written elsewhere")))));
 }
 
-/// With the guard of trap 28 out, the test above would fail.
+/// Without the guard of trap 28, the test above would fail.
 #[test]
 fn a_gate_that_looks_once_serves_what_was_superseded() {
     let (gate, store) = open();
@@ -258,7 +258,7 @@ fn a_gate_that_looks_once_serves_what_was_superseded() {
     assert_eq!(gate.read(&store, KEY, expelled_and_back), Ok(Some(held(1, 1, Some("one")))));
 }
 
-/// Stops the readers of a test, also when its writer panics.
+/// Stops the readers of a test, even if its writer panics.
 struct Ending<'a>(&'a AtomicBool);
 
 impl Drop for Ending<'_> {
@@ -267,7 +267,7 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// Runs `read` on two threads over and over until `write` has returned.
+/// Runs `read` on two threads repeatedly until `write` has returned.
 fn readers_beside(read: impl Fn() + Sync, write: impl FnOnce()) {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -294,7 +294,7 @@ fn changes_behind_a_closed_gate_are_never_served() {
         || {
             if let Ok(found) = gate.read(&slow, KEY, || at(0)) {
                 let found = found.expect("the key was never absent");
-                assert!(found.value.is_some(), "{found:?} was there while the gate was closed");
+                assert!(found.value.is_some(), "{found:?} was stored while the gate was closed");
             }
         },
         || {
@@ -309,8 +309,8 @@ fn changes_behind_a_closed_gate_are_never_served() {
     );
 }
 
-/// Every update writes the key. So a read must find at least the watermark at its beginning, and at most the watermark
-/// at its end.
+/// Every update writes the key. So a read must return at least the watermark at its beginning, and at most the
+/// watermark at its end.
 #[test]
 fn local_reads_are_linearizable() {
     let (gate, store) = open();

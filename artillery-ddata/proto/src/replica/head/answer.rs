@@ -7,7 +7,7 @@ use crate::{
     types::update::{RequestFailure, RequestOutcome},
 };
 
-/// `seen` holds what the record doesn't, if the update was ordered here.
+/// `seen` holds the rest of the answer, if the update was ordered here.
 pub(super) fn reply_of(cx: Context<'_>, record: &RequestRecord, seen: &WriteResult, replayed: bool) -> Reply {
     let at = record.version;
     let conflict = |step, version| Reply::Conflict { at, step, version, value: seen.value(), replayed };

@@ -1,4 +1,4 @@
-//! Resolves a write at the head against the newest versions there: full values instead of conditions and differences.
+//! Resolves a write at the head against the newest versions: conditions and differences become full values.
 
 mod draft;
 mod script;
@@ -15,10 +15,9 @@ use crate::{
     types::update::{KeyChange, MAX_KEY, RequestFailure, RequestOutcome},
 };
 
-/// The most steps of a batch or of a script.
+/// The maximum number of steps in a batch or script.
 pub(super) const MAX_STEPS: usize = 4096;
 
-/// A write, resolved.
 #[derive(Clone, Hash, Debug, Default)]
 pub(super) struct Resolved {
     pub(super) changes: SmallVec<[KeyChange; 1]>,
@@ -27,15 +26,13 @@ pub(super) struct Resolved {
     pub(super) seen: WriteResult,
 }
 
-/// What the answer to a write has beside the write's record. Only callers that wait for the commit get it.
+/// The part of an answer that the write's record doesn't hold. Only callers that wait for the commit receive it.
 #[derive(Clone, Hash, Debug, Default)]
 pub(super) enum WriteResult {
-    /// Nothing.
     #[default]
     Nothing,
-    /// The version that failed a condition, or that was taken away, with its whole value.
+    /// The version that failed a condition or was deleted, with its whole value.
     Held(Held),
-    /// The outcomes of the groups of a script.
     Results(Vec<GroupOutcome>),
 }
 
@@ -44,7 +41,6 @@ impl WriteResult {
         held.map_or(Self::Nothing, Self::Held)
     }
 
-    /// The bytes of the results.
     pub(super) fn results(&self) -> usize {
         if let Self::Results(outcomes) = self { bytes_of(outcomes) } else { 0 }
     }
@@ -54,16 +50,15 @@ impl WriteResult {
     }
 }
 
-/// The terms of resolving a write, beside the newest versions.
+/// The parameters for resolving a write, except for the newest versions.
 #[derive(Clone, Copy, Hash, Debug)]
 pub(super) struct Terms {
-    /// The version of the write's update.
     pub(super) at: Version,
     /// The largest value, and the largest sum of the values in a script's results, in bytes.
     pub(super) limit: usize,
     /// The largest sum of the values of the write's update, in bytes.
     pub(super) most: usize,
-    /// Mutant: the steps of a group before the one that failed stand.
+    /// For a mutant: keeps the steps of a failed group before the failing one.
     pub(super) keeps_failed_groups: bool,
 }
 
@@ -76,7 +71,7 @@ impl Resolved {
         Self { outcome: RequestOutcome::Failed(failure), ..Self::default() }
     }
 
-    /// The changes of the drafts, or a failure if they exceed `most` bytes.
+    /// The changes of the drafts, or a failure if their values exceed `most` bytes.
     fn made(drafts: Drafts<impl ReadKey>, most: usize, outcome: RequestOutcome, seen: WriteResult) -> Self {
         match drafts.finish(most) {
             Ok((changes, joins)) => Self { changes, joins, outcome, seen },
@@ -84,12 +79,12 @@ impl Resolved {
         }
     }
 
-    /// Whether all its values are put together.
+    /// Whether all its values are assembled.
     pub(super) fn is_whole(&self) -> bool {
         self.joins.is_empty()
     }
 
-    /// Puts up to `bytes` bytes of its values together.
+    /// Assembles up to `bytes` bytes of its values.
     pub(super) fn join_some(&mut self, bytes: usize) {
         self.joins.step(bytes, &mut self.changes);
     }
@@ -106,7 +101,7 @@ pub(super) fn lengths(write: &Write) -> (usize, usize) {
     (longest(&mut write.keys()), longest(&mut write.values()))
 }
 
-/// Resolves `write` against the versions that `read` returns. Keys have [`MAX_KEY`] bytes at most.
+/// Resolves `write` against the versions that `read` returns. Keys must have at most [`MAX_KEY`] bytes.
 pub(super) fn resolve(write: Write, terms: Terms, read: impl ReadKey) -> Result<Resolved, StoreError> {
     debug_assert!(lengths(&write).0 <= MAX_KEY);
     Ok(match write {
@@ -154,7 +149,7 @@ pub(super) fn resolve(write: Write, terms: Terms, read: impl ReadKey) -> Result<
 }
 
 fn batch(steps: Vec<Step>, terms: Terms, read: impl ReadKey) -> Result<Resolved, StoreError> {
-    // Requirements are checked against the versions before the batch, also behind other steps.
+    // Check requirements against the versions before the batch, even those after other steps.
     for (at, step) in steps.iter().enumerate() {
         let Step::Require { key, expected } = step else { continue };
         let newest = read(key)?;
@@ -164,7 +159,7 @@ fn batch(steps: Vec<Step>, terms: Terms, read: impl ReadKey) -> Result<Resolved,
             return Ok(Resolved { outcome, seen: WriteResult::of(newest), ..Resolved::default() });
         }
     }
-    // One change for each key: the last one.
+    // Only the last change of each key is kept.
     let mut drafts = Drafts::new(terms.limit, read);
     for step in steps {
         let done = match step {
@@ -191,7 +186,6 @@ fn version_of(held: &Option<Held>) -> Version {
     held.as_ref().map_or(Version::NONE, |held| held.version)
 }
 
-/// Whether a key with this version meets the expectation.
 fn holds(expected: Expected, version: Version) -> bool {
     match expected {
         Expected::Absent => version.is_none(),
@@ -208,7 +202,7 @@ fn incremented(before: Option<Bytes>, by: i64) -> Result<i64, RequestFailure> {
     before.checked_add(by).ok_or(RequestFailure::Overflow)
 }
 
-/// A number in its one decimal form, as [`decimal`] writes it: no sign but `-`, no leading zeros.
+/// Parses a number in its only decimal form, which [`decimal`] writes: no sign except `-`, no leading zeros.
 fn parse(bytes: &[u8]) -> Option<i64> {
     let number: i64 = std::str::from_utf8(bytes).ok()?.parse().ok()?;
     (decimal(number) == bytes).then_some(number)

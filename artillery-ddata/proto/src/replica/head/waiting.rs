@@ -27,7 +27,6 @@ pub(super) struct WaitingUpdate {
 }
 
 impl WaitingWrites {
-    /// The number of callers.
     pub(super) fn len(&self) -> usize {
         self.updates.iter().map(|update| update.waiters.len()).sum()
     }

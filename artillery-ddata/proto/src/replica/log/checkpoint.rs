@@ -1,7 +1,7 @@
 //! A checkpoint: a snapshot that this member writes into its own journal (docs/adr/0042).
 //!
-//! The journal already has the updates above the watermark, but before the beginning of the checkpoint. They are written
-//! once more behind it.
+//! The updates above the watermark are already in the journal, but before the beginning of the checkpoint, so they are
+//! written again behind it.
 
 use super::{
     Log,
@@ -14,18 +14,17 @@ use crate::{
     store::{ScanRecord, StoreError},
 };
 
-/// The progress of a checkpoint.
 #[derive(Clone, Hash, Debug)]
 pub(crate) struct Checkpoint {
     sessions: Vec<SessionEntry>,
     at: SnapshotCursor,
-    /// The value that is written in pieces, all of one version.
+    /// The value that is being written in pieces, all of one version.
     large: Option<ScanRecord>,
 }
 
 impl Log {
     /// Begins a checkpoint, unless one is in progress. Writes the beginning and every update above the watermark in one
-    /// step: no other update may come between them.
+    /// step, so that no other update is written between them.
     pub(in crate::replica) fn begin_checkpoint(&mut self) -> Result<(), StoreError> {
         if self.journal.as_ref().is_none_or(|journal| journal.has_checkpoint()) {
             return Ok(());
@@ -42,7 +41,6 @@ impl Log {
         Ok(())
     }
 
-    /// Writes the next part of the checkpoint in progress.
     pub(super) fn continue_checkpoint(&mut self, member: &Membership, room: usize) -> Result<(), StoreError> {
         let Some(checkpoint) = self.journal.as_mut().and_then(|journal| journal.take_checkpoint()) else {
             return Ok(());
@@ -58,7 +56,7 @@ impl Log {
         Ok(())
     }
 
-    /// Writes a part. `None`: that was the last one.
+    /// Writes a part. `None`: it was the last one.
     fn next_part(
         &mut self,
         mut checkpoint: Checkpoint,

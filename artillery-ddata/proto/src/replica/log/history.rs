@@ -1,17 +1,16 @@
-//! The updates that a member keeps: those above the watermark, and a backlog of committed ones for resends.
-
 use std::collections::VecDeque;
 
 use crate::{Epoch, Sequence, Version, message::Position, replica::ends::Ends as _, types::update::Update};
 
-/// A contiguous tail end of the chain's history, and the table of its epochs.
+/// The updates that a member keeps: those above the watermark, and a backlog of committed ones for resends. They form a
+/// contiguous suffix of the chain's history. The table of epochs covers the whole history.
 #[derive(Clone, Hash, Debug, Default)]
 pub(crate) struct UpdateHistory {
     last: Version,
     /// First sequence of each epoch, oldest first.
     epochs: Vec<(Epoch, Sequence)>,
     updates: VecDeque<Update>,
-    /// Updates up to here count as backlog, those above as in flight.
+    /// Updates up to this sequence belong to the backlog; later ones are in flight.
     committed: Sequence,
     in_flight: usize,
     backlog: usize,
@@ -22,17 +21,17 @@ impl UpdateHistory {
         self.last
     }
 
-    /// Bytes of updates above the watermark.
+    /// Bytes of updates above the committed sequence.
     pub(crate) fn in_flight(&self) -> usize {
         self.in_flight
     }
 
-    /// Bytes of kept updates at or below the watermark.
+    /// Bytes of kept updates up to the committed sequence.
     pub(crate) fn backlog(&self) -> usize {
         self.backlog
     }
 
-    /// The first sequence that can still be sent.
+    /// The sequence of the first kept update.
     pub(crate) fn first(&self) -> Sequence {
         Sequence(self.last.sequence.0 + 1 - self.updates.len() as u64)
     }
@@ -49,7 +48,7 @@ impl UpdateHistory {
         Position { last: self.last, epochs: self.epochs.clone() }
     }
 
-    /// A committed history that ends at `last`. None of its updates is kept.
+    /// A committed history that ends at `last` and keeps no updates.
     pub(crate) fn behind(last: Version, epochs: Vec<(Epoch, Sequence)>) -> Self {
         Self { last, epochs, committed: last.sequence, ..Self::default() }
     }
@@ -59,7 +58,7 @@ impl UpdateHistory {
         self.epochs.iter().copied().take_while(|&(_, first)| first <= sequence).collect()
     }
 
-    /// Whether all updates behind `sequence` are kept, and take up at most `limit` bytes.
+    /// Whether all updates after `sequence` are kept and take up at most `limit` bytes.
     pub(crate) fn is_close(&self, sequence: Sequence, limit: usize) -> bool {
         let mut bytes = 0;
         sequence.next() >= self.first()
@@ -69,13 +68,11 @@ impl UpdateHistory {
             })
     }
 
-    /// The kept updates from `sequence` on.
     pub(crate) fn from(&self, sequence: Sequence) -> impl Iterator<Item = &Update> + '_ {
         let skip = sequence.0.saturating_sub(self.first().0);
         self.updates.range(usize::try_from(skip).map_or(self.updates.len(), |skip| skip.min(self.updates.len()))..)
     }
 
-    /// Appends the next update, whose sequence follows the last.
     pub(crate) fn push(&mut self, update: Update) {
         debug_assert_eq!(update.version.sequence, self.last.sequence.next());
         debug_assert!(update.version.epoch >= self.last.epoch);
@@ -87,7 +84,7 @@ impl UpdateHistory {
         self.updates.push_back(update);
     }
 
-    /// Moves all updates up to `watermark` into the backlog and shortens that to `limit` bytes, from the front.
+    /// Moves all updates up to `watermark` into the backlog, and drops the oldest until it fits into `limit` bytes.
     pub(crate) fn commit(&mut self, watermark: Sequence, limit: usize) {
         let moved: usize =
             self.from(self.committed.next()).take_while(|u| u.version.sequence <= watermark).map(Update::cost).sum();
@@ -101,7 +98,7 @@ impl UpdateHistory {
         }
     }
 
-    /// Drops every update above `keep`, which is at or above the watermark.
+    /// Drops every update above `keep`, which must be at or above the watermark.
     pub(crate) fn cut(&mut self, keep: Version) {
         debug_assert!(keep.sequence >= self.committed);
         while let Some(update) = self.updates.take_back_if(|update| update.version.sequence > keep.sequence) {
@@ -120,9 +117,9 @@ impl UpdateHistory {
         epoch.map(|epoch| Version { epoch, sequence })
     }
 
-    /// The newest version that this history and the one at `other` have in common; [`Version::NONE`]: nothing.
+    /// The newest version that this history shares with the one at `other`; [`Version::NONE`]: none.
     ///
-    /// Equal versions mean equal histories up to them, so it lies in the newest epoch that both know.
+    /// Equal versions imply equal histories up to them, so it lies in the newest epoch that both contain.
     pub(crate) fn common(&self, other: &Position) -> Version {
         let mut end = other.last.sequence;
         for &(epoch, first) in other.epochs.iter().rev() {
@@ -203,7 +200,7 @@ mod tests {
     }
 
     proptest! {
-        /// Two histories that share a prefix and then part: the common version is the end of that prefix.
+        /// For two histories that diverge after a shared prefix, the common version is the end of the prefix.
         #[test]
         fn common_is_the_longest_equal_prefix(
             shared in prop::collection::vec(0u64..2, 0..8),
@@ -216,7 +213,7 @@ mod tests {
             };
             let shared = rise(&shared, 1);
             let top = shared.last().copied().unwrap_or(1);
-            // Different epochs behind the fork, as different heads order there.
+            // Different heads order in different epochs after the fork.
             let branch = |steps: &[u64], odd: u64| rise(steps, 0).iter().map(|e| top + 1 + 2 * e + odd).collect::<Vec<_>>();
             let a = history(&[shared.clone(), branch(&ours, 0)].concat());
             let b = history(&[shared.clone(), branch(&theirs, 1)].concat());

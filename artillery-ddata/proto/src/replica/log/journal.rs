@@ -1,6 +1,7 @@
-//! The records of a durable member for its journal, and up to where its disk holds the chain (docs/DESIGN.md §8).
+//! The records that a durable member writes to its journal, and the part of the chain that its disk holds
+//! (docs/DESIGN.md §8).
 //!
-//! The journal hands out entries in order, and the driver reports which of them are durable.
+//! The journal returns entries in order, and the driver reports which of them are durable.
 
 use std::collections::VecDeque;
 
@@ -17,34 +18,34 @@ use crate::{
     types::update::Update,
 };
 
-/// Entries that are written together, and the number by which [`Turn::durable`](crate::runner::Turn::durable) reports that
-/// they are durable.
+/// Entries that are written together. [`Turn::durable`](crate::runner::Turn::durable) reports by `upto` that they are
+/// durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalBatch {
-    /// The number of the batch's last record. Numbers rise.
+    /// The number of the batch's last record. Numbers increase.
     pub upto: u64,
-    /// The entries, in order.
     pub entries: Vec<JournalEntry>,
-    /// Their approximate size in bytes.
+    /// The approximate size of the entries in bytes.
     pub bytes: usize,
-    /// The approximate size of the records behind them, in bytes.
+    /// The approximate size of the records still queued behind them, in bytes.
     pub queued: usize,
-    /// The most bytes that a checkpoint of the chain's whole store would have, without the padding of groups.
+    /// The maximum size of a checkpoint of the chain's whole store, in bytes, without the padding of groups.
     pub data: u64,
-    /// The chain has ended a resync, and waits for the request to begin the checkpoint behind it.
+    /// The chain has ended a resync, and waits for the request to begin the next checkpoint.
     pub awaits: bool,
 }
 
-/// The most bytes that a record has in a checkpoint in addition to its key and its value.
+/// The maximum overhead of a record in a checkpoint, in bytes, in addition to its key and value.
 pub(crate) const RECORD_BYTES: u64 = 32;
 /// While the disk is full, each batch has about `FULL_UPDATES` bytes of updates, and adds up to `FULL_PARTS` parts of a
 /// checkpoint if they fit in a batch.
 const FULL_UPDATES: usize = 64 << 10;
 const FULL_PARTS: usize = 8;
-/// Otherwise it adds at most this number of parts.
+/// Otherwise a batch adds at most this number of parts.
 const MAX_PARTS: usize = 2;
 
-/// The most bytes that a checkpoint of records of `size`, and of a table of sessions with `sessions` bytes in memory, would have.
+/// The maximum size in bytes of a checkpoint of records of `size`, and of a table of sessions with `sessions` bytes in
+/// memory.
 pub(crate) fn checkpoint_bytes(size: Size, sessions: usize) -> u64 {
     size.bytes + (size.keys + 1) * RECORD_BYTES + sessions as u64
 }
@@ -65,24 +66,21 @@ enum JournalRecord {
     Watermark(Sequence),
 }
 
-/// The state of a durable member's journal.
 #[derive(Clone, Hash, Debug, Default)]
 pub(crate) struct Journal {
-    /// Records that weren't handed out yet.
+    /// Records that haven't been returned in a batch yet.
     records: VecDeque<JournalRecord>,
     /// Their approximate size in bytes.
     queued: usize,
-    /// Updates were refused, since too many wait for the disk already.
+    /// Updates were refused, because too many are waiting for the disk.
     refuses: bool,
-    /// The number of the last record.
     last: u64,
-    /// The newest update among the records.
     newest: Version,
     /// The highest watermark among the records.
     watermark: Sequence,
     /// Updates that aren't durable yet, with the numbers of their records.
     waiting: VecDeque<(u64, Version)>,
-    /// The newest version up to which everything is durable here, once the store is whole on the disk.
+    /// Everything up to this version is durable here, once the whole store is on the disk.
     held: Version,
     wholeness: Wholeness,
     /// Parts of a checkpoint among the records, and their bytes.
@@ -91,7 +89,6 @@ pub(crate) struct Journal {
     checkpoint: Option<Checkpoint>,
     /// The number of checkpoints that were begun.
     checkpoints: u64,
-    /// The driver treats the disk as full.
     is_full: bool,
     /// A resync has ended, and the checkpoint behind it begins once the disk has space for it.
     awaits: bool,
@@ -133,7 +130,7 @@ impl Journal {
         if self.wholeness == Wholeness::Whole { self.held } else { Version::NONE }
     }
 
-    /// The newest update on this member's disk, whether or not the rest of the store is there too.
+    /// The newest update on this member's disk, whether or not the rest of the store is on the disk too.
     pub(crate) fn written(&self) -> Sequence {
         self.held.sequence
     }
@@ -194,7 +191,6 @@ impl Journal {
         self.push(JournalRecord::Part(part.into()));
     }
 
-    /// The last part of a checkpoint was appended.
     pub(super) fn ended(&mut self) {
         self.checkpoint = None;
         if self.wholeness == Wholeness::Lacking {
@@ -210,15 +206,15 @@ impl Journal {
         }
     }
 
-    /// Appends an update. It carries the watermark of this moment: a later one may cover updates that replace those that
-    /// are cut until then.
+    /// Appends an update with the present watermark. A later watermark may cover other updates that replace this one
+    /// after a cut.
     pub(super) fn append(&mut self, update: &Update, taken: Option<Bytes>, watermark: Sequence) {
         self.push_update(update, taken, watermark);
         self.waiting.push_back((self.last, update.version));
     }
 
-    /// Appends an update once more, behind the beginning of a checkpoint. Its record before that beginning is valid only
-    /// if the store was whole.
+    /// Appends an update again, behind the beginning of a checkpoint. Its record before that beginning is valid only if
+    /// the store was whole.
     pub(super) fn append_again(&mut self, update: &Update, taken: Option<Bytes>, watermark: Sequence) {
         self.push_update(update, taken, watermark);
         if self.wholeness == Wholeness::Lacking {
@@ -232,7 +228,7 @@ impl Journal {
         self.watermark = self.watermark.max(watermark);
     }
 
-    /// Every update behind `keep` was dropped. Their records become durable all the same, and must not count.
+    /// Every update behind `keep` was dropped. Their records still become durable, and must not be counted.
     pub(super) fn cut(&mut self, keep: Version, guards: Guards) {
         self.push(JournalRecord::Cut(keep));
         self.newest = keep;
@@ -253,8 +249,9 @@ impl Journal {
         self.waiting.clear();
     }
 
-    /// A resync has ended. The driver receives the size of a checkpoint, and requests it from the chain once the disk has
-    /// space: half of it would use the space of other chains, and free nothing. Updates may be written before it begins.
+    /// A resync has ended. The driver receives the size of a checkpoint, and requests the checkpoint once the disk has
+    /// space: half a checkpoint would use the space of other chains, and free nothing. Updates may be written before it
+    /// begins.
     pub(super) fn await_checkpoint(&mut self, last: Version, watermark: Sequence) {
         (self.awaits, self.newest) = (true, last);
         self.write_watermark(watermark);
@@ -265,8 +262,8 @@ impl Journal {
         self.watermark = watermark;
     }
 
-    /// How many parts of the checkpoint in progress the next batch needs. On a full disk they have most of the batch,
-    /// since updates use the space that the checkpoint needs to end.
+    /// The number of parts of the checkpoint in progress that the next batch needs. On a full disk, parts make up most
+    /// of the batch, since updates use the space that the checkpoint needs to end.
     pub(super) fn wanted_parts(&self, room: usize, chunk: usize) -> usize {
         let batches = 1 + self.queued.saturating_sub(self.part_bytes) / room.max(1);
         let full = (room / chunk).clamp(1, FULL_PARTS);
@@ -274,8 +271,8 @@ impl Journal {
         wanted.saturating_sub(self.parts).min(most)
     }
 
-    /// Takes records of about `room` bytes. `data`: see [`JournalBatch::data`]. The mutant `StampLate` has a `late`
-    /// watermark.
+    /// Takes records of about `room` bytes. `data`: see [`JournalBatch::data`]. `late` is the watermark of the mutant
+    /// `StampLate`.
     pub(super) fn next_batch(
         &mut self,
         chain: ChainId,
@@ -306,7 +303,8 @@ impl Journal {
         (taken > 0).then_some(JournalBatch { upto: before + taken, entries, bytes, queued, data, awaits })
     }
 
-    /// Whether more than `most` bytes wait for the disk, or did so and still use more than half of that.
+    /// Whether updates must be refused: more than `most` bytes are waiting for the disk, or were, and
+    /// [`unclogs`](Self::unclogs) hasn't ended that.
     pub(crate) fn is_clogged(&mut self, most: usize) -> bool {
         self.refuses |= self.queued > most;
         self.refuses
@@ -337,7 +335,7 @@ impl JournalRecord {
         }
     }
 
-    /// Writes the record behind `entries`. Updates that follow each other share an entry.
+    /// Adds the record to `entries`. Consecutive updates share an entry.
     fn put(self, chain: ChainId, late: Option<Sequence>, entries: &mut Vec<JournalEntry>) {
         let sent = |message| JournalEntry::Sent(Box::new(ChainFrame { chain, epoch: Epoch(0), index: 0, message }));
         match self {

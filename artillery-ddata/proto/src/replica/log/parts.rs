@@ -1,8 +1,8 @@
-//! The parts of a snapshot, as a joiner and a checkpoint of this member's own receive them.
+//! The parts of a snapshot for a joiner or for a checkpoint of this member.
 //!
-//! A snapshot pins nothing in the store: each part has its keys as they are committed when the part is made
-//! (docs/adr/0020-a-snapshot-of-what-is-there.md). The store keeps the version of every key that a reader at the
-//! watermark needs, and no update is committed while a part is made.
+//! A snapshot pins nothing in the store: each part has its keys as committed when the part is made
+//! (docs/adr/0020-a-snapshot-of-what-is-there.md). The store keeps every version that a reader at the watermark needs,
+//! and no update is committed while a part is made.
 
 use bytes::Bytes;
 
@@ -13,7 +13,7 @@ use crate::{
     store::{ScanRecord, StoreError},
 };
 
-/// The bytes that a record, or an entry of the table of sessions, adds to a part besides its content.
+/// The overhead of a record or session entry in a part, in bytes.
 const ENTRY: usize = 96;
 
 impl Log {
@@ -30,8 +30,8 @@ impl Log {
         (header, sessions)
     }
 
-    /// The committed records behind a key, at most about `most` bytes of them, and the record with a value above `chunk`
-    /// bytes that ends them.
+    /// The committed records behind a key, up to about `most` bytes, and the record with a value above `chunk` bytes
+    /// that ends them.
     pub(in crate::replica) fn records_behind(
         &self,
         behind: Option<&Bytes>,

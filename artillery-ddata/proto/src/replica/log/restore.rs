@@ -1,8 +1,8 @@
-//! A restart of a durable member: what its journal holds becomes its state again (docs/adr/0042).
+//! Restores the state of a durable member from its journal at a restart (docs/adr/0042).
 //!
-//! The journal is read twice. [`RestoreSurvey`] finds where the last whole checkpoint of each chain begins. [`ChainRestore`]
-//! takes in what stands from there on. Until the end of the checkpoint, and above the watermark, updates wait in a queue, and a
-//! cut takes the newest of them. So a record changes only by an update that was committed.
+//! The journal is read twice. [`RestoreSurvey`] finds the beginning of the last complete checkpoint of each chain.
+//! [`ChainRestore`] applies the entries from there on. Updates wait in a queue until the checkpoint is complete and the
+//! watermark covers them. A cut removes the newest ones from the queue, so only committed updates change records.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -22,33 +22,29 @@ use crate::{
     types::update::Update,
 };
 
-/// A journal that can't be taken in, though each of its entries can be read.
+/// A journal that can't be loaded, although each of its entries can be decoded.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum RestoreError {
-    /// A chain has entries, and no checkpoint that they follow.
-    #[error("chain {0:?} has no beginning in the journal")]
+    #[error("the journal has no complete checkpoint of chain {0:?}")]
     NoBeginning(ChainId),
-    /// An update doesn't follow the ones before it.
-    #[error("update {found} stands behind {after}")]
+    #[error("update {found} does not follow {after}")]
     Gap {
-        /// The update before.
+        /// The newest update before it.
         after: Version,
-        /// The update.
+        /// The update that doesn't follow.
         found: Version,
     },
-    /// An update of a kind that this release doesn't know.
+    /// The update's kind is unknown to this release.
     #[error("an update of the unknown kind {0}")]
     UnknownKind(u8),
-    /// An entry that has no place here.
-    #[error("an entry that does not belong there")]
+    #[error("an unexpected entry")]
     Misplaced,
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// What a journal holds of each chain, as found in a first reading.
+/// The chains in a journal, as found in the first pass.
 #[derive(Debug, Clone, Default)]
 pub struct RestoreSurvey {
     chains: BTreeMap<ChainId, ChainSurvey>,
@@ -56,26 +52,25 @@ pub struct RestoreSurvey {
 
 #[derive(Debug, Clone, Default)]
 struct ChainSurvey {
-    /// A checkpoint that has no end yet.
+    /// The newest checkpoint, if it has no end.
     begun: Option<BegunCheckpoint>,
-    /// The beginning of the last checkpoint that has an end.
+    /// The beginning of the last complete checkpoint.
     whole: Option<EntryPlace>,
-    /// A resync has begun, and no checkpoint since then has an end.
+    /// A resync has begun, and no checkpoint has been completed since.
     lacks: bool,
-    /// How many updates the journal has.
     updates: u64,
 }
 
-/// A checkpoint without an end. The next start continues it: its parts are of many moments anyway, and the updates behind its
-/// beginning are in the journal.
+/// A checkpoint without an end. The next start continues it: its parts are from different times anyway, and the journal
+/// has the updates behind its beginning.
 #[derive(Debug, Clone)]
 struct BegunCheckpoint {
     begin: EntryPlace,
-    /// The place behind its last part.
+    /// The position behind its last part.
     at: SnapshotCursor,
-    /// Its last part is a piece of this record.
+    /// The record, if the last part is a piece of it.
     piece: Option<(Bytes, Version)>,
-    /// The entries of its table of sessions.
+    /// The number of entries in its table of sessions.
     sessions: u64,
 }
 
@@ -85,7 +80,7 @@ impl BegunCheckpoint {
     }
 
     fn note(&mut self, part: &SnapshotPart) {
-        // Copies of keys: the originals are slices of the whole buffer that was read with them.
+        // Copy the keys: the originals are slices that keep the whole read buffer alive.
         let copy = |key: &Bytes| Bytes::copy_from_slice(key);
         self.at = part.at.clone();
         self.at.advance(&part.content);
@@ -98,14 +93,14 @@ impl BegunCheckpoint {
 }
 
 impl ChainSurvey {
-    /// The first group that the chain needs. A checkpoint that is under way counts if there is no whole one.
+    /// The first group that the chain needs. A checkpoint in progress is used if none is complete.
     fn first(&self) -> Option<GroupNumber> {
         self.whole.or(self.begun.as_ref().map(|begun| begun.begin)).map(|place| place.group)
     }
 }
 
 impl RestoreSurvey {
-    /// Takes note of an entry. Show all of them, in order.
+    /// Notes an entry. Call it with every entry, in order.
     pub fn note(&mut self, place: EntryPlace, entry: &JournalEntry) {
         let chain = self.chains.entry(entry.chain()).or_default();
         match entry {
@@ -132,34 +127,35 @@ impl RestoreSurvey {
         }
     }
 
-    /// The chains of which the journal holds anything.
     pub fn chains(&self) -> impl Iterator<Item = ChainId> + '_ {
         self.chains.keys().copied()
     }
 
-    /// The first group that a chain needs; `None`: no chain needs one.
+    /// The first group that any chain needs; `None`: no chain needs one.
     pub fn floor(&self) -> Option<GroupNumber> {
         self.chains.values().filter_map(ChainSurvey::first).min()
     }
 
-    /// All chains, the one that needs the oldest group first, and chains that need none last.
+    /// All chains, in the order of the first group that they need. Chains that need none are last.
     pub fn by_age(&self) -> Vec<ChainId> {
         let mut chains: Vec<_> = self.chains.iter().map(|(&chain, survey)| (survey.first(), chain)).collect();
         chains.sort_unstable_by_key(|&(first, chain)| (first.is_none(), first, chain));
         chains.into_iter().map(|(_, chain)| chain).collect()
     }
 
-    /// Whether the store of this chain isn't whole: a resync has begun.
+    /// Whether the journal doesn't hold the chain's whole store, because a resync has begun.
     pub fn lacks(&self, chain: ChainId) -> bool {
         self.chains.get(&chain).is_some_and(|chain| chain.lacks)
     }
 
-    /// How many updates of this chain the journal has. One that was written again for a checkpoint counts twice.
+    /// The number of updates of this chain in the journal. An update that was written again for a checkpoint is counted
+    /// twice.
     pub fn updates(&self, chain: ChainId) -> u64 {
         self.chains.get(&chain).map_or(0, |chain| chain.updates)
     }
 
-    /// Begins to restore a chain over an empty part of `store`. `None`: its store isn't whole, so it begins empty.
+    /// Begins to restore a chain into an empty part of `store`. `None`: the journal doesn't hold the whole store, so
+    /// the chain starts empty.
     ///
     /// # Errors
     /// [`RestoreError::NoBeginning`].
@@ -179,7 +175,6 @@ impl RestoreSurvey {
     }
 }
 
-/// A chain that is being restored.
 #[derive(Debug)]
 pub struct ChainRestore {
     chain: ChainId,
@@ -188,25 +183,23 @@ pub struct ChainRestore {
     /// Bytes of committed updates that are kept for resends.
     backlog: usize,
     sessions: Sessions,
-    /// What is committed.
     history: UpdateHistory,
-    /// What isn't, with the values that the updates took away.
+    /// The updates that aren't known to be committed, with the values that they deleted.
     queue: VecDeque<(Update, Option<Bytes>)>,
-    /// The newest update in the queue, or before it.
+    /// The newest update in the queue, or the last one before it.
     newest: Version,
     taken: Option<(Version, Bytes)>,
-    /// The bytes that have come of a value in pieces.
+    /// The received bytes of a value in pieces.
     value: Vec<u8>,
     chain_time: u64,
-    /// The highest watermark that the journal names.
+    /// The highest watermark read from the journal.
     watermark: Sequence,
-    /// The highest watermark at which a part was made.
+    /// The highest watermark at which a part of the checkpoint was made.
     shown: Sequence,
-    /// The end of the checkpoint was read.
     ended: bool,
-    /// A later checkpoint, which has no end.
+    /// A later checkpoint without an end.
     begun: Option<BegunCheckpoint>,
-    /// The rest of the table of sessions that this checkpoint has; `None`: it can no longer be made.
+    /// The remaining table of sessions for that checkpoint; `None`: it can no longer be reconstructed.
     table: Option<Vec<SessionEntry>>,
 }
 
@@ -237,7 +230,7 @@ impl ChainRestore {
         }
     }
 
-    /// Takes in an entry. Those of other chains, and from before the checkpoint, are passed over.
+    /// Applies an entry. Entries of other chains, and those before the checkpoint, are skipped.
     ///
     /// # Errors
     /// [`RestoreError`].
@@ -295,7 +288,8 @@ impl ChainRestore {
         }
     }
 
-    /// A part of a later checkpoint without an end. The updates that it shows are committed, so that it may be continued.
+    /// A part of a later checkpoint without an end. The updates up to its watermark are committed, so that the
+    /// checkpoint can be continued.
     fn later_part(&mut self, place: EntryPlace, part: SnapshotPart) -> Result<(), RestoreError> {
         self.commit(part.watermark)?;
         if self.begun.as_ref().is_some_and(|begun| begun.begin == place) {
@@ -304,9 +298,10 @@ impl ChainRestore {
         Ok(())
     }
 
-    /// The later checkpoint, to be continued behind its last part.
+    /// The later checkpoint, which continues behind its last part.
     fn continued(&mut self) -> Result<Option<Checkpoint>, StoreError> {
-        // Before its first part, updates that were pending at its beginning may not be behind it yet.
+        // Don't continue a checkpoint without parts: the updates that were pending at its beginning may not be behind
+        // it yet.
         let begun = self.begun.take().filter(|begun| begun.at != SnapshotCursor::default());
         let Some(BegunCheckpoint { mut at, piece, sessions, .. }) = begun else { return Ok(None) };
         let Some(table) = self.table.take().filter(|table| table.len() as u64 == sessions) else { return Ok(None) };
@@ -318,7 +313,7 @@ impl ChainRestore {
             None => None,
         };
         if large.is_none() {
-            // The value has changed since: its first piece is next, or the record behind it.
+            // The value has changed since. Restart with its first piece, or with the record behind it.
             at.bytes = 0;
         }
         Ok(Some(Checkpoint::begun(table, at, large)))
@@ -343,7 +338,8 @@ impl ChainRestore {
         Ok(())
     }
 
-    /// The end of the checkpoint: its records are of many moments, and what was committed by the last of them makes them one.
+    /// Completes the checkpoint. Its records are from different times. Applying every update up to the highest
+    /// watermark of its parts makes them the state at that watermark.
     fn end(&mut self) -> Result<(), RestoreError> {
         while self.history.last().sequence < self.shown {
             let Some((update, taken)) = self.queue.pop_front() else {
@@ -359,7 +355,7 @@ impl ChainRestore {
         let taken = self.taken.take().filter(|(version, _)| *version == update.version).map(|(_, value)| value);
         let (after, found) = (self.newest, update.version);
         if found.sequence <= after.sequence {
-            // It was written once more, behind the beginning of a later checkpoint.
+            // The update was written again, behind the beginning of a later checkpoint.
             return Ok(());
         }
         if found.sequence != after.sequence.next() || found.epoch < after.epoch {
@@ -379,7 +375,7 @@ impl ChainRestore {
         if self.newest == keep { Ok(()) } else { Err(RestoreError::Gap { after: self.newest, found: keep }) }
     }
 
-    /// All updates up to `watermark` are committed.
+    /// Commits all updates up to `watermark`.
     fn commit(&mut self, watermark: Sequence) -> Result<(), RestoreError> {
         self.watermark = self.watermark.max(watermark);
         let upto = self.watermark;
@@ -391,7 +387,7 @@ impl ChainRestore {
         Ok(())
     }
 
-    /// Applies an update that was committed. Up to the end of the checkpoint a record may be newer, and stays.
+    /// Applies a committed update. Until the checkpoint is complete, records that are newer than the update are kept.
     fn committed(&mut self, update: Update, taken: Option<Bytes>) -> Result<(), RestoreError> {
         let sequence = update.version.sequence;
         let mut ops = SmallVec::new();
@@ -399,7 +395,7 @@ impl ChainRestore {
             if self.ended || !self.has_newer(&change.key, sequence)? {
                 let (key, held) = (&change.key, Held { version: update.version, value: change.value.clone() });
                 ops.push(StoreOp::Put { key: key.clone(), held });
-                // A value takes the place of what it supersedes at once, a tombstone stays.
+                // Putting a value drops the superseded versions at once. A tombstone needs a prune.
                 if change.value.is_none() {
                     ops.push(StoreOp::Prune { key: key.clone() });
                 }
@@ -419,7 +415,7 @@ impl ChainRestore {
         Ok(newest.is_some_and(|held| held.version.sequence >= sequence))
     }
 
-    /// Ends the restore, behind the last entry.
+    /// Ends the restore after the last entry.
     ///
     /// # Errors
     /// [`RestoreError`].
@@ -444,7 +440,7 @@ impl ChainRestore {
     }
 }
 
-/// The state of a chain as its journal holds it. Its records are in the store.
+/// The state of a chain, except for its records, which are in the store.
 #[derive(Debug)]
 pub struct RestoredChain {
     pub(super) sessions: Sessions,
@@ -452,27 +448,24 @@ pub struct RestoredChain {
     pub(super) chain_time: u64,
     pub(super) watermark: Sequence,
     pub(super) unreplicated: UnreplicatedRecords,
-    /// A checkpoint of an earlier start, to be continued.
+    /// A checkpoint of an earlier start, which this start continues.
     pub(super) checkpoint: Option<Checkpoint>,
 }
 
 impl RestoredChain {
-    /// About the bytes of the table of sessions.
     pub(crate) fn session_bytes(&self) -> usize {
         self.sessions.bytes()
     }
 
-    /// Whether a checkpoint of an earlier start is continued.
     pub(crate) const fn continues(&self) -> bool {
         self.checkpoint.is_some()
     }
 
-    /// The newest version.
     pub fn last(&self) -> Version {
         self.history.last()
     }
 
-    /// The watermark that the journal names. The chain may have committed more.
+    /// The watermark in the journal. The chain may have committed more.
     pub const fn watermark(&self) -> Sequence {
         self.watermark
     }

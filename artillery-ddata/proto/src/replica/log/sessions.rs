@@ -1,7 +1,7 @@
-//! The table by which a retry is recognized (docs/DESIGN.md §9).
+//! The table by which retries are recognized (docs/DESIGN.md §9).
 //!
-//! Records of committed updates stay. Records of pending updates are kept apart, and are dropped with their updates
-//! (trap 31). Equal histories make equal tables, so any member can become head.
+//! Records of pending updates are stored separately, and dropped with their updates (trap 31). Equal histories produce
+//! equal tables, so any member can become head.
 
 mod by_use;
 mod copy;
@@ -20,13 +20,12 @@ use crate::{
     types::update::{RequestKey, RequestOutcome, Update, UpdateKind},
 };
 
-/// The most records of one session.
+/// The maximum number of records in one session.
 pub(crate) const MAX_RECORDS: usize = 1 << 16;
 
 const SESSION_BYTES: usize = 160;
 const RECORD_BYTES: usize = 96;
 
-/// The outcome of a request.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct RequestRecord {
     pub(crate) version: Version,
@@ -48,20 +47,19 @@ fn record_bytes(taken: Option<&Bytes>) -> usize {
     RECORD_BYTES + taken.map_or(0, Bytes::len)
 }
 
-/// What is known of a request that arrives.
+/// The state of an arriving request.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum KnownRequest {
-    /// Nothing: it may be executed.
+    /// The request is new and may be executed.
     Nothing,
-    /// This update holds it, and isn't committed here yet.
+    /// This update holds the request, and isn't committed here yet.
     Pending(Sequence),
-    /// A committed update holds it.
+    /// A committed update holds the request.
     Done(RequestRecord),
-    /// Its session isn't in the table.
     NoSession,
-    /// Its client has said that it knows the outcome.
+    /// The client has confirmed that it knows the outcome.
     Answered,
-    /// Its session has as many records as it may have.
+    /// The session has reached its limit of records or bytes.
     Full,
 }
 
@@ -70,19 +68,18 @@ struct SessionRecords {
     lowest: u64,
     used: Sequence,
     records: Ring<RequestRecord>,
-    /// Bytes of the session and its records.
     bytes: usize,
 }
 
 impl SessionRecords {
-    /// The number of records of requests below `lowest`, and their bytes.
+    /// The number and bytes of the records of requests below `lowest`.
     fn below(&self, lowest: u64) -> (usize, usize) {
         let below = self.records.iter().take_while(|&(number, _)| number < lowest);
         below.fold((0, 0), |(records, bytes), (_, record)| (records + 1, bytes + record.bytes()))
     }
 }
 
-/// What pending updates add.
+/// The changes of pending updates to the table.
 #[derive(Clone, Hash, Debug, Default)]
 struct Pending {
     by_session: BTreeMap<Version, Ahead>,
@@ -91,7 +88,7 @@ struct Pending {
     bytes: usize,
 }
 
-/// What pending updates add to one session.
+/// The changes of pending updates to one session.
 #[derive(Clone, Hash, Debug, Default)]
 struct Ahead {
     lowest: u64,
@@ -111,7 +108,6 @@ struct PendingRecord {
     taken: Option<Bytes>,
 }
 
-/// The sessions of one chain.
 #[derive(Clone, Hash, Debug, Default)]
 pub(crate) struct Sessions {
     committed: BTreeMap<Version, SessionRecords>,
@@ -126,14 +122,13 @@ impl Sessions {
         SessionStatus { count: self.committed.len(), bytes: self.bytes(), pending_bytes }
     }
 
-    /// Bytes of all sessions and records, pending and committed.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes + self.pending.bytes
     }
 
-    /// What is known of a request, if all sessions may have `limit` bytes. One session may have a quarter of that, so
-    /// that its client may have another one beside it. A request that [settles](crate::api::Write::Resolve) the outcome
-    /// of others may use twice as much.
+    /// Returns the state of a request, where `limit` bounds the bytes of all sessions. One session may use a quarter of
+    /// that, so that its client can open another one alongside it. A request that [settles](crate::api::Write::Resolve)
+    /// the outcome of others may use twice as much.
     pub(crate) fn look_up(&self, request: RequestKey, settles: bool, limit: usize) -> KnownRequest {
         let RequestKey { session: id, number, .. } = request;
         let session = self.committed.get(&id);
@@ -151,7 +146,7 @@ impl Sessions {
         if number < ahead.map_or(lowest, |ahead| lowest.max(ahead.lowest)) {
             return KnownRequest::Answered;
         }
-        // Count pending records too: else requests that come before a commit would outgrow the session's part.
+        // Include pending records: otherwise requests that arrive before a commit would exceed the session's share.
         let (records_ahead, bytes_ahead) = ahead.map_or((0, 0), |ahead| (ahead.records.len(), ahead.bytes));
         let records = session.map_or(0, |session| session.records.len()) + records_ahead;
         let bytes = session.map_or(0, |session| session.bytes) + bytes_ahead;
@@ -160,9 +155,9 @@ impl Sessions {
         if !is_full(records, bytes) {
             return KnownRequest::Nothing;
         }
-        // A full session must still take in requests: only a request that is taken in can raise `lowest`, and so free
-        // records. So one at a time is taken in, if it frees enough, or if it is the lowest one unanswered: its client can
-        // raise `lowest` only once it knows the outcome of that request.
+        // A full session must still admit some requests: only an admitted request can raise `lowest` and so free
+        // records. So it admits one at a time, if that frees enough records, or if it is the lowest unanswered request:
+        // its client can't raise `lowest` before it knows the outcome of that request.
         let makes_room = || {
             let (gone, gone_bytes) = session.map_or((0, 0), |session| session.below(request.lowest));
             number == request.lowest.max(lowest) || !is_full(records - gone, bytes - gone_bytes)
@@ -170,7 +165,7 @@ impl Sessions {
         if records_ahead == 0 && makes_room() { KnownRequest::Nothing } else { KnownRequest::Full }
     }
 
-    /// The session to evict next, if all sessions exceed `limit` bytes; never the only one.
+    /// The next session to evict if all sessions together exceed `limit` bytes. The only session is never evicted.
     pub(crate) fn to_evict(&self, limit: usize) -> Option<Version> {
         let bytes = |id: &Version| {
             let committed = self.committed.get(id).map_or(0, |session| session.bytes);
@@ -181,23 +176,23 @@ impl Sessions {
         if self.bytes() - going <= limit {
             return None;
         }
-        // Sessions that are being opened count too: many may be before the first of them is committed.
+        // Include sessions that are being opened: many may be pending before the first one is committed.
         let all = self.by_use.iter().chain(self.pending.opened.iter().copied());
         let mut kept = all.filter(|id| !self.pending.evicted.contains(id));
         let first = kept.next()?;
         kept.next().map(|_| first)
     }
 
-    /// The value that the update's request took away.
+    /// The value that the update's request removed.
     pub(crate) fn taken(&self, update: &Update) -> Option<Bytes> {
-        // Nearly every update takes no value away, so the lookup can be skipped.
+        // Nearly every update removes no value, so the lookup can be skipped.
         let RequestKey { session, number, .. } =
             update.request.filter(|_| matches!(update.outcome, RequestOutcome::Took(_)))?;
         let committed = || self.committed.get(&session)?.records.get(number)?.taken.clone();
         self.pending.noted(&session, number).and_then(|noted| noted.taken.clone()).or_else(committed)
     }
 
-    /// Records a new, pending update, and the value that it takes away, if that is to be kept.
+    /// Records a new, pending update, and the value that it removes, if that must be kept.
     pub(crate) fn note(&mut self, update: &Update, taken: Option<Bytes>) {
         if update.kind == UpdateKind::SESSION_OPEN {
             self.pending.opened.insert(update.version);
@@ -218,7 +213,7 @@ impl Sessions {
         self.pending.bytes = self.pending.bytes + bytes - before;
     }
 
-    /// Records the commit of an update. Updates come in order, and each was [noted](Self::note) before.
+    /// Records the commit of an update. Updates are committed in order, after each was [noted](Self::note).
     pub(crate) fn commit(&mut self, update: &Update) {
         let used = update.version.sequence;
         if update.kind == UpdateKind::SESSION_OPEN {
@@ -237,7 +232,7 @@ impl Sessions {
             return;
         }
         let record = RequestRecord::of(update, self.no_longer_ahead(id, request.number));
-        // If the session was evicted meanwhile, nothing is recorded: a retry is refused as expired.
+        // If the session has been evicted since, nothing is recorded: a retry is refused as expired.
         let Some(session) = self.committed.get_mut(&id) else { return };
         self.by_use.used(id, std::mem::replace(&mut session.used, used), used);
         self.bytes -= session.bytes;
@@ -252,7 +247,7 @@ impl Sessions {
         self.bytes += session.bytes;
     }
 
-    /// Removes the pending record of a request that is committed now. Returns the value that it took away.
+    /// Removes the pending record of a request that is being committed. Returns the value that the request removed.
     fn no_longer_ahead(&mut self, id: Version, number: u64) -> Option<Bytes> {
         let ahead = self.pending.by_session.get_mut(&id)?;
         let taken = ahead.records.remove(number)?.taken;
@@ -265,7 +260,7 @@ impl Sessions {
         taken
     }
 
-    /// Drops all pending records. The updates that stay are to be [noted](Self::note) again.
+    /// Drops all pending records. The remaining updates must be [noted](Self::note) again.
     pub(crate) fn forget_pending(&mut self) {
         self.pending = Pending::default();
     }

@@ -1,8 +1,8 @@
-//! The store, behind the log: other members receive an update before this member's store has it.
+//! The store behind the log. Other members receive an update before it is applied to this member's store.
 //!
-//! Along a chain one member at a time works on an update, and most of that work is to put keys into the store. So a
-//! member first forwards the update, or announces its commit. Until the store has the update, the gate is held: local
-//! readers come to the replica, which applies the pending batches before it reads (docs/adr/0024-trailing-store.md).
+//! Only one member of a chain works on an update at a time, and most of that work is putting keys into the store. So a
+//! member first forwards the update, or announces its commit. Until the update is in the store, the gate is held: local
+//! readers go to the replica, which applies the pending batches before it reads (docs/adr/0024-trailing-store.md).
 
 use std::{
     hash::{Hash, Hasher},
@@ -22,7 +22,7 @@ const MAX_DEFERRED_OPS: usize = 1024;
 
 pub(crate) type Ops = SmallVec<[StoreOp; 2]>;
 
-/// The part of a store that belongs to one chain. Before any access it applies the deferred batches.
+/// The part of a store that belongs to one chain. It applies the deferred batches before any access.
 pub(crate) struct WriteBehindStore {
     chain: ChainId,
     store: Arc<dyn Store>,
@@ -36,9 +36,9 @@ struct Deferred {
     ops: usize,
     /// The first new version among the batches.
     first: Option<Sequence>,
-    /// The batches drop the versions that they supersede up to this sequence.
+    /// The batches drop versions that are superseded up to this sequence.
     keep_from: Sequence,
-    /// The watermark for local readers, once the batches are applied.
+    /// The watermark to set for local readers once the batches are applied.
     watermark: Option<Sequence>,
     /// A store that has failed is never used again.
     failed: Option<StoreError>,
@@ -52,7 +52,7 @@ impl Clone for WriteBehindStore {
     }
 }
 
-/// Leaves out the content of the store, of which the deferred batches are a part.
+/// Leaves out the content of the store, including the deferred batches.
 impl Hash for WriteBehindStore {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.is_behind().hash(state);
@@ -71,7 +71,7 @@ impl WriteBehindStore {
     }
 
     /// One replica has one driver, so the lock is never contended. A panic leaves no partial change, so a poisoned lock
-    /// is used all the same.
+    /// is used nevertheless.
     fn deferred(&self) -> MutexGuard<'_, Deferred> {
         self.deferred.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -126,8 +126,8 @@ impl WriteBehindStore {
     }
 
     /// Allows versions superseded at or below `keep_from` to be dropped. Returns the first update whose versions are
-    /// still deferred. From that update on each put drops what it supersedes, so only its tombstones need a separate
-    /// prune.
+    /// still deferred. From that update on, each put drops the versions that it supersedes, so only tombstones need a
+    /// separate prune.
     pub(crate) fn supersede(&self, keep_from: Sequence) -> Sequence {
         let mut deferred = self.deferred();
         deferred.keep_from = keep_from;
@@ -178,7 +178,7 @@ impl WriteBehindStore {
         }
     }
 
-    /// Ignores a failed store: its next read or write reports that.
+    /// Ignores a failed store: its next read or write reports the failure.
     pub(crate) fn pin(&self, at: Sequence) {
         drop(self.settle());
         self.store.pin(self.chain, at);
@@ -189,7 +189,6 @@ impl WriteBehindStore {
         self.store.unpin(self.chain, at);
     }
 
-    /// The size of the chain without the deferred batches.
     pub(crate) fn size(&self) -> Size {
         self.store.size(self.chain)
     }

@@ -1,6 +1,6 @@
-//! Records that a restart has found above the watermark (docs/DESIGN.md §8): this member doesn't know whether their last
-//! update is committed. The start of an epoch settles them. They are counted by the updates that they wait for, so an
-//! operation has no extra cost once none is left.
+//! Records that a restart found above the watermark (docs/DESIGN.md §8): this member doesn't know whether their last
+//! update is committed. The start of an epoch settles them. They are counted by their last updates, so operations have
+//! no extra cost once none is left.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -56,7 +56,6 @@ impl UnreplicatedRecords {
         self.updates.is_empty()
     }
 
-    /// When the next report is due.
     pub(crate) fn next_report(&self) -> Option<Timestamp> {
         (!self.is_empty()).then_some(self.next_report)
     }
@@ -73,7 +72,6 @@ impl UnreplicatedRecords {
         self.is_empty().then_some(self.so_far)
     }
 
-    /// An epoch was entered.
     pub(crate) fn begin(&mut self, now: Timestamp) {
         if !self.is_empty() {
             self.since.get_or_insert(now);
@@ -98,8 +96,8 @@ impl UnreplicatedRecords {
         self.settled_all()
     }
 
-    /// Every update above `keep` was dropped; `kept` are those between the watermark and `keep`. Returns the counts if this
-    /// settles the last record.
+    /// Every update above `keep` was dropped; `kept` are those between the watermark and `keep`. Returns the counts if
+    /// this settles the last record.
     pub(super) fn cut<'a>(
         &mut self,
         now: Timestamp,
@@ -134,7 +132,6 @@ impl UnreplicatedRecords {
     }
 }
 
-/// For each record its last update.
 fn last_updates<'a>(updates: impl Iterator<Item = &'a Update>) -> VecDeque<LastUpdate> {
     let changes = updates.flat_map(|update| update.changes.iter().map(|change| (&change.key, update.version.sequence)));
     let newest: BTreeMap<_, _> = changes.collect();

@@ -1,4 +1,4 @@
-//! One peer: the answers and reports that this member owes it, and what the peer has reported.
+//! The link to one peer: answers and reports for the peer, and the peer's own reports.
 
 use super::SuccessorStream;
 use crate::{
@@ -9,7 +9,6 @@ use crate::{
 #[derive(Clone, Hash, Debug)]
 pub(in crate::replica) struct PeerLink {
     is_connected: bool,
-    /// A control frame is to be sent to the peer.
     due: bool,
     /// The highest watermark that the peer has announced.
     watermark: Sequence,
@@ -22,19 +21,17 @@ pub(in crate::replica) struct PeerLink {
     /// The highest version query of the peer, and whether it waits for an answer.
     query: u64,
     owes_answer: bool,
-    /// The highest barrier that the peer requested.
     barrier: u64,
-    /// The last barrier ordered for the peer.
     ordered: Option<VersionAnswer>,
-    /// Of the predecessor: up to here every member from the head to it is durable.
+    /// Predecessor only: the last sequence that is durable at every member from the head to the predecessor.
     mark: Sequence,
-    /// Of the successor: up to here it is durable.
+    /// Successor only: its last durable sequence.
     held: Sequence,
-    /// The last report to the peer of how far this member is durable.
+    /// The last durable mark reported to the peer.
     reported_mark: Version,
     /// Whether the peer is full, and until when that report is valid.
     full: (Fullness, Timestamp),
-    /// The last report to the peer whether this member is full.
+    /// The last fullness of this member reported to the peer.
     reported_fullness: Fullness,
 }
 
@@ -190,23 +187,22 @@ impl PeerLink {
         self.held = self.held.max(held);
     }
 
-    /// A snapshot for the peer begins.
     pub(in crate::replica) fn restart(&mut self) {
         self.stream.restart();
         self.held = Sequence::ZERO;
     }
 
-    /// Notes a report of how far this member is durable. Returns whether it can be sent and is new.
+    /// Notes a durable mark for the peer. Returns whether it can be sent and is new.
     pub(super) fn report_mark(&mut self, version: Version) -> bool {
         self.is_connected && std::mem::replace(&mut self.reported_mark, version) != version
     }
 
-    /// Whether the peer may not have received the last report of how far this member is durable.
+    /// Whether the peer may not have received the last durable mark.
     pub(in crate::replica) fn is_mark_unconfirmed(&self) -> bool {
         self.reported_mark.sequence > self.watermark
     }
 
-    /// Notes a report whether this member is full. Returns whether it can be sent and is new.
+    /// Notes this member's fullness for the peer. Returns whether it can be sent and is new.
     pub(super) fn report_fullness(&mut self, fullness: Fullness) -> bool {
         self.is_connected && std::mem::replace(&mut self.reported_fullness, fullness) != fullness
     }

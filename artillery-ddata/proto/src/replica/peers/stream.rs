@@ -1,4 +1,4 @@
-//! The stream of updates to the successor: what it holds, and what to send next.
+//! The stream of updates to the successor: the successor's position, and the next update to send.
 
 use std::time::Duration;
 
@@ -11,25 +11,24 @@ use crate::{
 /// The successor's position in this member's history.
 #[derive(Clone, Hash, Debug, Default)]
 pub(in crate::replica) struct SuccessorStream {
-    /// What to send next; `None` until the successor has reported a position that this member can follow.
+    /// The next update to send; `None` until the successor has reported a position that this member can follow.
     cursor: Option<Cursor>,
-    /// Up to where the successor holds our history.
+    /// The successor holds our history up to this sequence.
     acknowledged: Sequence,
     /// The received part of the update behind `acknowledged`, if that is sent in pieces.
     partial: Option<Partial>,
     /// When `acknowledged` last rose, or sending began again. Only resends on lossy links depend on it.
     progress: Unhashed<Timestamp>,
-    /// What the successor has to drop first.
+    /// The cut that the successor must apply first.
     cut: Option<Truncate>,
     /// The last reported position, if it can't be followed yet.
     deferred: Option<Box<Control>>,
 }
 
-/// The next update or piece to send.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(in crate::replica) struct Cursor {
     pub(in crate::replica) next: Sequence,
-    /// The part of that update that was sent in pieces already.
+    /// The pieces of that update that have been sent.
     pub(in crate::replica) begun: Option<Partial>,
 }
 
@@ -38,7 +37,7 @@ impl Cursor {
         Self { next, begun: None }
     }
 
-    /// Behind what the successor holds.
+    /// The position behind the updates that the successor holds.
     pub(in crate::replica) fn behind(held: Sequence, partial: Option<Partial>) -> Self {
         let next = held.next();
         Self { next, begun: partial.filter(|partial| partial.version.sequence == next) }
@@ -81,7 +80,6 @@ impl SuccessorStream {
         self.deferred.take()
     }
 
-    /// The successor holds our history up to `sequence`.
     pub(in crate::replica) fn acknowledge(&mut self, now: Timestamp, sequence: Sequence) {
         if sequence > self.acknowledged {
             (self.acknowledged, self.progress) = (sequence, Unhashed(now));
@@ -99,17 +97,16 @@ impl SuccessorStream {
         self.acknowledged = self.acknowledged.max(held);
     }
 
-    /// The successor has to drop updates first.
     pub(in crate::replica) fn order_cut(&mut self, now: Timestamp, cut: Truncate) {
         (self.progress, self.cut, self.cursor) = (Unhashed(now), Some(cut), None);
     }
 
-    /// A snapshot for the successor begins: it drops everything that it holds.
+    /// A snapshot for the successor begins, and the successor drops its data.
     pub(in crate::replica) fn restart(&mut self) {
         (self.cursor, self.cut, self.acknowledged) = (None, None, Sequence::ZERO);
     }
 
-    /// A frame was sent from `from`; `next` is behind it.
+    /// A frame was sent from `from`; the next one starts at `next`.
     pub(in crate::replica) fn sent(&mut self, now: Timestamp, from: Cursor, next: Cursor) {
         if self.acknowledged.next() == from.next {
             self.progress = Unhashed(now);
@@ -117,14 +114,14 @@ impl SuccessorStream {
         self.cursor = Some(next);
     }
 
-    /// Whether something that was sent isn't acknowledged.
+    /// Whether a sent update or piece is unacknowledged.
     pub(in crate::replica) fn is_unacknowledged(&self) -> bool {
         self.cursor.is_some_and(|cursor| {
             cursor.next > self.acknowledged.next() || (cursor.begun.is_some() && cursor.begun != self.partial)
         })
     }
 
-    /// On a lossy link: sends again what wasn't acknowledged for `after`.
+    /// On a lossy link: resends updates that weren't acknowledged within `after`.
     pub(in crate::replica) fn resend(&mut self, now: Timestamp, after: Duration) {
         if now - *self.progress < after {
             return;
@@ -134,7 +131,7 @@ impl SuccessorStream {
         self.progress = Unhashed(now);
     }
 
-    /// Test-only: the mutant `LoseInFlight` takes the successor to hold everything.
+    /// Test-only: the mutant `LoseInFlight` treats the successor as if it held every update.
     pub(in crate::replica) fn skip_to(&mut self, held: Version) {
         self.cursor = Some(Cursor::at(held.sequence.next()));
     }

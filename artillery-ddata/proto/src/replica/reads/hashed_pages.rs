@@ -8,7 +8,8 @@ use crate::{
     store::StoreError,
 };
 
-/// All keys of one position are in one page, since the next page begins at a position. So a page may exceed its limits.
+/// All keys of one hash position are in the same page, since the next page begins at a position. A page may therefore
+/// exceed its limits.
 pub(super) fn hashed_page(
     cx: Context<'_>,
     log: &Log,

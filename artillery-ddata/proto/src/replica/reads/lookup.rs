@@ -1,4 +1,5 @@
-//! Lookups at one point of the history: one key, many keys, pages of a scan, and the snapshots that keep such a point.
+//! Lookups at one point of the history: one key, many keys, or pages of a scan, and the snapshots that preserve such a
+//! point.
 
 use std::collections::BTreeMap;
 
@@ -15,20 +16,19 @@ use crate::{
     store::{Held, StoreError},
 };
 
-/// The most snapshots that a member keeps.
 const MAX_SNAPSHOTS: usize = 64;
 
-/// The points of the history that are kept for scans.
+/// The points of the history that are preserved for scans.
 #[derive(Clone, Hash, Debug, Default)]
 pub(super) struct Snapshots {
     kept: BTreeMap<u64, KeptSnapshot>,
-    /// The highest number given. Two incarnations give the same number only by a collision of hashes: a client that asks
-    /// another member for the rest of its scan must not get pages of another client's snapshot.
+    /// The highest number assigned. The numbers of two incarnations coincide only if hashes collide: a client that
+    /// requests the rest of its scan from another member must not get pages of another client's snapshot.
     last: u64,
 }
 
 impl Snapshots {
-    /// No snapshots yet. Their numbers begin at a hash of the incarnation.
+    /// Starts without snapshots. Their numbers begin at a hash of the incarnation.
     pub(super) fn of(me: MemberId) -> Self {
         let node = me.node.as_bytes().iter().fold(0_u64, |mix, &byte| mix.rotate_left(7) ^ u64::from(byte));
         let store = me.incarnation.store as u64 ^ (me.incarnation.store >> 64) as u64;
@@ -42,7 +42,7 @@ impl Snapshots {
 struct KeptSnapshot {
     at: Sequence,
     until: Timestamp,
-    /// Bytes of updates applied when it began.
+    /// The log's total of applied bytes when the snapshot began.
     since: u64,
 }
 
@@ -52,7 +52,7 @@ impl Snapshots {
     }
 }
 
-/// A mutant's half of the keys, read at another time than the rest.
+/// For a mutant: the keys that were read at another time than the rest.
 #[derive(Clone, Hash, Debug, Default)]
 pub(super) struct Apart(BTreeMap<usize, Option<Held>>);
 
@@ -65,7 +65,7 @@ impl Apart {
     }
 }
 
-/// The newest version that a query would see; of a scan, the last sequence of the history.
+/// The newest version that a query would see. For a scan: the last sequence of the history.
 pub(super) fn newest_of(log: &Log, query: &Query) -> Result<Sequence, StoreError> {
     match query {
         Query::Key(key) => log.newest(key),
@@ -74,8 +74,8 @@ pub(super) fn newest_of(log: &Log, query: &Query) -> Result<Sequence, StoreError
     }
 }
 
-/// The uncommitted versions of the key that has the most of them, counted up to `enough` + 1. For a scan all pending
-/// updates count.
+/// The number of uncommitted versions of the key that has the most of them, counted up to `enough` + 1. For a scan, all
+/// pending updates are counted.
 pub(super) fn pending_versions(log: &Log, query: &Query, newest: Sequence, enough: u32) -> Result<u32, StoreError> {
     let watermark = log.watermark();
     if newest <= watermark {
@@ -101,7 +101,7 @@ pub(super) fn pending_versions(log: &Log, query: &Query, newest: Sequence, enoug
     }
 }
 
-/// Mutant: the keys of which no pending version is known are read at once, the others later.
+/// Mutant: reads the keys without a known pending version at once, and the others later.
 pub(super) fn look_apart(log: &Log, query: &Query) -> Result<Apart, StoreError> {
     let Query::Keys(keys) = query else { return Ok(Apart::default()) };
     let mut apart = Apart::default();
@@ -113,8 +113,8 @@ pub(super) fn look_apart(log: &Log, query: &Query) -> Result<Apart, StoreError> 
     Ok(apart)
 }
 
-/// The point of the history at which a query is answered: the newest versions at or below a sequence, whether they are
-/// committed, and the path by which the answer came about.
+/// The point of the history at which a query is answered: the highest sequence that it sees, whether the versions are
+/// committed, and the path that served the read.
 type Point = (Sequence, bool, ReadPath);
 
 impl Snapshots {
@@ -138,7 +138,7 @@ impl Snapshots {
                 let values = found.iter().flatten().filter_map(|held| held.value.as_ref());
                 let (len, limit) = (values.map(Bytes::len).sum::<usize>(), cx.settings().max_value);
                 if len > limit {
-                    // One reply holds all values, and may be no larger than the largest value.
+                    // One reply holds all values, and must not be larger than the largest value.
                     return Ok(Reply::Refused(Refusal::ValueTooLarge { len: len as u64, limit: limit as u64 }));
                 }
                 Reply::Cut(MultiGetReply { found, clean, way: path, as_of })
@@ -148,12 +148,13 @@ impl Snapshots {
             }
             Query::Scan(scan) => Reply::Page(page(cx, log, scan, (as_of, clean, path), None)?),
             Query::Hashed(hashed) => Reply::Hashed(hashed_page(cx, log, hashed, (as_of, clean, path))?),
-            // Watches never come here.
+            // Watches never reach this function.
             Query::Changes(_) => Reply::Refused(Refusal::NoChain),
         })
     }
 
-    /// Answers the first page of a snapshot at a committed sequence, and pins the store there if there are more.
+    /// Answers the first page of a snapshot at a committed sequence. The store keeps that point, unless
+    /// the page is the last one.
     fn begin(&mut self, cx: Context<'_>, log: &Log, scan: &ScanQuery, point: Point) -> Result<Reply, StoreError> {
         if self.kept.len() >= MAX_SNAPSHOTS {
             return Ok(Reply::Refused(Refusal::Busy));
@@ -170,7 +171,7 @@ impl Snapshots {
         Ok(Reply::Page(page))
     }
 
-    /// Answers a page of a snapshot. Each page prolongs the snapshot; the last one ends it.
+    /// Answers a page of a snapshot. Each page extends the snapshot's deadline; the last one ends it.
     pub(super) fn page(
         &mut self,
         cx: Context<'_>,
@@ -191,12 +192,12 @@ impl Snapshots {
         self.end_those(log, |_| true);
     }
 
-    /// Ends the snapshots of which no page was requested in time.
+    /// Ends the snapshots whose next page wasn't requested in time.
     pub(super) fn expire(&mut self, now: Timestamp, log: &Log) {
         self.end_those(log, |kept| kept.until <= now);
     }
 
-    /// Snapshots never stop writes: a snapshot fails when more than `limit` bytes were written since it began.
+    /// Snapshots never block writes: a snapshot ends when more than `limit` bytes were written since it began.
     pub(super) fn end_overtaken(&mut self, log: &Log, limit: usize) {
         let applied = log.applied_bytes();
         while let Some((&number, kept)) = self.kept.first_key_value()
@@ -253,7 +254,7 @@ fn page(
     Ok(page)
 }
 
-/// Clients see no tombstones.
+/// Hides tombstones from clients.
 fn visible(held: Option<Held>) -> Option<Held> {
     held.filter(|held| held.value.is_some())
 }

@@ -9,7 +9,6 @@ use crate::{
     replica::Token,
 };
 
-/// A read as it arrived.
 #[derive(Clone, Hash, Debug)]
 pub(in crate::replica) struct PendingRead {
     pub(in crate::replica) token: Token,
@@ -25,9 +24,9 @@ pub(super) struct Parked {
     /// The read waits for a barrier rather than a query.
     pub(super) through_chain: bool,
     pub(super) apart: Apart,
-    /// The round that will serve it, if one will.
+    /// The round that will serve the read, if any.
     pub(super) round: Option<u64>,
-    /// The watermark that will serve it: that of the newest version seen on arrival (trap 29), or of its barrier.
+    /// The watermark that will serve the read: that of the newest version seen on arrival (trap 29), or of its barrier.
     pub(super) watermark: Option<Sequence>,
 }
 

@@ -1,12 +1,12 @@
-//! The size of an answer of many entries.
+//! The size limit of an answer with many entries.
 
-/// The most entries of a page, also if a larger limit is requested.
+/// The maximum number of entries of a page, even if a larger limit is requested.
 pub(super) const PAGE_ENTRIES: usize = 1024;
 
-/// The most keys that are visited for a page, deleted ones included.
+/// The maximum number of keys visited for a page, including deleted ones.
 pub(super) const PAGE_STEPS: usize = 16 * PAGE_ENTRIES;
 
-/// The bytes of an entry besides its key and its value: its lengths and its version in the header of the answer.
+/// The overhead of an entry in bytes: its lengths and its version in the header of the answer.
 const ENTRY: usize = 64;
 
 /// The space left in an answer. The answer ends before the first entry that doesn't fit. The first entry always fits: a
@@ -42,7 +42,7 @@ mod tests {
     fn an_answer_ends_in_front_of_an_entry_that_does_not_fit() {
         let mut portion = Portion::new(1000);
         assert!(portion.takes(500) && portion.takes(300));
-        assert!(!portion.takes(100), "the entry's header counts too");
+        assert!(!portion.takes(100), "the entry's header is counted too");
         assert!(portion.takes(1000 - 800 - 3 * ENTRY));
         assert!(!portion.takes(0));
     }

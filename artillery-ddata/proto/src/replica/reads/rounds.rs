@@ -1,4 +1,4 @@
-//! Rounds: numbered questions, each of which serves many reads.
+//! Rounds: numbered queries. One query serves many reads.
 //!
 //! At most one is in flight. A round serves every read that was parked before it was sent, and no later one (trap 3).
 
@@ -14,12 +14,12 @@ pub(super) struct Rounds {
     sent_at: Timestamp,
     /// The highest number that was answered, or abandoned because no read waited for it.
     answered: u64,
-    /// Pairs of a number and a read that waits for it.
+    /// Pairs of a round and a read that waits for it.
     waiting: BTreeSet<(u64, u64)>,
 }
 
 impl Rounds {
-    /// The round for a read that arrives now: the next to be sent.
+    /// The round for a read that arrives now, which is the next one.
     pub(super) fn for_new_read(&self) -> u64 {
         self.sent + 1
     }
@@ -32,7 +32,7 @@ impl Rounds {
         self.waiting.remove(&(round, read));
     }
 
-    /// Abandons the question in flight: its answer will be ignored.
+    /// Abandons the query in flight: its answer will be ignored.
     pub(super) fn abandon(&mut self) {
         self.answered = self.sent;
     }
@@ -41,7 +41,7 @@ impl Rounds {
         self.sent > self.answered
     }
 
-    /// The number of the question for a frame that is built now; 0: no question.
+    /// The number of the query for a frame that is built now; 0: no query.
     pub(super) fn ask(&mut self, now: Timestamp) -> u64 {
         let wanted = self.waiting.first().map(|&(round, _)| round);
         match wanted {
@@ -69,7 +69,6 @@ impl Rounds {
         self.sent_at
     }
 
-    /// The number of questions that were sent.
     pub(super) fn sent(&self) -> u64 {
         self.sent
     }

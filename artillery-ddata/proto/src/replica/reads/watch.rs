@@ -1,7 +1,8 @@
 //! Watches: queries for committed changes.
 //!
-//! A member queues nothing for a watch. Each query requests the changes behind those that the client has, and waits here
-//! until one is committed. Changes are read from the history that is kept for resends; a query for older ones is refused.
+//! A member queues no changes for a watch. Each query requests the changes after those that the client has, and waits
+//! here until one is committed. Changes are read from the history that is kept for resends. A query for older changes
+//! is refused.
 
 use std::{collections::BTreeMap, ops::Bound};
 
@@ -19,7 +20,7 @@ use crate::{
 /// The bytes of a waiting query without its prefix.
 const QUERY_BYTES: usize = 256;
 
-/// The waiting queries by their prefix: so each change is matched once, not once a query.
+/// The waiting queries by prefix, so that each change is matched once rather than once per query.
 #[derive(Clone, Hash, Debug, Default)]
 pub(super) struct Watchers {
     by_prefix: BTreeMap<Bytes, Vec<PendingWatch>>,
@@ -53,7 +54,6 @@ impl Watchers {
         taken
     }
 
-    /// Removes the queries whose deadline has passed.
     fn take_late(&mut self, now: Timestamp) -> Vec<PendingWatch> {
         let (mut late, mut bytes) = (Vec::new(), 0);
         self.by_prefix.retain(|prefix, all| {
@@ -71,7 +71,7 @@ impl Watchers {
         std::mem::take(self).by_prefix.into_values().flatten()
     }
 
-    /// The prefixes that `key` begins with, longest first. Each comparison takes a step; `None`: the steps don't suffice.
+    /// The prefixes of `key`, longest first. Each comparison uses a step; `None`: the steps don't suffice.
     fn prefixes_of(&self, key: &[u8], steps: &mut usize) -> Option<Vec<Bytes>> {
         let mut found = Vec::new();
         let mut longest = key.len();
@@ -93,7 +93,7 @@ impl Watchers {
 }
 
 impl Watchers {
-    /// Answers a query, or lets it wait. `from` is its token, its deadline, and the floor of its session.
+    /// Answers a query, or parks it. `from` has its token, its deadline, and the floor of its session.
     pub(super) fn watch(
         &mut self,
         cx: Context<'_>,
@@ -122,9 +122,9 @@ impl Watchers {
         self.wait(prefix, PendingWatch { token, deadline, after, shown });
     }
 
-    /// Answers the queries that wait for changes committed behind `before`. Up to `before` they have seen all changes
-    /// of their keys. The steps of one commit are bounded, however many queries wait. If they run out, the remaining
-    /// queries get the position reached, and their clients ask again.
+    /// Answers the queries that wait for changes committed behind `before`. They have seen all changes of their keys up
+    /// to `before`. The steps of one commit are bounded, however many queries wait. If the steps run out, the remaining
+    /// queries get the position reached, and their clients query again.
     pub(super) fn answer(&mut self, cx: Context<'_>, log: &Log, before: Sequence, out: &mut Outbox) {
         if self.len == 0 {
             return;
@@ -187,7 +187,7 @@ impl Watchers {
 }
 
 impl PendingWatch {
-    /// The same query, which has seen all changes of its keys up to `before`.
+    /// The same query, once it has seen all changes of its keys up to `before`.
     fn behind(self, before: Sequence) -> Self {
         if self.after < before { Self { after: before, shown: 0, ..self } } else { self }
     }
@@ -199,8 +199,8 @@ impl PendingWatch {
     }
 }
 
-/// Committed changes behind `after`, without the first `shown` of the next update: as many as an answer holds. Each
-/// change takes a step. The last update may take more steps than are left.
+/// Committed changes after `after`, without the first `shown` of the next update: as many as fit into an answer. Each
+/// change uses a step. The last update may use more steps than are left.
 fn changes(
     cx: Context<'_>,
     log: &Log,

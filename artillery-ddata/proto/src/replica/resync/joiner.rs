@@ -1,8 +1,8 @@
 //! The joiner of a snapshot: its history is not part of the chain until the snapshot is complete.
 //!
-//! When the last part is received, the records are of many moments: each key as it was committed at some time between the
-//! beginning and the highest watermark at which a part was made. All updates up to that watermark are then applied over
-//! the records, but never an older version over a newer one. The result is the state at that watermark
+//! The records of a complete snapshot are from different times: each key as it was committed at some time between the
+//! beginning and the highest watermark at which a part was made. All updates up to that watermark are then applied on
+//! top, without replacing newer versions by older ones. The result is the state at that watermark
 //! (docs/adr/0020-a-snapshot-of-what-is-there.md).
 
 use std::collections::VecDeque;
@@ -24,25 +24,22 @@ use crate::{
     types::update::Update,
 };
 
-/// The joiner's side of a resync.
 #[derive(Clone, Hash, Debug, Default)]
 pub(in crate::replica) struct Joiner {
-    /// The snapshot that is received.
     filling: Option<Box<SnapshotReceiver>>,
-    /// Updates from before a snapshot, until they are freed.
+    /// Updates from before a snapshot, which are freed in steps.
     past: VecDeque<Update>,
     /// The number of the newest snapshot that the source has begun in this epoch.
     seen: u64,
-    /// Completed resyncs: with a snapshot, and from the predecessor's backlog alone.
+    /// Completed resyncs: with a snapshot (`full`), and from the predecessor's backlog alone (`partial`).
     full: u64,
     partial: u64,
 }
 
-/// The result of a step of [`Joiner::catch_up`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(in crate::replica) enum CatchUp {
     Continues,
-    /// The buffer accepts updates again. The source may have sent some before it received the hold: they were dropped.
+    /// The buffer accepts updates again. Updates that the source sent before it received the hold were dropped.
     Accepts,
     /// [`Joiner::finish`] is next.
     Whole,
@@ -53,7 +50,6 @@ impl Joiner {
         self.filling.is_some()
     }
 
-    /// Whether the last part of the snapshot is received.
     #[cfg(test)]
     pub(in crate::replica) fn has_ended(&self) -> bool {
         self.filling.as_ref().is_some_and(|filling| filling.has_ended())
@@ -65,7 +61,7 @@ impl Joiner {
         ResyncStatus { full: self.full, partial: self.partial, receiving, sending: None }
     }
 
-    /// The history here is found to be a prefix of the chain's, without a snapshot.
+    /// The history here has turned out to be a prefix of the chain's, so no snapshot is needed.
     pub(in crate::replica) fn count_partial(&mut self) {
         self.partial += 1;
     }
@@ -87,7 +83,7 @@ impl Joiner {
         })
     }
 
-    /// Doesn't begin a large update for which the buffer has no capacity.
+    /// Refuses to begin a large update for which the buffer has no capacity.
     pub(in crate::replica) fn reserve(&mut self, cx: Context<'_>, part: &ChunkPart) {
         if let (Some(filling), ChunkPart::First(outline)) = (&mut self.filling, part) {
             let bytes = usize::try_from(outline.bytes()).unwrap_or(usize::MAX);
@@ -108,13 +104,13 @@ impl Joiner {
         updates.into_iter().for_each(|updates| self.free_later(updates));
     }
 
-    /// Whether this snapshot is new, and meant for a joiner at this position. One with a known number is in progress,
-    /// complete or overtaken. One for another position is late.
+    /// Whether this snapshot is new, and meant for a joiner at this position. A snapshot with a known number is in
+    /// progress, complete or obsolete. One for another position is late.
     pub(in crate::replica) fn may_begin(&self, log: &Log, id: u64, beginning: &SnapshotHeader) -> bool {
         id > self.seen && (self.is_filling() || log.last() == beginning.said)
     }
 
-    /// Begins a snapshot. `past` are the updates of the history here, which is no longer valid.
+    /// Begins a snapshot. `past` has the updates of the history here, which is no longer valid.
     pub(in crate::replica) fn begin(
         &mut self,
         cx: Context<'_>,
@@ -165,7 +161,7 @@ impl Joiner {
         part: SnapshotPart,
     ) -> Result<bool, StoreError> {
         let Some(filling) = self.filling.as_mut().filter(|filling| filling.id() == part.id) else { return Ok(false) };
-        // A record put now would be cleared too, or find a deleted key's newer version in its place (traps 11, 64).
+        // A record that is put now would be cleared too, or collide with a deleted key's newer version (traps 11, 64).
         if filling.clearing().is_some() && !allows!(cx.guards(), TakeWhileClearing) {
             return Ok(false);
         }
@@ -184,11 +180,11 @@ impl Joiner {
         self.filling.as_ref().is_some_and(|filling| filling.has_step())
     }
 
-    /// Applies one step of the kept updates: first the ones that the records may contain, then the ones that the source
-    /// has committed since. The joiner is whole once its buffer has no such update (docs/adr/0029).
+    /// Applies one step of the buffered updates: first those that the records may contain, then those that the source
+    /// has committed since. The joiner is complete once its buffer has no such update (docs/adr/0029).
     ///
-    /// A step is done with each input and each [`settle`](crate::runner::ChainRunner::settle), so renewals of the lease are
-    /// sent between two steps.
+    /// Each input and each [`settle`](crate::runner::ChainRunner::settle) does one step, so lease renewals are sent
+    /// between two steps.
     pub(in crate::replica) fn catch_up(
         &mut self,
         cx: Context<'_>,
@@ -215,8 +211,9 @@ impl Joiner {
     }
 
     /// Ends the resync. The history begins at the snapshot's first watermark, and one step of the buffered updates is
-    /// applied as usual. The other ones are dropped and requested again: the source hadn't committed them when it reported
-    /// its watermark, so its backlog has them. If it has committed more than its backlog since, it offers another snapshot.
+    /// applied as usual. The others are dropped and requested again: the source hadn't committed them when it reported
+    /// its watermark, so they are in its backlog. If it has committed more than its backlog since, it offers another
+    /// snapshot.
     pub(in crate::replica) fn finish(&mut self, cx: Context<'_>, log: &mut Log) -> Result<(), Halt> {
         let Some(filling) = self.filling.take() else { return Ok(()) };
         let (history, sessions, chain_time, mut buffer) = filling.finish();
@@ -236,7 +233,7 @@ impl Joiner {
 }
 
 fn put_records(cx: Context<'_>, log: &Log, records: Vec<ScanRecord>) -> Result<(), StoreError> {
-    // Without such a guard only records that are still in the store may be skipped: it would refuse everything else.
+    // Without such a guard, skip only records that are still in the store: it would refuse everything else.
     let may_be_there = allows!(cx.guards(), NoWipe) || allows!(cx.guards(), SkipFinished);
     let known = |record: &ScanRecord| may_be_there && log.has_newer(&record.key, record.held.version).unwrap_or(false);
     let records = records.into_iter().filter(|record| !known(record));
@@ -254,7 +251,8 @@ fn apply_over_records(
     if !update.kind.is_known() {
         return Err(Halt::UnknownKind(update.kind.0));
     }
-    // The value that the update deleted may never have been here. Then no value is recorded, rather than a wrong one.
+    // This member may never have had the value that the update deleted. Then it records no value rather than a wrong
+    // one.
     let taken = log.taken_by(&update)?;
     let mut ops = Ops::new();
     for change in &update.changes {

@@ -16,16 +16,16 @@ use crate::{
     types::update::Update,
 };
 
-/// The received part of a snapshot, and the updates that wait for its end.
+/// The received part of a snapshot, and the updates buffered until it is complete.
 #[derive(Clone, Hash, Debug)]
 pub(super) struct SnapshotReceiver {
     /// 0: no snapshot of this epoch has begun.
     id: u64,
     beginning: SnapshotHeader,
     mark: SnapshotCursor,
-    /// The source has to send again from `mark` on.
+    /// The source must send again from `mark` on.
     again: bool,
-    /// Keys from this one on are from before the snapshot and have to be cleared; `None`: the store is cleared.
+    /// Keys from this one on are from before the snapshot and must be cleared; `None`: the store is cleared.
     clearing: Option<Bytes>,
     sessions: Sessions,
     /// The part of the history behind the beginning that has been applied over the records.
@@ -36,11 +36,10 @@ pub(super) struct SnapshotReceiver {
     value_of: (Bytes, Version),
     /// The highest watermark at which a received part was made.
     shown: Sequence,
-    /// Set once the last part is received: the joiner is whole once every update up to this sequence is applied.
+    /// Set by the last part: the joiner is complete once every update up to this sequence is applied.
     until: Option<Sequence>,
-    /// Contiguous updates behind that history.
+    /// Contiguous updates behind `history`.
     buffer: VecDeque<Update>,
-    /// Bytes of the updates in the buffer.
     buffered: usize,
     /// The buffer is full, so further updates are dropped.
     hold: bool,
@@ -48,7 +47,7 @@ pub(super) struct SnapshotReceiver {
 }
 
 pub(super) enum PartOutcome {
-    /// The part is known, incomplete, or not the next one.
+    /// The part is a duplicate, incomplete, or not the next one.
     Nothing,
     Records(Vec<ScanRecord>),
     End,
@@ -99,8 +98,8 @@ impl SnapshotReceiver {
         self.id != 0 && !self.hold
     }
 
-    /// Behind an update that exceeds the limit every further one is dropped too; the source's backlog keeps them. After the
-    /// last part an empty buffer accepts any update: it may be one that the records contain.
+    /// After an update that exceeds the limit, every further one is dropped too; the source's backlog keeps them. After
+    /// the last part, an empty buffer accepts an update of any size, since the records may contain it.
     pub(super) fn accepts(&mut self, bytes: usize, limit: usize) -> bool {
         let may_be_alone = self.until.is_some() && self.buffer.is_empty();
         self.hold |= !may_be_alone && self.buffered.saturating_add(bytes) > limit;
@@ -114,7 +113,7 @@ impl SnapshotReceiver {
         }
     }
 
-    /// The epoch is over, and the snapshot with it. Its records stay until the next snapshot begins. Returns its updates.
+    /// Ends the snapshot with its epoch. Its records stay until the next snapshot begins. Returns its updates.
     pub(super) fn abandon(&mut self) -> [VecDeque<Update>; 2] {
         (self.id, self.again, self.hold, self.until) = (0, false, false, None);
         self.take_updates()
@@ -125,12 +124,11 @@ impl SnapshotReceiver {
         [std::mem::take(&mut self.history).into_updates(), std::mem::take(&mut self.buffer)]
     }
 
-    /// Whether the last part is received.
     pub(super) fn has_ended(&self) -> bool {
         self.until.is_some()
     }
 
-    /// An update was applied over the records.
+    /// Records an update that was applied on top of the records.
     pub(super) fn committed(&mut self, update: Update, taken: Option<Bytes>, backlog: usize) {
         let sequence = update.version.sequence;
         self.sessions.note(&update, taken);
@@ -176,14 +174,14 @@ impl SnapshotReceiver {
         }
     }
 
-    /// Whether the part replaces a large value of which some pieces were received: the source has another version now.
+    /// Whether the part replaces a large value whose first pieces were received: the source has another version now.
     fn begins_value_anew(&self, part: &SnapshotPart) -> bool {
         let SnapshotCursor { sessions, ref behind, bytes } = self.mark;
         if bytes == 0 || part.at != (SnapshotCursor { sessions, behind: behind.clone(), bytes: 0 }) {
             return false;
         }
         match &part.content {
-            // Not if it repeats the first piece of the same version, or is one of an older version.
+            // Not if it repeats the first piece of the same version, or belongs to an older version.
             SnapshotContent::Piece(piece) => !self.is_of_value(piece) && !self.is_older(piece),
             _ => true,
         }
@@ -193,7 +191,7 @@ impl SnapshotReceiver {
         (&piece.key, piece.version) == (&self.value_of.0, self.value_of.1)
     }
 
-    /// Whether the piece is late: of an older version of the same key.
+    /// Whether the piece is late: it belongs to an older version of the same key.
     fn is_older(&self, piece: &RecordPiece) -> bool {
         piece.key == self.value_of.0 && piece.version < self.value_of.1
     }
@@ -234,8 +232,8 @@ impl SnapshotReceiver {
         }])
     }
 
-    /// Accepts updates again once half of the buffer is free, while the joiner still needs some of them. Returns whether it does.
-    /// Without such a need the buffer is applied to its end, and the resync ends.
+    /// Accepts updates again once half of the buffer is free, if the joiner still needs more. Returns whether it does.
+    /// If it doesn't, it applies the whole buffer, and the resync ends.
     pub(super) fn lift_hold(&mut self, limit: usize) -> bool {
         let needs_more = self.until.is_some_and(|until| self.upto() < until);
         let lifts = self.hold && needs_more && self.buffered <= limit / 2;
@@ -255,20 +253,20 @@ impl SnapshotReceiver {
         Some(update)
     }
 
-    /// The key from which on the store has to be cleared.
+    /// The key from which on the store must still be cleared.
     pub(super) fn clearing(&self) -> Option<&Bytes> {
         self.clearing.as_ref()
     }
 
-    /// The store has to be cleared from `rest` on. Once it is cleared, the joiner requests the parts of the snapshot.
-    /// Returns whether it does so now.
+    /// Sets the key from which on the store must still be cleared. Once the store is cleared, the joiner requests the
+    /// parts of the snapshot. Returns whether it does so now.
     pub(super) fn clear_from(&mut self, rest: Option<Bytes>) -> bool {
         self.again = rest.is_none() && self.id != 0;
         self.clearing = rest;
         self.again
     }
 
-    /// Ends the receipt of parts. The records are not yet the state of one moment.
+    /// Ends the receipt of parts. The records are still from different times.
     pub(super) fn end_parts(&mut self, too_soon: bool) {
         self.until = Some(if too_soon { self.shown.min(self.upto()) } else { self.shown });
     }
@@ -287,7 +285,7 @@ impl SnapshotReceiver {
         (self.history, self.sessions, self.beginning.chain_time, self.buffer)
     }
 
-    /// Mutant: the received part of the snapshot `before` is taken for one of this.
+    /// Mutant: treats the received part of the snapshot `before` as a part of this one.
     pub(super) fn skip(&mut self, before: Self) {
         self.mark = SnapshotCursor { sessions: self.beginning.sessions, behind: before.mark.behind, bytes: 0 };
         (self.sessions, self.again) = (before.sessions, true);

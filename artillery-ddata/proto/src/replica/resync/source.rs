@@ -1,4 +1,4 @@
-//! The source of a snapshot: a tail whose joiner needs history that is no longer kept.
+//! The source of a snapshot: a tail whose joiner needs updates that are no longer kept.
 
 use std::time::Duration;
 
@@ -16,26 +16,25 @@ use crate::{
     store::{ScanRecord, StoreError},
 };
 
-/// A snapshot that is being sent.
 #[derive(Clone, Hash, Debug)]
 struct SnapshotSender {
     id: u64,
     to: MemberId,
     beginning: SnapshotHeader,
     sessions: Vec<SessionEntry>,
-    /// The value that is sent in pieces. It is kept so that all pieces are of one version while the key changes.
+    /// The value that is being sent in pieces. It is kept so that all pieces are of one version even if the key
+    /// changes.
     large: Option<LargeRecord>,
-    /// The joiner has received the last part.
     ended: bool,
-    /// What to send next; `None` until the joiner has reported its position on this link.
+    /// The next part to send; `None` until the joiner has reported its position on this link.
     next: Option<NextPart>,
     /// The joiner's last position; `None`: it hasn't begun.
     mark: Option<SnapshotCursor>,
     /// The newest update that the joiner has buffered.
     upto: Sequence,
-    /// When the joiner's position last advanced, or sending began anew.
+    /// When the joiner's position last advanced, or sending restarted.
     progress: Timestamp,
-    /// The same for the updates beside the snapshot.
+    /// The same for the updates sent alongside the snapshot.
     kept: Timestamp,
     sent: ResyncProgress,
 }
@@ -55,7 +54,7 @@ struct LargeRecord {
     record: ScanRecord,
 }
 
-/// A part, and what follows it.
+/// A part, and the position after it.
 struct SentPart {
     at: SnapshotCursor,
     content: SnapshotContent,
@@ -63,9 +62,9 @@ struct SentPart {
 }
 
 impl SnapshotSender {
-    /// Whether a joiner at this position can't use this snapshot. Before its first part, the joiner ignores a snapshot for
-    /// another position. Afterwards, a joiner with a history has ended this snapshot, and dropped updates that are no longer in
-    /// the backlog.
+    /// Whether a joiner at this position can't use this snapshot. Before its first part, the joiner ignores a snapshot
+    /// for another position. Afterwards, a joiner with a history has ended this snapshot and dropped updates that are
+    /// no longer in the backlog.
     fn is_useless_from(&self, said: Version) -> bool {
         match self.mark {
             None => self.beginning.said != said,
@@ -82,17 +81,15 @@ impl SnapshotSender {
         self.next = Some(if self.ended { NextPart::Nothing } else { next });
     }
 
-    /// The large value of which the joiner has some pieces, by its mark.
+    /// The large value, if the joiner has some of its pieces according to `mark`.
     fn large_at(&self, mark: &SnapshotCursor) -> Option<&ScanRecord> {
         let large = self.large.as_ref().filter(|large| mark.bytes > 0 && large.behind == mark.behind)?;
         Some(&large.record)
     }
 }
 
-/// The source's side of a resync.
 #[derive(Clone, Hash, Debug, Default)]
 pub(in super::super) struct Source {
-    /// The snapshot that is sent to the joiner behind this tail.
     outgoing: Option<SnapshotSender>,
     /// The number of the newest snapshot that was begun for a joiner.
     number: u64,
@@ -116,8 +113,8 @@ impl Source {
         self.outgoing = None;
     }
 
-    /// Offers a snapshot to a joiner whose position is `said`, since the history behind that is no longer kept. A joiner
-    /// in the middle of an unknown snapshot is at [`Version::NONE`].
+    /// Offers a snapshot to a joiner whose position is `said`, because the updates behind it are no longer kept. A
+    /// joiner in the middle of an unknown snapshot is at [`Version::NONE`].
     pub(in super::super) fn offer(
         &mut self,
         cx: Context<'_>,
@@ -167,8 +164,8 @@ impl Source {
         out.event(ReplicaEvent::SnapshotBegun { to, at });
     }
 
-    /// The backlog was trimmed. If the joiner will miss updates, its snapshot is useless: it is offered another one
-    /// after its next control frame.
+    /// The backlog was trimmed. If the joiner would miss updates, its snapshot is useless, and the joiner is offered
+    /// another one after its next control frame.
     pub(in super::super) fn end_if_overtaken(&mut self, log: &Log) {
         let first = log.history().first();
         self.outgoing.take_if(|outgoing| outgoing.upto.next() < first);
@@ -181,7 +178,7 @@ impl Source {
         }
     }
 
-    /// On lossy links: returns to the joiner's position if that hasn't advanced for `after`.
+    /// On lossy links: returns to the joiner's position if that hasn't advanced within `after`.
     pub(in super::super) fn resend(&mut self, now: Timestamp, after: Duration, peers: &mut Peers) {
         let Some(outgoing) = &mut self.outgoing else { return };
         if now - outgoing.progress >= after {
@@ -200,8 +197,8 @@ impl Source {
         }
     }
 
-    /// Handles the progress of a joiner in the middle of a snapshot. Returns whether the joiner is in another snapshot, of
-    /// an earlier epoch or overtaken, and has to be offered a new one.
+    /// Handles the progress of a joiner in the middle of a snapshot. Returns whether the joiner must be offered a new
+    /// snapshot, because it is in another one, of an earlier epoch or obsolete.
     pub(in super::super) fn receive_progress(
         &mut self,
         now: Timestamp,
@@ -223,8 +220,8 @@ impl Source {
         false
     }
 
-    /// The next part of a snapshot for `to`, of about `room` bytes: at most [`MAX_CHUNK`](crate::message::MAX_CHUNK) and
-    /// the length of two keys.
+    /// The next part of a snapshot for `to`, of about `room` bytes: at most [`MAX_CHUNK`](crate::message::MAX_CHUNK)
+    /// plus the length of two keys.
     pub(in super::super) fn poll_part(
         &mut self,
         cx: Context<'_>,
@@ -291,7 +288,7 @@ impl SnapshotSender {
             self.large = Some(LargeRecord { behind: mark.behind.clone(), record });
             return Ok(made);
         }
-        // If the joiner has pieces of a large value here, they are of a version that no longer exists.
+        // Any pieces of a large value that the joiner has here belong to a version that no longer exists.
         let at = SnapshotCursor { bytes: 0, ..mark.clone() };
         let Some(last) = records.last() else {
             return Ok(SentPart { at, content: SnapshotContent::End, next: NextPart::Nothing });

@@ -1,4 +1,4 @@
-//! Bounded steps of a joiner: its task has other work between them, and its node other chains.
+//! Bounded steps of a joiner, so that its task can do other work between them, and its node can serve other chains.
 
 use std::collections::VecDeque;
 
@@ -11,12 +11,11 @@ use crate::{
     types::update::Update,
 };
 
-/// A step ends with the update by which it has applied this many bytes.
+/// A step ends with the update that exceeds this number of applied bytes.
 const APPLY_BYTES: usize = 256 << 10;
-/// A step ends with the key, or the update, by which it has freed this many bytes.
+/// A step ends with the key or update that exceeds this number of freed bytes.
 const CLEAR_BYTES: usize = 8 << 20;
 
-/// The updates and bytes that are left of a step.
 pub(super) struct Step {
     updates: usize,
     bytes: usize,

@@ -1,4 +1,4 @@
-//! Counts of the records that a restart found above the watermark.
+//! Progress of settling the records that a restart found above the watermark.
 
 use std::time::Duration;
 
@@ -8,29 +8,29 @@ pub const REREPLICATION_MILLIS: [u64; 12] = [1, 2, 5, 10, 20, 50, 100, 200, 500,
 /// The records that a restart found above the watermark, by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Rereplication {
-    /// Records whose last update isn't known to be committed, of those that the restart found.
+    /// Records whose last update isn't known to be committed.
     pub left: u64,
-    /// Records that the start of an epoch settled.
+    /// Records settled by the start of an epoch.
     pub by_start: SettledRecords,
-    /// Records that a strong read requested before they were settled. A read of one record of an update counts for all records
-    /// of the update. Scans and watches don't count.
+    /// Records that a strong read requested before they were settled. A read of one record of an update counts all
+    /// records of that update. Scans and watches are not counted.
     pub by_read: SettledRecords,
-    /// From the first epoch that was entered after the restart until the last record was settled, or the last one so far.
+    /// From the first epoch entered after the restart until the last record was settled, or until the latest one so
+    /// far.
     pub time: Duration,
 }
 
-/// Records that are settled, by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SettledRecords {
-    /// Their last update is committed.
+    /// The last update of the record is committed.
     pub done: u64,
-    /// Their last update was dropped, or a snapshot replaced the store: the chain had continued without this member. If an
-    /// older update of such a record is above the watermark too, the record is counted again.
+    /// The last update of the record was dropped, or a snapshot replaced the store: the chain had continued without
+    /// this member. If an older update of such a record is above the watermark too, the record is counted again.
     pub superseded: u64,
-    /// Records by the time until they were settled: since the first epoch that was entered, or since the read. [`REREPLICATION_MILLIS`] has
-    /// the upper bounds of the ranges; the last range has none.
+    /// Records by the time until they were settled, measured from the first epoch entered or from the read.
+    /// [`REREPLICATION_MILLIS`] has the upper bounds of the ranges; the last range is unbounded.
     pub durations: [u64; REREPLICATION_MILLIS.len() + 1],
-    /// The sum of these times.
+    /// Sum of the times in `durations`.
     pub total: Duration,
 }
 

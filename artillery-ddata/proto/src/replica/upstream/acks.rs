@@ -1,10 +1,10 @@
 //! When a member acknowledges updates of its predecessor (docs/adr/0038-implied-acknowledgements.md).
 //!
-//! The tail commits only what all serving members hold, and sends its watermark to each of them. So the watermark
-//! acknowledges for every serving member. A member between head and tail sends an acknowledgement of its own only from
-//! time to time: so its predecessor learns how long the hop takes, also while another member holds the chain up
-//! (docs/adr/0017-slow-members.md). The watermark doesn't cover a joiner, so a joiner acknowledges at once. So does a
-//! tail, with its watermark.
+//! The tail commits only updates that all serving members hold, and sends its watermark to each of them. So the
+//! watermark acknowledges updates for every serving member. A member between head and tail sends its own
+//! acknowledgement only from time to time, so that its predecessor learns how long the hop takes, even while another
+//! member slows the chain down (docs/adr/0017-slow-members.md). The watermark doesn't cover a joiner, so a joiner
+//! acknowledges at once. So does a tail, with its watermark.
 
 use std::time::Duration;
 
@@ -16,21 +16,21 @@ use crate::{
 /// The longest time for which a member between head and tail withholds an acknowledgement.
 const ACK_DELAY: Duration = Duration::from_millis(2);
 
-/// After this time the member acknowledges at once, so that its predecessor learns how long the hop usually takes.
-/// Measured by the watermark alone, a hop would seem to take as long as a commit, and a slow member would be detected too
-/// late.
+/// After this interval the member acknowledges at once, so that its predecessor learns how long the hop usually takes.
+/// Measured by the watermark alone, a hop would seem to take as long as a commit, and a slow member would be detected
+/// too late.
 const PROBE_EVERY: Duration = Duration::from_millis(50);
 
 #[derive(Clone, Copy, Hash, Debug, Default)]
 pub(super) struct Acks {
-    /// The oldest withheld acknowledgement: since when, and up to which sequence.
+    /// Since when and up to which sequence acknowledgements have been withheld.
     owed: Option<(Timestamp, Sequence)>,
     /// When the last one was sent.
     sent: Timestamp,
 }
 
 impl Acks {
-    /// The same without a withheld acknowledgement.
+    /// Keeps the time of the last acknowledgement, without a withheld one.
     pub(super) fn cleared(self) -> Self {
         Self { owed: None, ..self }
     }
@@ -39,15 +39,14 @@ impl Acks {
         *self = Self { owed: None, sent: now };
     }
 
-    /// When the withheld acknowledgement has to be sent.
     pub(super) fn next_tick(self) -> Option<Timestamp> {
         self.owed.map(|(since, _)| since + ACK_DELAY)
     }
 
-    /// An update arrived in order, and with it the predecessor's `watermark`. Returns whether to acknowledge it now.
+    /// An update arrived in order, with the predecessor's `watermark`. Returns whether to acknowledge it now.
     ///
-    /// Only that watermark shows what the predecessor has received from the tail. If the link between them is dead, this
-    /// member's acknowledgements carry the watermark.
+    /// Only that watermark shows which watermark of the tail the predecessor has received. If the link between them is
+    /// dead, this member's acknowledgements carry the watermark.
     pub(super) fn acknowledges(&mut self, now: Timestamp, last: Sequence, watermark: Sequence) -> bool {
         if now >= self.sent + PROBE_EVERY {
             return true;

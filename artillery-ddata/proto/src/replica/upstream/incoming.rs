@@ -1,4 +1,4 @@
-//! A large update that arrives in pieces, and pieces of it for the successor.
+//! Large updates that arrive in pieces, and the pieces to send to the successor.
 
 use bytes::Bytes;
 
@@ -8,7 +8,6 @@ use crate::{
     types::update::Update,
 };
 
-/// An update that comes in pieces.
 #[derive(Clone, Hash, Debug)]
 pub(in crate::replica) struct Incoming {
     version: Version,
@@ -16,7 +15,7 @@ pub(in crate::replica) struct Incoming {
     received: Vec<u8>,
 }
 
-/// A piece that doesn't continue the pieces received.
+/// A piece that doesn't continue the received ones.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(in crate::replica) struct Misplaced;
 
@@ -33,7 +32,6 @@ impl Incoming {
         &self.outline
     }
 
-    /// How much of the update was received.
     pub(in crate::replica) fn partial(&self) -> Partial {
         Partial { version: self.version, bytes: self.received.len() as u64 }
     }
@@ -42,7 +40,7 @@ impl Incoming {
         self.received.len() as u64 == self.outline.bytes()
     }
 
-    /// Takes in the bytes at `offset`, as far as they are new.
+    /// Appends the bytes at `offset` that are new.
     pub(in crate::replica) fn take(&mut self, offset: u64, piece: &[u8]) -> Result<(), Misplaced> {
         let end = offset.checked_add(piece.len() as u64).ok_or(Misplaced)?;
         let known = (self.received.len() as u64).checked_sub(offset).ok_or(Misplaced)?;
@@ -62,19 +60,18 @@ impl Incoming {
         self.received.extend_from_slice(piece);
     }
 
-    /// The update, once it is whole.
     pub(in crate::replica) fn finish(self) -> Option<Update> {
         self.outline.fill(self.version, &self.received.into())
     }
 
-    /// Up to `most` of the bytes received, from `at` on.
+    /// Up to `most` of the received bytes, from `at` on.
     pub(in crate::replica) fn piece(&self, at: usize, most: usize) -> Bytes {
         let end = self.received.len().min(at.saturating_add(most));
         Bytes::copy_from_slice(self.received.get(at..end).unwrap_or_default())
     }
 }
 
-/// Up to `most` bytes of an update's keys and values, from `at` on: a slice where they lie in one value, else a copy.
+/// Up to `most` bytes of an update's keys and values, from `at` on: a slice if they are in one value, otherwise a copy.
 pub(in crate::replica) fn piece_of(update: &Update, at: usize, most: usize) -> Bytes {
     let mut out = Vec::new();
     let mut skip = at;
@@ -128,7 +125,7 @@ mod tests {
         assert_eq!(incoming.take(0, &[1; 10]), Ok(()));
         assert_eq!(incoming.take(11, &[1; 10]), Err(Misplaced), "a hole");
         assert_eq!(incoming.take(u64::MAX, &[1; 10]), Err(Misplaced));
-        assert_eq!(incoming.take(0, &[1; 1004]), Err(Misplaced), "more than there is");
+        assert_eq!(incoming.take(0, &[1; 1004]), Err(Misplaced), "beyond the end");
         assert_eq!(incoming.partial().bytes, 10);
         assert_eq!(incoming.take(5, &[2; 10]), Ok(()), "partly known");
         assert_eq!(incoming.take(3, &[3; 4]), Ok(()), "all known");

@@ -1,4 +1,4 @@
-//! Drafts of values: pieces that are put together in the end. However many steps append to a value, it is copied once.
+//! Drafts of values, in pieces that are joined at the end. A value is copied once, however many steps append to it.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,7 +12,6 @@ use crate::{
     types::update::{KeyChange, RequestFailure},
 };
 
-/// A value in pieces.
 #[derive(Clone, Hash, Debug, Default)]
 struct Draft {
     pieces: SmallVec<[Bytes; 2]>,
@@ -57,16 +56,15 @@ impl Draft {
     }
 }
 
-/// How a step is undone.
 #[derive(Debug)]
 enum UndoStep {
-    /// Puts the draft back that the key had; `None`: the key had none, and its value is the store's.
+    /// Restores the earlier draft of the key; `None`: the key had no draft, and its value is in the store.
     Put(Bytes, Option<Option<Draft>>),
-    /// Shortens the key's value to this length.
+    /// Truncates the key's value to this length.
     Shorten(Bytes, usize),
 }
 
-/// The changes of the steps so far, over the store.
+/// The changes of the steps so far, on top of the store.
 #[derive(Debug)]
 pub(super) struct Drafts<R> {
     read: R,
@@ -82,12 +80,11 @@ impl<R: ReadKey> Drafts<R> {
         Self { read, limit, changed: BTreeMap::new(), undo: Vec::new() }
     }
 
-    /// The steps from here on may be undone.
+    /// Begins a group of steps that can be undone.
     pub(super) fn begin(&mut self) {
         self.undo.clear();
     }
 
-    /// Undoes all steps since [`begin`](Self::begin).
     pub(super) fn undo(&mut self) {
         for undo in std::mem::take(&mut self.undo).into_iter().rev() {
             match undo {
@@ -102,7 +99,7 @@ impl<R: ReadKey> Drafts<R> {
         }
     }
 
-    /// The version of the key, where `at` is that of this write; [`Version::NONE`]: the key is absent.
+    /// The version of the key, if `at` is the version of this write; [`Version::NONE`]: the key is absent.
     pub(super) fn version(&self, key: &Bytes, at: Version) -> Result<Version, StoreError> {
         Ok(match self.changed.get(key) {
             Some(Some(_)) => at,
@@ -118,7 +115,6 @@ impl<R: ReadKey> Drafts<R> {
         })
     }
 
-    /// The key's version and value.
     pub(super) fn found(&mut self, key: &Bytes, at: Version) -> Result<Option<(Version, Bytes)>, StoreError> {
         Ok(match self.changed.get_mut(key) {
             Some(draft) => draft.as_mut().map(|draft| (at, draft.whole())),
@@ -135,7 +131,7 @@ impl<R: ReadKey> Drafts<R> {
         self.undo.push(UndoStep::Put(key, before));
     }
 
-    /// Appends to a value. Returns its new length.
+    /// Appends to a value. Returns the new length.
     pub(super) fn append(&mut self, key: Bytes, more: Bytes) -> Result<Result<u64, RequestFailure>, StoreError> {
         let len = self.length(&key)?.unwrap_or(0) + more.len();
         if len > self.limit {
@@ -154,9 +150,9 @@ impl<R: ReadKey> Drafts<R> {
         Ok(Ok(len as u64))
     }
 
-    /// Adds to a number. Returns the new one.
+    /// Adds to a number. Returns the new number.
     pub(super) fn increment(&mut self, key: Bytes, by: i64) -> Result<Result<i64, RequestFailure>, StoreError> {
-        // A longer value is no number, so it isn't put together.
+        // A longer value isn't a number, so it isn't assembled.
         const MAX_NUMBER_BYTES: usize = 20;
         let before = match self.length(&key)? {
             Some(len) if len > MAX_NUMBER_BYTES => return Ok(Err(RequestFailure::NotANumber)),
@@ -165,7 +161,7 @@ impl<R: ReadKey> Drafts<R> {
         Ok(incremented(before, by).inspect(|&number| self.set(key, Some(decimal(number)))))
     }
 
-    /// All changes. If the values together are larger than `most` bytes, their length is the error.
+    /// Returns all changes, or the sum of their values' lengths if it exceeds `most` bytes.
     pub(super) fn finish(self, most: usize) -> Result<(SmallVec<[KeyChange; 1]>, Joins), usize> {
         let len = self.changed.values().flatten().map(|draft| draft.len).sum();
         if len > most {
@@ -180,7 +176,7 @@ impl<R: ReadKey> Drafts<R> {
     }
 }
 
-/// Values that are still to be put together, and their changes.
+/// The values that must still be assembled, and their changes.
 #[derive(Clone, Hash, Debug, Default)]
 pub(super) struct Joins(Vec<Join>);
 
@@ -192,14 +188,13 @@ struct Join {
 }
 
 impl Joins {
-    /// One value to which `more` is appended.
     pub(super) fn of_one(before: Bytes, more: Bytes) -> (Bytes, Self) {
         let (mut draft, mut joins) = (Draft::from(before), Self::default());
         draft.push(more);
         (joins.add(0, draft), joins)
     }
 
-    /// The value, or a placeholder until it is put together.
+    /// Returns the value, or a placeholder until the value is assembled.
     fn add(&mut self, change: usize, mut draft: Draft) -> Bytes {
         if draft.pieces.len() < 2 {
             return draft.whole();
@@ -249,7 +244,7 @@ mod tests {
     }
 
     proptest! {
-        /// Over a store in which "a" is "1" and all else is absent.
+        /// Runs on a store in which "a" is "1" and all other keys are absent.
         #[test]
         fn steps_do_what_they_say_and_groups_are_undone(
             groups in prop::collection::vec((any::<bool>(), prop::collection::vec((0..5_u8, "[abc]", "[0-9]{0,3}"), 0..6)), 0..6),

@@ -1,4 +1,4 @@
-//! Resolves a script: its groups run one after the other, each over the changes of those before it.
+//! Resolves a script: its groups run in order, each on top of the changes of the earlier ones.
 
 use bytes::Bytes;
 
@@ -30,16 +30,15 @@ pub(super) fn script(script: ScriptWrite, terms: Terms, read: impl ReadKey) -> R
     Ok(Resolved::made(run.drafts, terms.most, RequestOutcome::Ran, WriteResult::Results(outcomes)))
 }
 
-/// A script under way.
 struct ScriptRun<R> {
     terms: Terms,
-    /// The changes of its steps so far. Those of a group that fails are undone.
+    /// The changes of the steps that have run, except those of failed groups.
     drafts: Drafts<R>,
-    /// Bytes of the values in the results so far.
+    /// Bytes of the values in the results.
     told: usize,
 }
 
-/// Why a script can't go on.
+/// Why a script is aborted.
 enum Stop {
     Store(StoreError),
     TellsTooMuch,
@@ -103,9 +102,10 @@ impl<R: ReadKey> ScriptRun<R> {
         }))
     }
 
-    /// The key's value for the results. Values of a group that fails count too: they were held until it failed.
+    /// The key's value for the results. Values read by a failed group are counted too, since they were held until it
+    /// failed.
     fn found(&mut self, key: &Bytes) -> Result<StepOutcome, Stop> {
-        // Count the value before it is put together, so that one that exceeds the limit isn't copied.
+        // Count the value before it is assembled, so that a value above the limit isn't copied.
         self.told += self.drafts.length(key)?.unwrap_or(0);
         if self.told > self.terms.limit {
             return Err(Stop::TellsTooMuch);

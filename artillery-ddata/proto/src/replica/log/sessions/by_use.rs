@@ -1,11 +1,9 @@
-//! The sessions by their last use.
-
 use std::collections::BTreeSet;
 
 use crate::{Sequence, Version};
 
-/// Sessions in the order of their last use. The newest one stands apart, so that a client that writes repeatedly moves
-/// no entry.
+/// Sessions in the order of their last use. The newest one is stored separately, so that repeated writes of one client
+/// move no entry.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct ByUse {
     older: BTreeSet<(Sequence, Version)>,
@@ -13,7 +11,7 @@ pub(super) struct ByUse {
 }
 
 impl ByUse {
-    /// A session that was last used at `before` is used at `now`, later than all others.
+    /// Moves a session from `before` to `now`, which is later than every other use.
     pub(super) fn used(&mut self, id: Version, before: Sequence, now: Sequence) {
         match &mut self.newest {
             Some((at, newest)) if *newest == id => *at = now,
@@ -24,7 +22,7 @@ impl ByUse {
         }
     }
 
-    /// Adds an unknown session, last used at `used`.
+    /// Adds a new session, last used at `used`.
     pub(super) fn add(&mut self, id: Version, used: Sequence) {
         match &mut self.newest {
             Some(newest) if used < newest.0 => self.older.extend([(used, id)]),
@@ -40,7 +38,7 @@ impl ByUse {
         }
     }
 
-    /// The sessions, the longest unused one first.
+    /// The sessions, least recently used first.
     pub(super) fn iter(&self) -> impl Iterator<Item = Version> {
         self.older.iter().chain(&self.newest).map(|&(_, id)| id)
     }

@@ -1,10 +1,10 @@
-//! The table of sessions in a snapshot: records of committed updates only.
+//! The table of sessions in a snapshot, with the records of committed updates only.
 
 use super::{RequestRecord, SESSION_BYTES, SessionRecords, Sessions};
 use crate::message::SessionEntry;
 
 impl Sessions {
-    /// All entries, in the order that [`add`](Self::add) needs.
+    /// All entries, in the order that [`add`](Self::add) requires.
     pub(crate) fn copy(&self) -> Vec<SessionEntry> {
         let of_session = |(&id, session): (_, &SessionRecords)| {
             let SessionRecords { lowest, used, .. } = *session;
@@ -19,7 +19,7 @@ impl Sessions {
         self.committed.iter().flat_map(of_session).collect()
     }
 
-    /// Adds an entry behind those added before.
+    /// Adds the next entry. A record belongs to the present session with the highest id.
     pub(crate) fn add(&mut self, entry: SessionEntry) {
         match entry {
             SessionEntry::Session { id, lowest, used } => {

@@ -1,14 +1,12 @@
-//! Entries by the number of their request.
-
 use std::collections::VecDeque;
 
 use crate::replica::ends::Ends as _;
 
-/// Up to this capacity, memory is kept for further entries.
+/// Capacity up to this size is not released.
 const KEPT_CAPACITY: usize = 16;
 
-/// Entries in the order of their numbers. A client counts its requests up, so a new entry is the last one as a rule,
-/// and the lowest entries leave together.
+/// Entries in the order of their request numbers. A client numbers its requests consecutively, so a new entry is
+/// usually the last one, and the lowest entries are removed together.
 #[derive(Clone, Hash, Debug)]
 pub(super) struct Ring<T>(VecDeque<(u64, T)>);
 
@@ -39,7 +37,6 @@ impl<T> Ring<T> {
         Some(entry)
     }
 
-    /// Inserts an entry. Returns the one that it replaces.
     pub(super) fn insert(&mut self, number: u64, entry: T) -> Option<T> {
         match self.find(number) {
             Ok(at) => Some(std::mem::replace(&mut self.0[at].1, entry)),
@@ -57,14 +54,15 @@ impl<T> Ring<T> {
         Some(entry)
     }
 
-    /// Takes out the lowest entry, if its number is below `lowest`.
+    /// Removes the lowest entry, if its number is below `lowest`.
     pub(super) fn pop_below(&mut self, lowest: u64) -> Option<T> {
         let (_, entry) = self.0.take_front_if(|(number, _)| *number < lowest)?;
         self.free();
         Some(entry)
     }
 
-    /// Returns memory. Only entries are counted as bytes, so a client that once had many must not keep their capacity.
+    /// Releases unused capacity. Only entries are counted as bytes, so a client must not retain the capacity of its
+    /// peak.
     fn free(&mut self) {
         let (len, capacity) = (self.0.len(), self.0.capacity());
         if capacity > KEPT_CAPACITY && len < capacity / 4 {
@@ -72,7 +70,6 @@ impl<T> Ring<T> {
         }
     }
 
-    /// The entries in the order of their numbers.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
         self.0.iter().map(|(number, entry)| (*number, entry))
     }

@@ -1,5 +1,3 @@
-//! The table recognizes requests, and stays within its bounds.
-
 use proptest::prelude::*;
 
 use super::*;
@@ -24,7 +22,7 @@ impl Table {
         table
     }
 
-    /// A table of one session, with the records of these requests. Each finds room within 2,000 bytes.
+    /// A table of one session with the records of these requests, each admitted within a limit of 2,000 bytes.
     fn with_records(numbers: impl IntoIterator<Item = u64>) -> Self {
         let mut table = Self::with_session();
         for number in numbers {
@@ -33,7 +31,7 @@ impl Table {
         table
     }
 
-    /// Checks that the table of at most 2,000 bytes has room for a request, and commits its write.
+    /// Checks that the table admits a request within 2,000 bytes, and commits its write.
     fn admit(&mut self, request: RequestKey) {
         assert_eq!(self.room_for(request), KnownRequest::Nothing);
         self.order(UpdateKind::WRITE, Some(request));
@@ -118,7 +116,7 @@ fn the_longest_unused_session_is_evicted_for_good() {
     assert_eq!((table.sessions.status().count, table.sessions.bytes()), (1, SESSION_BYTES + RECORD_BYTES));
 }
 
-/// A table of one session, which fills its half of 1,000 bytes: with the records of 2, 3, 4 and 5.
+/// A session that fills its quarter of 2,000 bytes with the records of requests 2 to 5.
 fn full() -> Table {
     let table = Table::with_records(2..6);
     assert_eq!(table.room_for(key(1, 6, 1)), KnownRequest::Full);
@@ -128,7 +126,7 @@ fn full() -> Table {
 #[test]
 fn a_full_session_admits_a_request_that_frees_records() {
     let mut table = full();
-    assert_eq!(table.room_for(key(1, 6, 2)), KnownRequest::Full, "nothing would go");
+    assert_eq!(table.room_for(key(1, 6, 2)), KnownRequest::Full, "no record would be freed");
     assert_eq!(table.room_for(key(1, 6, 5)), KnownRequest::Nothing);
     table.order(UpdateKind::WRITE, Some(key(1, 6, 5)));
     assert_eq!(table.room_for(key(1, 7, 5)), KnownRequest::Full, "one at a time");
@@ -142,13 +140,13 @@ fn a_full_session_admits_its_lowest_unanswered_request() {
     let mut table = full();
     table.admit(key(1, 1, 1));
     assert_eq!(table.room_for(key(1, 6, 1)), KnownRequest::Full);
-    assert_eq!(table.room_for(key(1, 6, 6)), KnownRequest::Nothing, "its client knows them all by now");
+    assert_eq!(table.room_for(key(1, 6, 6)), KnownRequest::Nothing, "its client knows all outcomes");
     assert_eq!(table.sessions.look_up(key(1, 6, 1), true, 2000), KnownRequest::Nothing, "it settles another one");
-    assert_eq!(table.sessions.look_up(key(1, 6, 1), true, 1000), KnownRequest::Full, "that is bounded too");
+    assert_eq!(table.sessions.look_up(key(1, 6, 1), true, 1000), KnownRequest::Full, "bounded too");
 }
 
 proptest! {
-    /// The bytes are those of the entries, and a cut leaves the table that would hold without the dropped updates.
+    /// The byte count matches the entries, and a cut leaves the same table as without the dropped updates.
     #[test]
     fn a_cut_equals_never_having_seen_the_dropped_updates(
         steps in prop::collection::vec((0u8..6, 0u64..3, 1u64..6, 0u64..6), 0..60),
@@ -163,7 +161,7 @@ proptest! {
                 1 => (UpdateKind::SESSION_EVICT, Some(request)),
                 _ => (UpdateKind::WRITE, Some(request)),
             };
-            // Like a head: order no update under a known number.
+            // Like a head, order no update under a known number.
             let known = request.map_or(KnownRequest::Nothing, |request| cut.sessions.look_up(request, false, 1 << 20));
             let evicts = kind == UpdateKind::SESSION_EVICT && known != KnownRequest::NoSession;
             if known != KnownRequest::Nothing && !evicts {
@@ -189,7 +187,7 @@ proptest! {
     }
 }
 
-/// Requests 1 and 3 never came. Their client has left the session, which is full.
+/// Requests 1 and 3 never arrived. Their client has abandoned the session, which is full.
 #[test]
 fn each_request_of_a_full_session_fits_once_it_is_the_lowest() {
     let mut table = Table::with_records([2, 4, 5, 6]);
