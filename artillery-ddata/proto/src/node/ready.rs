@@ -4,28 +4,27 @@ use std::collections::BTreeSet;
 
 use super::{NodeOutput, Successor, Unready, base::Base};
 use crate::{
-    ChainConfig, ChainId, Role, Timestamp,
+    ChainConfig, ChainId, Epoch, Role, Timestamp,
     control::message::{Report, Unsettled},
 };
 
 #[derive(Clone, Default, Debug)]
 pub(super) struct Readiness {
-    /// Chains that are stopped or not open, as of the newest renewal.
-    closed: BTreeSet<ChainId>,
+    /// The open chains, and the epochs in which they were open, as of the newest renewal.
+    open: BTreeSet<(ChainId, Epoch)>,
     was_ready: bool,
 }
 
 impl Readiness {
-    /// Records, from the reports of a renewal, which chains are closed. Readiness is decided when the renewal is
-    /// answered; newer configurations may be in force by then.
+    /// Records, from the reports of a renewal, which chains are open. Readiness is decided when the renewal is answered.
+    /// Newer configurations may be in force by then: their epochs are treated as closed until the next renewal.
     pub(super) fn look_at_chains(&mut self, reports: &[Report], base: &Base) {
         let is_open = |config: &&ChainConfig| {
             let report = reports.iter().find(|report| report.chain == config.chain);
             report.is_some_and(|report| report.open && report.epoch == config.epoch && !report.halted)
         };
-        let configs = base.state().configs.iter();
-        let closed = configs.filter(|config| config.role(base.me()).is_some() && !is_open(config));
-        self.closed = closed.map(|config| config.chain).collect();
+        let open = base.state().configs.iter().filter(is_open);
+        self.open = open.map(|config| (config.chain, config.epoch)).collect();
     }
 
     /// Updates readiness by the leader's statement, which is valid at the time of its answer.
@@ -56,10 +55,10 @@ impl Readiness {
             return Err(Unready::Loads);
         }
         for config in state.configs.iter() {
-            let chain = config.chain;
+            let (chain, epoch) = (config.chain, config.epoch);
             match config.role(base.me()) {
                 None => {}
-                Some(Role::Serving) if self.closed.contains(&chain) => return Err(Unready::Closed { chain }),
+                Some(Role::Serving) if !self.open.contains(&(chain, epoch)) => return Err(Unready::Closed { chain }),
                 Some(Role::Serving) if state.lease <= now => return Err(Unready::NoLease),
                 Some(Role::Serving) => {}
                 Some(_) => return Err(Unready::Joins { chain }),

@@ -4,6 +4,7 @@ mod durable;
 mod giving_way;
 mod leaving;
 mod loading;
+mod ready;
 mod returning;
 
 use std::time::Duration;
