@@ -13,9 +13,10 @@
 //! ```
 //!
 //! [`NodeMachine`] alone passes effects from part to part. This file has the inputs, and the order in which they act on
-//! the parts; `renewals` has this node's renewals and their answers.
+//! the parts; `answers` has the order for the answers to this node's renewals.
 
 mod acting;
+mod answers;
 mod base;
 mod disk;
 #[cfg(feature = "mutants")]
@@ -24,7 +25,6 @@ mod giving_way;
 mod interface;
 mod leaving;
 mod ready;
-mod renewals;
 mod standing;
 mod succession;
 #[cfg(test)]
@@ -48,6 +48,9 @@ use crate::{
     replica::ChainProgress,
     runner::Word,
 };
+
+/// The maximum number of this node's renewals in flight.
+const MAX_PENDING_RENEWALS: usize = 8;
 
 /// A node's control state machine, excluding its chains.
 #[derive(Debug)]
@@ -209,9 +212,39 @@ impl NodeMachine {
     pub fn next_tick(&self) -> Option<Timestamp> {
         let tells = self.base.disk().filter(|_| self.acting.has_acted()).map(Disk::tells_at);
         let company = self.company.company_at(&self.base);
-        let [renewal, asks] = self.renewals_at();
+        let holder = self.base.holder();
+        let renewal = self.may_renew().then(|| holder.next_tick());
+        let asks = holder.ask_at().filter(|_| self.may_ask());
         let ends = [self.leaving.leaves_at(), self.giving_way.ends_at()];
         [renewal, asks, self.tick, company, tells].into_iter().chain(ends).flatten().min()
+    }
+
+    fn tick(&mut self, now: Timestamp) {
+        if self.tick.take_if(|at| *at <= now).is_some() {
+            self.decide(now, CoordinatorInput::Tick);
+        }
+        self.leaving.look_at_leaving(now, &mut self.base, &mut self.company);
+        if self.company.look_for_company(now, &mut self.base) {
+            self.leaving.take_back_word();
+        }
+        if self.acting.has_acted() {
+            self.base.tell_all(now);
+        }
+        self.giving_way.end_if_over(now, &mut self.base);
+    }
+
+    /// Whether this node may send messages. It stays silent until its chains act by the first configurations, unless
+    /// its directory is still being loaded: that may take long.
+    fn may_speak(&self) -> bool {
+        self.acting.has_acted() || self.loads()
+    }
+
+    fn may_renew(&self) -> bool {
+        self.may_speak() && self.renewals < MAX_PENDING_RENEWALS
+    }
+
+    fn may_ask(&self) -> bool {
+        self.may_speak() && self.company.may_ask()
     }
 
     /// The next due renewal: its receiver, the receiver's addresses, and the message. `progress` gives the progress of
@@ -242,18 +275,16 @@ impl NodeMachine {
         Some((to, self.base.addrs(to), renewal))
     }
 
-    fn tick(&mut self, now: Timestamp) {
-        if self.tick.take_if(|at| *at <= now).is_some() {
-            self.decide(now, CoordinatorInput::Tick);
+    fn report(&mut self, now: Timestamp, renewal: &mut Renewal, progress: impl Fn(ChainId) -> Option<ChainProgress>) {
+        renewal.loads = self.loads();
+        if !renewal.loads {
+            let chains = self.configs().iter().map(|config| config.chain);
+            renewal.reports = chains.filter_map(|chain| progress(chain)?.report(chain, now)).collect();
+            renewal.holds = self.base.holds(progress);
         }
-        self.leaving.look_at_leaving(now, &mut self.base, &mut self.company);
-        if self.company.look_for_company(now, &mut self.base) {
-            self.leaving.take_back_word();
-        }
-        if self.acting.has_acted() {
-            self.base.tell_all(now);
-        }
-        self.giving_way.end_if_over(now, &mut self.base);
+        giving_way::see_whether_holds_data(renewal, &mut self.base);
+        renewal.position = self.base.position();
+        self.readiness.look_at_chains(&renewal.reports, &self.base);
     }
 
     fn decide(&mut self, now: Timestamp, input: CoordinatorInput) {

@@ -28,7 +28,9 @@ pub(super) struct Base {
     /// The nodes that the membership has found, with their addresses.
     met: BTreeMap<MemberId, Vec<SocketAddr>>,
     voters: BTreeSet<MemberId>,
+    /// This node leads the log's group.
     leads: bool,
+    /// For status and metrics: the parts write it, the driver reads it.
     state: NodeState,
     outputs: VecDeque<NodeOutput>,
 }

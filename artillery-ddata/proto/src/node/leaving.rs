@@ -183,6 +183,8 @@ impl Leaving {
         if self.ends_soon {
             return self.end(NodeEvent::EndsChain, base);
         }
+        // If the leader has agreed, and a chain is late to resign, the log might lose its quorum with this node.
+        let has_late_chain = self.resigning.is_some() && base.keeps_log();
         let may_be_last = self.may_be_last(now, base, company);
         if may_be_last && !base.is_last() && !std::mem::replace(&mut self.has_asked_members, true) {
             self.ends_at = Some(now + base.lease());
@@ -190,16 +192,11 @@ impl Leaving {
         } else if may_be_last || base.is_last() {
             self.wait_on(now, base);
             self.say_once(NodeEvent::Waits, base);
-        } else if self.has_late_chain(base) && !std::mem::replace(&mut self.has_waited_for_chains, true) {
+        } else if has_late_chain && !std::mem::replace(&mut self.has_waited_for_chains, true) {
             self.wait_on(now, base);
         } else {
             self.end(NodeEvent::GivesUp, base);
         }
-    }
-
-    /// Whether the leader has agreed, and a chain is late to resign. The log might lose its quorum with this node.
-    fn has_late_chain(&self, base: &Base) -> bool {
-        self.resigning.is_some() && base.keeps_log()
     }
 
     /// Whether this node's data may be lost when it ends: no leader has recently reported that its chains can continue

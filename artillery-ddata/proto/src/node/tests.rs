@@ -9,7 +9,7 @@ mod returning;
 
 use std::time::Duration;
 
-use super::{renewals::MAX_PENDING_RENEWALS, *};
+use super::*;
 use crate::{
     ChainConfig, ClusterId, Epoch,
     control::{

@@ -1,58 +1,16 @@
-//! This node's renewals: their content, and the effects of their answers on the parts of the node.
+//! The order in which an answer to a renewal of this node acts on its parts.
 
-use super::{NodeEvent, NodeMachine, NodeOutput, giving_way, succession};
+use super::{NodeEvent, NodeMachine, NodeOutput, succession};
 use crate::{
-    ChainId, MemberId, Timestamp,
+    MemberId, Timestamp,
     control::{
         lease_client::RenewalOutcome,
-        message::{Close, Renewal, Renewed, Unsettled},
+        message::{Close, Renewed, Unsettled},
     },
-    replica::ChainProgress,
     runner::{ChainOrder, Lease},
 };
 
-/// The maximum number of this node's renewals in flight.
-pub(super) const MAX_PENDING_RENEWALS: usize = 8;
-
 impl NodeMachine {
-    /// When the next renewal is due, and when the next question whether another node is alive.
-    pub(super) fn renewals_at(&self) -> [Option<Timestamp>; 2] {
-        let holder = self.base.holder();
-        [self.may_renew().then(|| holder.next_tick()), holder.ask_at().filter(|_| self.may_ask())]
-    }
-
-    /// Whether this node may send messages. It stays silent until its chains act by the first configurations, unless
-    /// its directory is still being loaded: that may take long.
-    fn may_speak(&self) -> bool {
-        self.acting.has_acted() || self.loads()
-    }
-
-    pub(super) fn may_renew(&self) -> bool {
-        self.may_speak() && self.renewals < MAX_PENDING_RENEWALS
-    }
-
-    pub(super) fn may_ask(&self) -> bool {
-        self.may_speak() && self.company.may_ask()
-    }
-
-    /// Adds to a renewal what this node reports of its chains and its store.
-    pub(super) fn report(
-        &mut self,
-        now: Timestamp,
-        renewal: &mut Renewal,
-        progress: impl Fn(ChainId) -> Option<ChainProgress>,
-    ) {
-        renewal.loads = self.loads();
-        if !renewal.loads {
-            let chains = self.configs().iter().map(|config| config.chain);
-            renewal.reports = chains.filter_map(|chain| progress(chain)?.report(chain, now)).collect();
-            renewal.holds = self.base.holds(progress);
-        }
-        giving_way::see_whether_holds_data(renewal, &mut self.base);
-        renewal.position = self.base.position();
-        self.readiness.look_at_chains(&renewal.reports, &self.base);
-    }
-
     /// A renewal to node `from` has ended.
     pub(super) fn renewed(&mut self, now: Timestamp, from: MemberId, renewed: Option<Renewed>) {
         if !self.company.was_asked(from) {
