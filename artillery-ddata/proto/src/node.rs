@@ -4,8 +4,21 @@
 //!
 //! The driver passes events to [`NodeMachine::handle`], executes the outputs ([`NodeMachine::poll_output`]), sends the
 //! renewals ([`NodeMachine::poll_renewal`]), and returns at [`NodeMachine::next_tick`].
+//!
+//! A node consists of parts, each of which owns its state. A part receives what it needs as arguments, and calls only
+//! parts below it:
+//!
+//! ```text
+//! node → ready, giving_way, acting, leaving → succession → base → disk
+//! ```
+//!
+//! [`NodeMachine`] alone passes effects from part to part. This file has the inputs, and the order in which they act on
+//! the parts; `answers` has the order for the answers to this node's renewals.
 
 mod acting;
+mod answers;
+mod base;
+mod disk;
 #[cfg(feature = "mutants")]
 mod fork;
 mod giving_way;
@@ -17,31 +30,23 @@ mod succession;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
-    net::SocketAddr,
-    sync::Arc,
-};
+use std::{collections::BTreeSet, net::SocketAddr, sync::Arc};
 
 pub use self::interface::{NodeEvent, NodeInput, NodeOutput, NodeState, Successor, Unready};
 use self::{
-    acting::{Acting, Kept},
-    leaving::Leaving,
+    acting::Acting, base::Base, disk::Disk, giving_way::GivingWay, leaving::Leaving, ready::Readiness,
     succession::Company,
 };
 pub use crate::control::coordinator::{ChangeReason, CoordinatorSettings, LogWarning, ProposalFate, Why};
 use crate::{
-    ChainId, MemberId, NodeId, Timestamp,
+    ChainId, ClusterId, MemberId, NodeId, Timestamp,
     control::{
         Configs, HeardStores, NodeInfo, StorePosition, Term,
-        coordinator::{self, Coordinator},
-        lease_client::{LeaseClient, RenewalOutcome},
-        log::LogIndex,
-        message::{Close, Promotion, Renewal, Renewed, StoreHolding, Unsettled},
+        coordinator::{Coordinator, CoordinatorInput, CoordinatorOutput},
+        message::{Renewal, Renewed, StoreHolding},
     },
-    guards::Guards,
     replica::ChainProgress,
-    runner::{ChainOrder, Lease, Word},
+    runner::Word,
 };
 
 /// The maximum number of this node's renewals in flight.
@@ -51,32 +56,17 @@ const MAX_PENDING_RENEWALS: usize = 8;
 #[derive(Debug)]
 #[cfg_attr(feature = "mutants", derive(Clone))]
 pub struct NodeMachine {
-    me: MemberId,
-    holder: LeaseClient,
+    base: Base,
     coordinator: Coordinator,
-    voters: BTreeSet<MemberId>,
-    leads: bool,
-    /// The configurations that were sent to the chains, until all chains act by them.
-    acting: Option<Acting>,
-    /// The contents of this node's disk; `None`: it has no disk.
-    kept: Option<Kept>,
-    acted: Option<LogIndex>,
-    met: BTreeMap<MemberId, Vec<SocketAddr>>,
-    renewals: usize,
-    /// The number of withdrawn resignations.
-    stretch: u64,
+    acting: Acting,
+    company: Company,
     leaving: Leaving,
+    giving_way: GivingWay,
+    readiness: Readiness,
+    /// The number of this node's renewals in flight.
+    renewals: usize,
     /// When the coordinator's tick is due.
     tick: Option<Timestamp>,
-    /// Chains that are stopped or not open, as of the newest renewal.
-    closed: BTreeSet<ChainId>,
-    was_ready: bool,
-    company: Company,
-    /// When this node ends because its cluster has given way to another one.
-    ends_at: Option<Timestamp>,
-    state: NodeState,
-    outputs: VecDeque<NodeOutput>,
-    guards: Guards,
 }
 
 impl NodeMachine {
@@ -95,61 +85,47 @@ impl NodeMachine {
         holds: Option<Vec<StoreHolding>>,
         heard: HeardStores,
     ) -> Self {
-        let kept = Kept {
-            upto: configs.applied(),
-            holds,
-            keeping: None,
-            position: None,
-            heard,
-            noted: Timestamp::ZERO,
-            tell_at: Timestamp::ZERO,
-        };
-        Self::begin(me, configs, settings, Some(kept))
+        let disk = Disk::new(configs.applied(), holds, heard);
+        Self::begin(me, configs, settings, Some(disk))
     }
 
-    fn begin(me: NodeInfo, configs: Arc<Configs>, settings: CoordinatorSettings, kept: Option<Kept>) -> Self {
-        let id = me.id;
+    fn begin(me: NodeInfo, configs: Arc<Configs>, settings: CoordinatorSettings, disk: Option<Disk>) -> Self {
         let mut node = Self {
-            me: id,
-            holder: LeaseClient::new(me, configs),
-            coordinator: Coordinator::new(id, settings),
-            voters: BTreeSet::new(),
-            leads: false,
-            acting: None,
-            kept,
-            acted: None,
-            met: BTreeMap::new(),
-            renewals: 0,
-            stretch: 0,
-            leaving: Leaving::default(),
-            tick: None,
-            closed: BTreeSet::new(),
-            was_ready: false,
+            coordinator: Coordinator::new(me.id, settings),
+            base: Base::new(me, configs, settings.guards, disk),
+            acting: Acting::default(),
             company: Company::default(),
-            ends_at: None,
-            state: NodeState { unready: Some(Unready::default()), ..NodeState::default() },
-            outputs: VecDeque::new(),
-            guards: settings.guards,
+            leaving: Leaving::default(),
+            giving_way: GivingWay::default(),
+            readiness: Readiness::default(),
+            renewals: 0,
+            tick: None,
         };
-        node.see_whether_serves();
-        node.act();
+        succession::see_whether_serves(&mut node.base);
+        node.acting.act(&mut node.base);
         node
     }
 
     /// Sets the position of this node's store, which renewals report.
     pub fn stands_at(&mut self, position: StorePosition) {
-        if let Some(kept) = &mut self.kept {
-            kept.position = Some(position);
+        if let Some(disk) = self.base.disk_mut() {
+            disk.stands_at(position);
         }
     }
 
+    /// Whether the directory is still being loaded. Until then the node renews and keeps the log, but its chains do
+    /// nothing.
+    pub fn loads(&self) -> bool {
+        self.base.loads()
+    }
+
     pub fn state(&self) -> &NodeState {
-        &self.state
+        self.base.state()
     }
 
     /// The newest configurations known to this node: its chains may not act by them yet.
     pub fn configs(&self) -> &Arc<Configs> {
-        self.holder.configs()
+        self.base.configs()
     }
 
     /// The term in which this node is the leader, if it is.
@@ -182,69 +158,46 @@ impl NodeMachine {
 
     /// Whether the membership knows `node`, in any incarnation.
     pub fn has_met(&self, node: NodeId) -> bool {
-        self.met.keys().any(|id| id.node == node)
+        self.base.has_met(node)
     }
 
     pub fn handle(&mut self, now: Timestamp, input: NodeInput) {
         match input {
             NodeInput::Log { leads, leader, configs, voters } => self.hear_of_log(now, leads, leader, configs, voters),
             NodeInput::Confirmed { round, leads, answered } => {
-                let answered = answered.into_iter().map(|(id, sent)| (self.present(id), sent)).collect();
-                self.decide(now, coordinator::CoordinatorInput::Confirmed { round, leads, answered });
+                let answered = answered.into_iter().map(|(id, sent)| (self.base.present(id), sent)).collect();
+                self.decide(now, CoordinatorInput::Confirmed { round, leads, answered });
             }
-            NodeInput::Reached { by } => self.decide(now, coordinator::CoordinatorInput::Reached { by }),
-            NodeInput::Appended { at, fate } => self.decide(now, coordinator::CoordinatorInput::Appended { at, fate }),
-            NodeInput::VotersSet => self.decide(now, coordinator::CoordinatorInput::VotersSet),
+            NodeInput::Reached { by } => self.decide(now, CoordinatorInput::Reached { by }),
+            NodeInput::Appended { at, fate } => self.decide(now, CoordinatorInput::Appended { at, fate }),
+            NodeInput::VotersSet => self.decide(now, CoordinatorInput::VotersSet),
             NodeInput::Renewal { from, renewal } => {
-                if !self.is_of_a_true_store(now, from, renewal.position.as_deref()) {
-                    self.outputs.push_back(NodeOutput::RolledBack { to: from, number: renewal.number });
-                    return;
+                if !self.base.is_true_store(now, from, renewal.position.as_deref()) {
+                    return self.base.push(NodeOutput::RolledBack { to: from, number: renewal.number });
                 }
-                self.hear_company(now, from);
-                // A node that gives way admits no new node, but other nodes of its own cluster may still learn that it
-                // is alive.
-                if !self.yields() || self.is_own(from) {
-                    self.decide(now, coordinator::CoordinatorInput::Renewal { from, renewal });
-                }
+                self.receive(now, from, renewal);
             }
-            NodeInput::Renewed { from, renewed } => {
-                if !self.was_asked(from) {
-                    self.renewals = self.renewals.saturating_sub(1);
-                }
-                // A leader that has forgotten its promises can't grant a lease. It learns of this when it renews with
-                // this node.
-                if let Some(renewed) =
-                    renewed.filter(|renewed| self.is_of_a_true_store(now, from, renewed.position.as_deref()))
-                {
-                    self.hear_company(now, from);
-                    if let Some(sent) = self.holder.sent(renewed.number) {
-                        self.hear_answer(from, sent, renewed.leader == Some(from));
-                    }
-                    self.answered(now, from, renewed);
-                }
-            }
+            NodeInput::Renewed { from, renewed } => self.renewed(now, from, renewed),
             NodeInput::Word { chain, word } => self.word(now, chain, word),
-            NodeInput::Met { id, addrs } => {
-                self.met.retain(|met, _| met.node != id.node);
-                self.met.insert(id, addrs);
-                self.holder.meets(id);
-            }
-            NodeInput::Gone(id) => drop(self.met.remove(&id)),
-            NodeInput::Moved(addrs) => self.holder.moves(addrs),
+            NodeInput::Met { id, addrs } => self.base.meets(id, addrs),
+            NodeInput::Gone(id) => self.base.loses(id),
+            NodeInput::Moved(addrs) => self.base.holder_mut().moves(addrs),
             NodeInput::Reorder { token, chain, order } => {
-                self.decide(now, coordinator::CoordinatorInput::Reorder { token, chain, order });
+                self.decide(now, CoordinatorInput::Reorder { token, chain, order });
             }
-            NodeInput::AcceptLoss { token, chain } => {
-                self.decide(now, coordinator::CoordinatorInput::AcceptLoss { token, chain });
+            NodeInput::AcceptLoss { token, chain } => self.decide(now, CoordinatorInput::AcceptLoss { token, chain }),
+            NodeInput::GaveWay { by } => self.succeeded(now, by, true),
+            NodeInput::Outranked { by } => self.decide(now, CoordinatorInput::Outranked { by }),
+            NodeInput::GiveUp { token } => self.decide(now, CoordinatorInput::GiveUp { token }),
+            NodeInput::Leave { until } => self.leaving.leave(now, until, false, &mut self.base),
+            NodeInput::Withdraw => self.leaving.leave(now, None, true, &mut self.base),
+            NodeInput::Succeeded { by } => self.succeeded(now, by, false),
+            NodeInput::Parted { by } => {
+                if succession::parted(by, &mut self.base) {
+                    self.leaving.take_back_word();
+                }
             }
-            NodeInput::GaveWay { by } => self.gave_way(now, by),
-            NodeInput::Outranked { by } => self.decide(now, coordinator::CoordinatorInput::Outranked { by }),
-            NodeInput::GiveUp { token } => self.decide(now, coordinator::CoordinatorInput::GiveUp { token }),
-            NodeInput::Leave { until } => self.leave(now, until),
-            NodeInput::Withdraw => self.withdraw(now),
-            NodeInput::Succeeded { by } => self.succeeded(now, by),
-            NodeInput::Parted { by } => self.parted(by),
-            NodeInput::Kept => self.has_kept(),
+            NodeInput::Kept => self.acting.has_kept(&mut self.base),
             NodeInput::Loaded { holds } => self.loaded(holds),
             NodeInput::Tick => self.tick(now),
         }
@@ -252,37 +205,46 @@ impl NodeMachine {
     }
 
     pub fn poll_output(&mut self) -> Option<NodeOutput> {
-        self.outputs.pop_front()
+        self.base.pop()
     }
 
     /// When [`NodeInput::Tick`] is due; then [`poll_renewal`](Self::poll_renewal) may have a renewal.
     pub fn next_tick(&self) -> Option<Timestamp> {
-        let renewal = self.may_renew().then(|| self.holder.next_tick());
-        let asks = self.holder.ask_at().filter(|_| self.may_speak() && self.may_ask());
-        [renewal, asks, self.tick, self.leaves_at(), self.company_at(), self.tells_at(), self.ends_at]
-            .into_iter()
-            .flatten()
-            .min()
+        let tells = self.base.disk().filter(|_| self.acting.has_acted()).map(Disk::tells_at);
+        let company = self.company.company_at(&self.base);
+        let holder = self.base.holder();
+        let renewal = self.may_renew().then(|| holder.next_tick());
+        let asks = holder.ask_at().filter(|_| self.may_ask());
+        let ends = [self.leaving.leaves_at(), self.giving_way.ends_at()];
+        [renewal, asks, self.tick, company, tells].into_iter().chain(ends).flatten().min()
     }
 
     fn tick(&mut self, now: Timestamp) {
         if self.tick.take_if(|at| *at <= now).is_some() {
-            self.decide(now, coordinator::CoordinatorInput::Tick);
+            self.decide(now, CoordinatorInput::Tick);
         }
-        self.look_at_leaving(now);
-        self.look_for_company(now);
-        self.tell_all(now);
-        self.end_if_over(now);
+        self.leaving.look_at_leaving(now, &mut self.base, &mut self.company);
+        if self.company.look_for_company(now, &mut self.base) {
+            self.leaving.take_back_word();
+        }
+        if self.acting.has_acted() {
+            self.base.tell_all(now);
+        }
+        self.giving_way.end_if_over(now, &mut self.base);
     }
 
     /// Whether this node may send messages. It stays silent until its chains act by the first configurations, unless
     /// its directory is still being loaded: that may take long.
     fn may_speak(&self) -> bool {
-        self.acted.is_some() || self.loads()
+        self.acting.has_acted() || self.loads()
     }
 
     fn may_renew(&self) -> bool {
         self.may_speak() && self.renewals < MAX_PENDING_RENEWALS
+    }
+
+    fn may_ask(&self) -> bool {
+        self.may_speak() && self.company.may_ask()
     }
 
     /// The next due renewal: its receiver, the receiver's addresses, and the message. `progress` gives the progress of
@@ -293,48 +255,50 @@ impl NodeMachine {
         progress: impl Fn(ChainId) -> Option<ChainProgress>,
     ) -> Option<(MemberId, Vec<SocketAddr>, Renewal)> {
         while self.may_renew()
-            && let Some((to, mut renewal)) = self.holder.renew(now)
+            && let Some((to, mut renewal)) = self.base.holder_mut().renew(now)
         {
             self.report(now, &mut renewal, &progress);
-            if to == self.me {
-                self.decide(now, coordinator::CoordinatorInput::Renewal { from: to, renewal });
+            if to == self.base.me() {
+                self.decide(now, CoordinatorInput::Renewal { from: to, renewal });
                 self.flush(now);
                 continue;
             }
             self.renewals += 1;
-            return Some((to, self.addrs(to), renewal));
+            return Some((to, self.base.addrs(to), renewal));
         }
-        if !self.may_speak() || !self.may_ask() {
+        if !self.may_ask() {
             return None;
         }
-        let (to, mut renewal) = self.holder.next_ask(now)?;
+        let (to, mut renewal) = self.base.holder_mut().next_ask(now)?;
         self.report(now, &mut renewal, &progress);
-        self.asks(to);
-        Some((to, self.addrs(to), renewal))
+        self.company.asks(to);
+        Some((to, self.base.addrs(to), renewal))
     }
 
     fn report(&mut self, now: Timestamp, renewal: &mut Renewal, progress: impl Fn(ChainId) -> Option<ChainProgress>) {
         renewal.loads = self.loads();
         if !renewal.loads {
-            let chains = self.holder.configs().iter().map(|config| config.chain);
+            let chains = self.configs().iter().map(|config| config.chain);
             renewal.reports = chains.filter_map(|chain| progress(chain)?.report(chain, now)).collect();
-            renewal.holds = self.holds(progress);
+            renewal.holds = self.base.holds(progress);
         }
-        self.see_whether_holds_data(renewal);
-        renewal.position = self.kept.as_ref().and_then(|kept| kept.position).map(Box::new);
-        self.look_at_chains(&renewal.reports);
+        giving_way::see_whether_holds_data(renewal, &mut self.base);
+        renewal.position = self.base.position();
+        self.readiness.look_at_chains(&renewal.reports, &self.base);
     }
 
-    fn addrs(&self, of: MemberId) -> Vec<SocketAddr> {
-        match (self.met.get(&of), self.holder.configs().node(of)) {
-            (Some(addrs), _) => addrs.clone(),
-            (None, Some(founder)) => founder.addrs.clone(),
-            (None, None) => Vec::new(),
-        }
-    }
-
-    fn decide(&mut self, now: Timestamp, input: coordinator::CoordinatorInput) {
+    fn decide(&mut self, now: Timestamp, input: CoordinatorInput) {
         self.coordinator.handle(now, input);
+    }
+
+    /// Another node renews with this one.
+    fn receive(&mut self, now: Timestamp, from: MemberId, renewal: Renewal) {
+        self.company.hear_company(now, from, &mut self.base);
+        // A node that gives way admits no new node, but other nodes of its own cluster may still learn that it is
+        // alive.
+        if !self.base.yields() || self.base.is_own(from) {
+            self.decide(now, CoordinatorInput::Renewal { from, renewal });
+        }
     }
 
     fn hear_of_log(
@@ -345,137 +309,85 @@ impl NodeMachine {
         configs: Arc<Configs>,
         voters: BTreeSet<MemberId>,
     ) {
-        let voters: BTreeSet<_> = voters.into_iter().map(|voter| self.present(voter)).collect();
-        if self.leads != leads.is_some() || self.voters != voters {
-            self.follow_voters(now);
+        let voters: BTreeSet<_> = voters.into_iter().map(|voter| self.base.present(voter)).collect();
+        if self.base.follow(leads.is_some(), voters.clone()) {
+            self.leaving.follow_voters(now, &self.base);
         }
-        self.leads = leads.is_some();
-        self.voters.clone_from(&voters);
-        let leader = leader.map(|leader| self.present(leader));
+        let leader = leader.map(|leader| self.base.present(leader));
         if let Some(leader) = leader {
-            self.holder.leads(now, leader);
+            self.base.holder_mut().leads(now, leader);
         }
-        self.see_whether_left();
-        let history = self.holder.configs().history();
-        let news = self.holder.on_configs(&configs);
-        if self.holder.configs().history() != history {
-            self.begin_history();
+        self.leaving.see_whether_left(&mut self.base);
+        let history = self.base.configs().history();
+        let news = self.base.holder_mut().on_configs(&configs);
+        if self.base.configs().history() != history {
+            self.leaving.goes_on_alone();
+            self.company.begin_history(&mut self.base);
         }
-        self.see_whether_serves();
-        self.decide(now, coordinator::CoordinatorInput::Log { leads, leader, configs, voters });
+        succession::see_whether_serves(&mut self.base);
+        self.decide(now, CoordinatorInput::Log { leads, leader, configs, voters });
         if news {
-            self.act();
+            self.acting.act(&mut self.base);
         }
-    }
-
-    /// The newest known incarnation of the store of `id`: the log's group names stores, which outlive their
-    /// incarnations.
-    fn present(&self, id: MemberId) -> MemberId {
-        let known = self.holder.configs().nodes().map(|node| node.id);
-        let lives = self.met.keys().copied().chain(known).chain([self.me]);
-        lives.filter(|life| life.shares_store(id)).max().unwrap_or(id)
     }
 
     fn word(&mut self, now: Timestamp, chain: ChainId, word: Word) {
+        let base = &mut self.base;
         match word {
-            Word::ActsBy(upto) => self.chain_acts(now, chain, upto),
-            Word::Resigned => self.chain_resigned(now, chain),
-            Word::Closed => self.holder.hurry(now),
-            Word::Promote(wish) => self.promote(now, wish),
+            Word::ActsBy(upto) => {
+                if self.acting.chain_acts(now, (chain, upto), base) {
+                    // The node first looks for other members one lease after its start.
+                    self.company.begin_to_look(now, base);
+                    self.leaving.see_whether_left(base);
+                    self.acting.act(base);
+                }
+            }
+            Word::Resigned => self.leaving.chain_resigned(now, chain, base),
+            Word::Closed => base.holder_mut().hurry(now),
+            Word::Promote(wish) => base.holder_mut().promote(now, wish),
         }
     }
 
-    fn promote(&mut self, now: Timestamp, wish: Promotion) {
-        self.holder.promote(now, wish);
-    }
-
-    fn answered(&mut self, now: Timestamp, from: MemberId, renewed: Renewed) {
-        let Renewed { leader, farewell, number, .. } = renewed;
-        let lease = self.holder.configs().timing().lease;
-        // An answer from before a pause of this node doesn't show the current state.
-        let is_old = self.holder.sent(renewed.number).is_none_or(|sent| now - sent > lease);
-        let settled = if is_old { Err(Unsettled::Unled) } else { renewed.settled };
-        self.close(now, &renewed.close);
-        let RenewalOutcome { lease, asked, configs, released, resigns, serves_again } =
-            self.holder.answered(now, from, renewed);
-        if let Some(until) = lease {
-            self.state.lease = until;
-            self.outputs.push_back(NodeOutput::Lease(Lease { until, asked, stretch: self.stretch }));
-        }
-        self.state.leader = leader.or(self.state.leader);
-        self.state.answered |= leader.is_some();
-        // Only the leader's own answers are evidence. Another node may still name a dead leader; a leader names itself
-        // only after a quorum has confirmed it.
-        if leader == Some(from) {
-            self.state.heard = now;
-        }
-        if configs.is_some() {
-            self.see_whether_serves();
-            self.act();
-        }
-        // Only a confirmed leader's recent answer is valid: this node may have become a voter since.
-        if leader == Some(from) && !is_old {
-            self.hear_word(now, number, released, farewell);
-        }
-        if resigns {
-            self.resign(now);
-        }
-        if serves_again {
-            self.outputs.push_back(NodeOutput::Event(NodeEvent::ServesAgain));
-            self.serve_again();
-        }
-        // Only the leader knows whether the cluster is settled. Its last answer expires after a lease.
-        if leader == Some(from) {
-            self.see_whether_ready(now, settled);
-        } else if now - self.state.heard >= self.holder.configs().timing().lease {
-            self.see_whether_ready(now, Err(Unsettled::Unled));
+    fn succeeded(&mut self, now: Timestamp, by: ClusterId, gave_way: bool) {
+        if self.company.succeeded(now, (by, gave_way), &mut self.base) {
+            self.leaving.take_back_word();
         }
     }
 
-    /// Closes the heads of these chains for one lease. The leader repeats the order in each answer.
-    fn close(&mut self, now: Timestamp, close: &[Close]) {
-        if self.loads() {
-            // No chain can execute an order yet.
-            return;
+    /// The directory is loaded: the chains get their first orders.
+    fn loaded(&mut self, holds: Vec<StoreHolding>) {
+        if self.base.disk_mut().is_some_and(|disk| disk.loaded(holds)) {
+            succession::see_whether_serves(&mut self.base);
+            self.leaving.catch_up(&mut self.base);
+            self.base.order_to_yield();
+            self.acting.act(&mut self.base);
         }
-        let until = now + self.holder.configs().timing().lease;
-        let orders =
-            close.iter().map(|close| NodeOutput::Order(close.chain, ChainOrder::Close { epoch: close.epoch, until }));
-        self.outputs.extend(orders);
     }
 
     /// Forwards the coordinator's outputs. Answers to this node itself are processed at once.
     fn flush(&mut self, now: Timestamp) {
         while let Some(output) = self.coordinator.poll_output() {
             let output = match output {
-                coordinator::CoordinatorOutput::Answer { to, renewed } if to == self.me => {
-                    // The answer of a confirmed leader to itself also shows that its cluster has not given way.
-                    let confirmed = (renewed.leader == Some(to)).then(|| self.holder.sent(renewed.number)).flatten();
-                    if let Some(sent) = confirmed {
-                        self.hear_answer(to, sent, true);
-                    }
-                    self.answered(now, to, renewed);
+                CoordinatorOutput::Answer { to, renewed } if to == self.base.me() => {
+                    self.answered_itself(now, renewed);
                     continue;
                 }
-                coordinator::CoordinatorOutput::Answer { to, renewed } => {
-                    let position = self.kept.as_ref().and_then(|kept| kept.position).map(Box::new);
-                    NodeOutput::Answer { to, renewed: Renewed { position, ..renewed } }
+                CoordinatorOutput::Answer { to, renewed } => {
+                    NodeOutput::Answer { to, renewed: Renewed { position: self.base.position(), ..renewed } }
                 }
-                coordinator::CoordinatorOutput::Confirm { round, term } => NodeOutput::Confirm { round, term },
-                coordinator::CoordinatorOutput::Append { term, at, change, why } => {
-                    NodeOutput::Append { term, at, change, why }
-                }
-                coordinator::CoordinatorOutput::SetVoters { term, voters } => NodeOutput::SetVoters { term, voters },
-                coordinator::CoordinatorOutput::Resign { term } => NodeOutput::Resign { term },
-                coordinator::CoordinatorOutput::Stand => NodeOutput::Stand,
-                coordinator::CoordinatorOutput::Warn(warning) => NodeOutput::Warn(warning),
-                coordinator::CoordinatorOutput::Reordered { token, result } => NodeOutput::Reordered { token, result },
-                coordinator::CoordinatorOutput::Reopened { token, result } => NodeOutput::Reopened { token, result },
-                coordinator::CoordinatorOutput::GivenUp { token, result } => NodeOutput::GivenUp { token, result },
+                CoordinatorOutput::Confirm { round, term } => NodeOutput::Confirm { round, term },
+                CoordinatorOutput::Append { term, at, change, why } => NodeOutput::Append { term, at, change, why },
+                CoordinatorOutput::SetVoters { term, voters } => NodeOutput::SetVoters { term, voters },
+                CoordinatorOutput::Resign { term } => NodeOutput::Resign { term },
+                CoordinatorOutput::Stand => NodeOutput::Stand,
+                CoordinatorOutput::Warn(warning) => NodeOutput::Warn(warning),
+                CoordinatorOutput::Reordered { token, result } => NodeOutput::Reordered { token, result },
+                CoordinatorOutput::Reopened { token, result } => NodeOutput::Reopened { token, result },
+                CoordinatorOutput::GivenUp { token, result } => NodeOutput::GivenUp { token, result },
             };
-            self.outputs.push_back(output);
+            self.base.push(output);
         }
         self.tick = self.tick.or_else(|| self.coordinator.next_tick(now));
-        self.see_whether_over(now);
+        self.giving_way.see_whether_over(now, &mut self.base);
     }
 }

@@ -1,199 +1,93 @@
 //! Makes the chains of this node act by the configurations of the log.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc};
 
-use super::{NodeMachine, NodeOutput};
+use super::{NodeOutput, base::Base, disk::Disk};
 use crate::{
-    ChainConfig, ChainId, MemberId, Role, Timestamp,
-    control::{Configs, HeardStores, StorePosition, log::LogIndex, message::StoreHolding},
-    replica::ChainProgress,
+    ChainConfig, ChainId, MemberId, Timestamp,
+    control::{Configs, log::LogIndex},
     runner::ChainOrder,
 };
 
-/// How often the known positions of other stores are written to the disk while no store has a new start.
-const NOTE_EVERY: Duration = Duration::from_secs(10);
-
-#[derive(Clone, Debug)]
-pub(super) struct Kept {
-    pub(super) upto: LogIndex,
-    /// The chains in which an earlier incarnation of the store served, as found at the start; `None`: still loading.
-    pub(super) holds: Option<Vec<StoreHolding>>,
-    pub(super) keeping: Option<Arc<Configs>>,
-    /// The position of this store; `None`: the driver hasn't set it yet.
-    pub(super) position: Option<StorePosition>,
-    pub(super) heard: HeardStores,
-    /// When those positions were last written to the disk.
-    pub(super) noted: Timestamp,
-    /// When the other nodes must be informed again of this store's position.
-    pub(super) tell_at: Timestamp,
-}
-
-#[derive(Clone, Debug)]
+/// The configurations by which the chains of this node act.
+#[derive(Clone, Default, Debug)]
 pub(super) struct Acting {
-    configs: Arc<Configs>,
-    /// The chains that have yet to report that they act by them.
-    waits: BTreeSet<ChainId>,
+    /// The configurations that were sent to the chains, until all chains act by them; and the chains that have yet to
+    /// report that.
+    pending: Option<(Arc<Configs>, BTreeSet<ChainId>)>,
+    /// The last log entry by which all chains act.
+    acted: Option<LogIndex>,
 }
 
-impl NodeMachine {
-    /// Sends the newest configurations to the chains, once the chains act by the previous ones.
-    pub(super) fn act(&mut self) {
-        let configs = self.holder.configs().clone();
-        if self.loads() || self.acting.is_some() || self.acted.is_some_and(|acted| acted >= configs.applied()) {
+impl Acting {
+    /// Whether all chains act by the first configurations, or newer ones.
+    pub(super) fn has_acted(&self) -> bool {
+        self.acted.is_some()
+    }
+
+    /// Sends the newest configurations to the chains, once the chains act by the previous ones, and the disk has them.
+    pub(super) fn act(&mut self, base: &mut Base) {
+        let (configs, guards) = (base.configs().clone(), base.guards());
+        if base.loads() || self.pending.is_some() || self.acted.is_some_and(|acted| acted >= configs.applied()) {
             return;
         }
-        match &mut self.kept {
-            Some(kept) if kept.upto < configs.applied() && !allows!(self.guards, ActUnkept) => {
-                if kept.keeping.is_none() {
-                    kept.keeping = Some(configs.clone());
-                    self.outputs.push_back(NodeOutput::Keep(configs));
+        match base.disk_mut() {
+            Some(disk) if !disk.has(configs.applied()) && !allows!(guards, ActUnkept) => {
+                if disk.keep(&configs) {
+                    base.push(NodeOutput::Keep(configs));
                 }
             }
-            _ => self.tell_chains(configs),
-        }
-    }
-
-    /// Whether the directory is still being loaded. Until then the node renews and keeps the log, but its chains do
-    /// nothing.
-    pub fn loads(&self) -> bool {
-        self.kept.as_ref().is_some_and(|kept| kept.holds.is_none())
-    }
-
-    /// The directory is loaded: the chains get their first orders.
-    pub(super) fn loaded(&mut self, holds: Vec<StoreHolding>) {
-        if let Some(kept) = self.kept.as_mut().filter(|kept| kept.holds.is_none()) {
-            kept.holds = Some(holds);
-            self.see_whether_serves();
-            self.catch_up();
-            self.act();
+            _ => self.tell_chains(configs, base),
         }
     }
 
     /// The configurations of the last [`NodeOutput::Keep`] are on the disk.
-    pub(super) fn has_kept(&mut self) {
-        let Some(kept) = &mut self.kept else { return };
-        if let Some(configs) = kept.keeping.take() {
-            kept.upto = configs.applied();
-            self.tell_chains(configs);
+    pub(super) fn has_kept(&mut self, base: &mut Base) {
+        if let Some(configs) = base.disk_mut().and_then(Disk::has_kept) {
+            self.tell_chains(configs, base);
         }
     }
 
-    /// Whether the store of the sender of a renewal, or of an answer, has lost nothing. New positions are written to
-    /// the disk from time to time.
-    pub(super) fn is_of_a_true_store(
-        &mut self,
-        now: Timestamp,
-        from: MemberId,
-        position: Option<&StorePosition>,
-    ) -> bool {
-        let (Some(kept), Some(&position)) = (&mut self.kept, position) else { return true };
-        let heard = kept.heard.hear(from, position);
-        if heard.is_err() && !allows!(self.guards, TakeCopies) {
-            return false;
-        }
-        if heard == Ok(true) || now - kept.noted >= NOTE_EVERY {
-            kept.noted = now;
-            self.outputs.push_back(NodeOutput::KeepHeard(kept.heard.clone()));
-        }
-        true
-    }
-
-    pub(super) fn tells_at(&self) -> Option<Timestamp> {
-        self.kept.as_ref().filter(|_| self.acted.is_some()).map(|kept| kept.tell_at)
-    }
-
-    /// Sends one renewal to all other nodes, so that each of them learns this store's position: ordinary renewals reach
-    /// only the leader.
-    pub(super) fn tell_all(&mut self, now: Timestamp) {
-        let Some(kept) = self.kept.as_mut().filter(|kept| now >= kept.tell_at && self.acted.is_some()) else { return };
-        kept.tell_at = now + NOTE_EVERY / 2;
-        let known = self
-            .holder
-            .configs()
-            .nodes()
-            .map(|node| node.id)
-            .filter(|id| !self.met.keys().any(|met| met.node == id.node));
-        let others: BTreeSet<_> = self.met.keys().copied().chain(known).filter(|id| id.node != self.me.node).collect();
-        self.holder.ask(now, others);
-    }
-
-    /// This node's copies of chains that it doesn't serve. For a chain in which an earlier incarnation of its store
-    /// serves, this is the copy on the disk at the start: the current incarnation has had no part in it. `progress`
-    /// gives the state of a chain here.
-    pub(super) fn holds(&self, progress: impl Fn(ChainId) -> Option<ChainProgress>) -> Vec<StoreHolding> {
-        let configs = self.holder.configs();
-        let held = self.kept.as_ref().and_then(|kept| kept.holds.as_ref());
-        let earlier = |id: MemberId| id != self.me && id.shares_store(self.me);
-        let of_chain = |config: &ChainConfig| {
-            let at_start = held.and_then(|held| held.iter().find(|held| held.chain == config.chain)).copied();
-            if config.serving().any(earlier) {
-                return at_start;
-            }
-            if config.role(self.me) == Some(Role::Serving) {
-                return None;
-            }
-            progress(config.chain)?.holding(config.chain, at_start.is_some_and(|held| held.synced))
-        };
-        configs.iter().filter_map(of_chain).collect()
-    }
-
-    fn tell_chains(&mut self, configs: Arc<Configs>) {
-        if self.state.configs.sessions_id() != configs.sessions_id() {
-            self.outputs.push_back(NodeOutput::Begins(configs.clone()));
+    fn tell_chains(&mut self, configs: Arc<Configs>, base: &mut Base) {
+        if base.state().configs.sessions_id() != configs.sessions_id() {
+            base.push(NodeOutput::Begins(configs.clone()));
         }
         for config in configs.iter() {
-            let order = self.order(&configs, config);
-            self.outputs.push_back(NodeOutput::Order(config.chain, order));
+            base.push(NodeOutput::Order(config.chain, order(base.me(), &configs, config)));
         }
         let waits = configs.iter().map(|config| config.chain).collect();
-        self.acting = Some(Acting { configs, waits });
-    }
-
-    fn order(&self, configs: &Configs, config: &ChainConfig) -> ChainOrder {
-        let (history, upto) = (configs.sessions_id(), configs.applied());
-        match config.role(self.me) {
-            Some(_) => ChainOrder::Enter { config: Arc::new(config.clone()), history, upto },
-            None => ChainOrder::Expelled { epoch: config.epoch, history, upto },
-        }
+        self.pending = Some((configs, waits));
     }
 
     /// A chain acts by the log up to `upto`. Once all chains do, they refuse every member removed by it, and the node
-    /// may report that it acts by it.
-    pub(super) fn chain_acts(&mut self, now: Timestamp, chain: ChainId, upto: LogIndex) {
-        let Some(acting) = self.acting.as_mut().filter(|acting| acting.configs.applied() == upto) else { return };
-        acting.waits.remove(&chain);
-        if (acting.waits.is_empty() || allows!(self.guards, ActEarly))
-            && let Some(Acting { configs, .. }) = self.acting.take()
-        {
-            self.acted(now, configs);
+    /// may report that it acts by it. Returns whether all chains do now.
+    pub(super) fn chain_acts(&mut self, now: Timestamp, (chain, upto): (ChainId, LogIndex), base: &mut Base) -> bool {
+        let Some((configs, waits)) = self.pending.as_mut().filter(|(configs, _)| configs.applied() == upto) else {
+            return false;
+        };
+        waits.remove(&chain);
+        if !waits.is_empty() && !allows!(base.guards(), ActEarly) {
+            return false;
         }
+        let configs = configs.clone();
+        (self.pending, self.acted) = (None, Some(upto));
+        base.holder_mut().acts_by(now, upto);
+        base.state_mut().configs = configs.clone();
+        base.push(NodeOutput::Acts(configs));
+        true
     }
 
-    fn acted(&mut self, now: Timestamp, configs: Arc<Configs>) {
-        self.acted = Some(configs.applied());
-        self.holder.acts_by(now, configs.applied());
-        self.state.configs = configs.clone();
-        self.outputs.push_back(NodeOutput::Acts(configs));
-        // The node first looks for other members one lease after its start.
-        self.begin_to_look(now);
-        self.see_whether_left();
-        self.act();
-    }
-}
-
-#[cfg(feature = "mutants")]
-impl Kept {
-    pub(super) fn describe(&self, out: &mut dyn std::fmt::Write) -> std::fmt::Result {
-        let Self { upto, holds, keeping, position, heard, noted, tell_at } = self;
-        let keeping = keeping.as_ref().map(|configs| configs.applied());
-        write!(out, "{:?}", (upto, holds, keeping, position, heard, noted, tell_at))
+    #[cfg(feature = "mutants")]
+    pub(super) fn describe(&self) -> impl std::fmt::Debug {
+        let Self { pending, acted } = self;
+        (pending.as_ref().map(|(configs, waits)| (configs.applied(), waits)), acted)
     }
 }
 
-#[cfg(feature = "mutants")]
-impl Acting {
-    pub(super) fn describe(&self, out: &mut dyn std::fmt::Write) -> std::fmt::Result {
-        let Self { configs, waits } = self;
-        write!(out, "{:?}", (configs.applied(), waits))
+fn order(me: MemberId, configs: &Configs, config: &ChainConfig) -> ChainOrder {
+    let (history, upto) = (configs.sessions_id(), configs.applied());
+    match config.role(me) {
+        Some(_) => ChainOrder::Enter { config: Arc::new(config.clone()), history, upto },
+        None => ChainOrder::Expelled { epoch: config.epoch, history, upto },
     }
 }

@@ -10,38 +10,21 @@ impl NodeMachine {
     pub fn describe(&self, out: &mut dyn fmt::Write) -> fmt::Result {
         // Destructured, so that a new field doesn't compile until it is handled here.
         let Self {
-            me,
-            holder,
+            base,
             coordinator,
-            voters,
-            leads,
             acting,
-            kept,
-            acted,
-            met,
-            renewals,
-            stretch,
-            leaving,
-            tick,
-            // The next three derive from the answers and are only reported, except for parts of `state` that are
-            // written below.
-            state,
-            closed: _,
-            was_ready: _,
             company,
-            ends_at,
-            outputs,
-            guards: _,
+            leaving,
+            giving_way,
+            // It derives from the answers and is only reported.
+            readiness: _,
+            renewals,
+            tick,
         } = self;
-        holder.describe(out)?;
+        base.describe(out)?;
         coordinator.describe(out)?;
-        write!(out, "{:?}", (me, voters, leads, acted, met, renewals, stretch))?;
-        if let Some(acting) = acting {
-            acting.describe(out)?;
-        }
-        if let Some(kept) = kept {
-            kept.describe(out)?;
-        }
+        write!(out, "{:?}", (acting.describe(), renewals, tick, giving_way))?;
+        let state = base.state();
         // A node that has served looks for other members only once it knows a successor.
         if !state.served || state.successor.is_some() {
             write!(out, "{:?}", (company, state.successor))?;
@@ -49,7 +32,6 @@ impl NodeMachine {
         if let Some(parted) = state.parted {
             write!(out, "{parted}")?;
         }
-        leaving.describe(company, out)?;
-        write!(out, "{:?}", (tick, ends_at, outputs))
+        leaving.describe(company, out)
     }
 }

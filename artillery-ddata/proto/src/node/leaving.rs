@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{NodeEvent, NodeMachine, NodeOutput};
+use super::{NodeEvent, NodeOutput, base::Base, succession::Company};
 use crate::{
     ChainConfig, ChainId, Timestamp,
     control::message::Farewell,
@@ -41,6 +41,8 @@ pub(super) struct Leaving {
     goes_on: Option<Timestamp>,
     /// The chains end with the leaving nodes, and this one stays briefly so that the others learn it too.
     ends_soon: bool,
+    /// The number of withdrawn resignations.
+    stretch: u64,
 }
 
 impl Leaving {
@@ -55,283 +57,259 @@ impl Leaving {
         self.take_back_word();
     }
 
-    #[cfg(feature = "mutants")]
-    pub(super) fn describe(&self, company: &super::Company, out: &mut dyn std::fmt::Write) -> std::fmt::Result {
-        let waits = (self.has_asked_members, self.has_waited_for_chains, self.is_kept, self.ends_by);
-        let to_stop = self.ends_at.is_some().then_some((waits, company));
-        let word = self.is_awaited.then_some((self.word_of, self.released, self.goes_on, self.ends_soon));
-        let Self { is_awaited, resigning, stays_at, ends_at, has_said_why, .. } = self;
-        write!(out, "{:?}", (is_awaited, resigning, stays_at, ends_at, has_said_why, to_stop, word))
-    }
-}
-
-impl NodeMachine {
-    /// Requests to leave the chains but to stay a node and a voter: the disk keeps its data, and its next incarnation
-    /// returns. The node ends after [`FAREWELL_LEASES`] in any case, even as the last serving member of a chain
+    /// Requests to leave. A stopping node keeps asking until it ends, even if a drain of it times out.
+    ///
+    /// `returns`: the node leaves its chains but stays a node and a voter: the disk keeps its data, and its next
+    /// incarnation returns. It ends after [`FAREWELL_LEASES`] in any case, even as the last serving member of a chain
     /// (docs/DESIGN.md §5.8).
-    pub(super) fn withdraw(&mut self, now: Timestamp) {
-        let ends_by = now + self.holder.configs().timing().lease * FAREWELL_LEASES;
-        self.leaving.ends_by.get_or_insert(ends_by);
-        self.ask_to_leave(now, None, true);
-    }
-
-    /// Requests to leave permanently. A stopping node keeps asking until it ends, even if a drain of it times out.
-    pub(super) fn leave(&mut self, now: Timestamp, until: Option<Timestamp>) {
-        self.ask_to_leave(now, until, false);
-    }
-
-    fn ask_to_leave(&mut self, now: Timestamp, until: Option<Timestamp>, returns: bool) {
-        let is_to_stop = self.holder.leaves().is_asked() && self.leaving.stays_at.is_none();
-        self.leaving.stays_at = until.filter(|_| !is_to_stop);
-        if until.is_none() && self.leaving.ends_at.is_none() {
-            self.wait_on(now);
+    pub(super) fn leave(&mut self, now: Timestamp, until: Option<Timestamp>, returns: bool, base: &mut Base) {
+        if returns {
+            self.ends_by.get_or_insert(now + base.lease() * FAREWELL_LEASES);
         }
-        self.leaving.is_awaited = true;
-        self.leaving.released = false;
-        self.leaving.take_back_word();
-        self.holder.leave(now, returns);
-        self.see_whether_left();
-        if allows!(self.guards, EndAtOnce) && self.leaving.ends_at.is_some() && self.is_last() {
-            self.end(NodeEvent::EndsChain);
+        let is_to_stop = base.holder().leaves().is_asked() && self.stays_at.is_none();
+        self.stays_at = until.filter(|_| !is_to_stop);
+        if until.is_none() && self.ends_at.is_none() {
+            self.wait_on(now, base);
+        }
+        (self.is_awaited, self.released) = (true, false);
+        self.take_back_word();
+        base.holder_mut().leave(now, returns);
+        self.see_whether_left(base);
+        if allows!(base.guards(), EndAtOnce) && self.ends_at.is_some() && base.is_last() {
+            self.end(NodeEvent::EndsChain, base);
         }
     }
 
-    fn wait_on(&mut self, now: Timestamp) {
-        self.leaving.has_asked_members = false;
-        self.leaving.ends_at = Some(now + self.holder.configs().timing().lease * FAREWELL_LEASES);
-    }
-
-    /// Whether this node is the only serving member of a chain, or the only voter.
-    fn is_last(&self) -> bool {
-        let serves_alone = |config: &ChainConfig| config.serving().eq([self.me]);
-        self.voters.iter().eq([&self.me]) || self.holder.configs().iter().any(serves_alone)
+    fn wait_on(&mut self, now: Timestamp, base: &Base) {
+        self.has_asked_members = false;
+        self.ends_at = Some(now + base.lease() * FAREWELL_LEASES);
     }
 
     pub(super) fn leaves_at(&self) -> Option<Timestamp> {
-        let Leaving { stays_at, ends_at, ends_by, resigning, is_awaited, .. } = &self.leaving;
+        let Leaving { stays_at, ends_at, ends_by, resigning, is_awaited, .. } = self;
         let ends = [*ends_at, ends_by.filter(|_| *is_awaited)];
         stays_at.filter(|_| resigning.is_none()).into_iter().chain(ends.into_iter().flatten()).min()
     }
 
     /// Stays, or ends, if this node has waited long enough.
-    pub(super) fn look_at_leaving(&mut self, now: Timestamp) {
-        let Leaving { stays_at, resigning, .. } = &mut self.leaving;
+    pub(super) fn look_at_leaving(&mut self, now: Timestamp, base: &mut Base, company: &mut Company) {
+        let Leaving { stays_at, resigning, .. } = self;
         if resigning.is_none() && stays_at.take_if(|at| *at <= now).is_some() {
-            self.stay(now);
+            self.stay(now, base);
         }
-        if self.leaving.ends_by.is_some_and(|at| at <= now) {
-            let why = if self.is_last() { NodeEvent::EndsChain } else { NodeEvent::GivesUp };
-            return self.end(why);
+        if self.ends_by.is_some_and(|at| at <= now) {
+            let why = if base.is_last() { NodeEvent::EndsChain } else { NodeEvent::GivesUp };
+            return self.end(why, base);
         }
-        if self.leaving.ends_at.is_some_and(|at| at <= now) {
-            self.give_up(now);
+        if self.ends_at.is_some_and(|at| at <= now) {
+            self.give_up(now, base, company);
         }
     }
 
     /// A confirmed leader has answered renewal `number`. Only the answer to the newest renewal is valid.
-    pub(super) fn hear_word(&mut self, now: Timestamp, number: u64, released: bool, farewell: Option<Farewell>) {
-        if self.leaving.is_awaited && number >= self.leaving.word_of {
-            (self.leaving.word_of, self.leaving.released) = (number, released);
-            self.see_whether_left();
-            self.hear_farewell(now, farewell);
+    pub(super) fn hear_word(
+        &mut self,
+        now: Timestamp,
+        (number, released): (u64, bool),
+        farewell: Option<Farewell>,
+        base: &mut Base,
+    ) {
+        if self.is_awaited && number >= self.word_of {
+            (self.word_of, self.released) = (number, released);
+            self.see_whether_left(base);
+            self.hear_farewell(now, farewell, base);
         }
     }
 
     /// Processes a leader's statement about the chains of this leaving node. While another node takes over data that
     /// only this one has, this one keeps waiting (trap 69). An answer without a statement cancels the earlier one.
-    pub(super) fn hear_farewell(&mut self, now: Timestamp, farewell: Option<Farewell>) {
-        if self.leaving.ends_at.is_none() {
+    pub(super) fn hear_farewell(&mut self, now: Timestamp, farewell: Option<Farewell>, base: &mut Base) {
+        if self.ends_at.is_none() {
             return;
         }
-        let Some(farewell) = farewell else { return self.goes_on_waiting(now) };
+        let Some(farewell) = farewell else { return self.goes_on_waiting(now, base) };
         match farewell {
             Farewell::GoesOn => {
                 // Another node is alive after all: it continues the chains, and this one should be removed.
-                self.goes_on_waiting(now);
-                self.leaving.goes_on = Some(now);
+                self.goes_on_waiting(now, base);
+                self.goes_on = Some(now);
             }
             Farewell::HandsOver => {
-                self.leaving.take_back_word();
-                self.wait_on(now);
-                self.say_once(NodeEvent::HandsOver);
+                self.take_back_word();
+                self.wait_on(now, base);
+                self.say_once(NodeEvent::HandsOver, base);
             }
             // A node that gives way accepts messages of few nodes, so others may be alive unknown to it. A node that an
             // operator has chosen to continue alone must be the source for nodes that join (trap 69).
-            Farewell::Ends if self.yields() || self.leaving.is_kept => self.wait_on(now),
+            Farewell::Ends if base.yields() || self.is_kept => self.wait_on(now, base),
             // Other leaving nodes must learn it too, which takes a quorum.
-            Farewell::Ends if self.keeps_log() => self.end_soon(now),
-            Farewell::Ends => self.end(NodeEvent::EndsChain),
+            Farewell::Ends if base.keeps_log() => self.end_soon(now, base),
+            Farewell::Ends => self.end(NodeEvent::EndsChain, base),
         }
     }
 
     /// The leader's statement about the chains is no longer valid: this node doesn't end soon.
-    fn goes_on_waiting(&mut self, now: Timestamp) {
-        if self.leaving.ends_soon {
-            self.wait_on(now);
+    fn goes_on_waiting(&mut self, now: Timestamp, base: &Base) {
+        if self.ends_soon {
+            self.wait_on(now, base);
         }
-        self.leaving.take_back_word();
+        self.take_back_word();
     }
 
     /// Ends this voter one lease from now, when the other leaving nodes have had time to learn the same.
-    fn end_soon(&mut self, now: Timestamp) {
-        if !self.leaving.ends_soon {
-            self.leaving.ends_soon = true;
-            self.leaving.ends_at = Some(now + self.holder.configs().timing().lease);
+    fn end_soon(&mut self, now: Timestamp, base: &Base) {
+        if !self.ends_soon {
+            self.ends_soon = true;
+            self.ends_at = Some(now + base.lease());
         }
     }
 
     /// The leader or the voters have changed: the other leaving nodes may have to be informed again that their chains
     /// end, and the log may need this node.
-    pub(super) fn follow_voters(&mut self, now: Timestamp) {
-        self.leaving.released = false;
-        if std::mem::take(&mut self.leaving.ends_soon) {
-            self.end_soon(now);
+    pub(super) fn follow_voters(&mut self, now: Timestamp, base: &Base) {
+        self.released = false;
+        if std::mem::take(&mut self.ends_soon) {
+            self.end_soon(now, base);
         }
     }
 
     /// The waiting time of a stopping node is over. It ends, unless it may be the last serving member of a chain.
-    fn give_up(&mut self, now: Timestamp) {
+    fn give_up(&mut self, now: Timestamp, base: &mut Base, company: &mut Company) {
         // After a pause of this node, earlier messages don't show which nodes are alive now.
-        if self.leaving.ends_at.is_some_and(|at| now - at > self.holder.configs().timing().lease) {
-            self.leaving.take_back_word();
-            return self.wait_on(now);
+        if self.ends_at.is_some_and(|at| now - at > base.lease()) {
+            self.take_back_word();
+            return self.wait_on(now, base);
         }
-        if self.leaving.ends_soon {
-            return self.end(NodeEvent::EndsChain);
+        if self.ends_soon {
+            return self.end(NodeEvent::EndsChain, base);
         }
-        let may_be_last = self.may_be_last(now);
-        if may_be_last && !self.is_last() && !std::mem::replace(&mut self.leaving.has_asked_members, true) {
-            self.leaving.ends_at = Some(now + self.holder.configs().timing().lease);
-            self.ask_members(now);
-        } else if may_be_last || self.is_last() {
-            self.wait_on(now);
-            self.say_once(NodeEvent::Waits);
-        } else if self.has_late_chain() && !std::mem::replace(&mut self.leaving.has_waited_for_chains, true) {
-            self.wait_on(now);
+        // If the leader has agreed, and a chain is late to resign, the log might lose its quorum with this node.
+        let has_late_chain = self.resigning.is_some() && base.keeps_log();
+        let may_be_last = self.may_be_last(now, base, company);
+        if may_be_last && !base.is_last() && !std::mem::replace(&mut self.has_asked_members, true) {
+            self.ends_at = Some(now + base.lease());
+            company.ask_members(now, base);
+        } else if may_be_last || base.is_last() {
+            self.wait_on(now, base);
+            self.say_once(NodeEvent::Waits, base);
+        } else if has_late_chain && !std::mem::replace(&mut self.has_waited_for_chains, true) {
+            self.wait_on(now, base);
         } else {
-            self.end(NodeEvent::GivesUp);
+            self.end(NodeEvent::GivesUp, base);
         }
-    }
-
-    /// Whether the leader has agreed, and a chain is late to resign. The log might lose its quorum with this node.
-    fn has_late_chain(&self) -> bool {
-        self.leaving.resigning.is_some() && self.keeps_log()
     }
 
     /// Whether this node's data may be lost when it ends: no leader has recently reported that its chains can continue
     /// without it, and it serves a chain of which no other member has answered a recent question. A message alone
     /// proves nothing, since it may have been delayed for long.
-    fn may_be_last(&self, now: Timestamp) -> bool {
-        let is_serving = |config: &&ChainConfig| config.serving().any(|id| id == self.me);
-        let lately = |at: Timestamp| now - at < self.holder.configs().timing().lease * 2;
-        let goes_on = |config: &ChainConfig| config.serving().any(|id| self.company.answered(id).is_some_and(lately));
-        !self.leaving.goes_on.is_some_and(lately) && !self.holder.configs().iter().filter(is_serving).all(goes_on)
+    fn may_be_last(&self, now: Timestamp, base: &Base, company: &Company) -> bool {
+        let is_serving = |config: &&ChainConfig| config.serving().any(|id| id == base.me());
+        let lately = |at: Timestamp| now - at < base.lease() * 2;
+        let goes_on = |config: &ChainConfig| config.serving().any(|id| company.answered(id).is_some_and(lately));
+        !self.goes_on.is_some_and(lately) && !base.configs().iter().filter(is_serving).all(goes_on)
     }
 
-    fn say_once(&mut self, event: NodeEvent) {
-        if !self.leaving.has_said_why {
-            self.leaving.has_said_why = true;
-            self.outputs.push_back(NodeOutput::Event(event));
+    fn say_once(&mut self, event: NodeEvent, base: &mut Base) {
+        if !self.has_said_why {
+            self.has_said_why = true;
+            base.event(event);
         }
     }
 
     /// The stopping node waits no longer.
-    fn end(&mut self, why: NodeEvent) {
-        self.leaving.ends_at = None;
-        if self.leaving.is_awaited {
-            self.leaving.is_awaited = false;
+    fn end(&mut self, why: NodeEvent, base: &mut Base) {
+        self.ends_at = None;
+        if self.is_awaited {
+            self.is_awaited = false;
             let why = match why {
-                NodeEvent::EndsChain if self.kept.is_some() => NodeEvent::ClosesChain,
+                NodeEvent::EndsChain if base.disk().is_some() => NodeEvent::ClosesChain,
                 why => why,
             };
-            self.outputs.extend([NodeOutput::Event(why), NodeOutput::Left]);
+            base.event(why);
+            base.push(NodeOutput::Left);
         }
     }
 
     /// The drained node stays: no leader has agreed in time, or its removal failed.
-    fn stay(&mut self, now: Timestamp) {
-        let had_resigned = self.holder.leaves().has_resigned();
-        if !self.holder.configs().names(self.me) {
+    fn stay(&mut self, now: Timestamp, base: &mut Base) {
+        let had_resigned = base.holder().leaves().has_resigned();
+        if !base.configs().names(base.me()) {
             // No chain needs this node, though perhaps no leader knows that it leaves.
-            self.leaving.released |= !self.keeps_log();
-            return self.see_whether_left();
+            self.released |= !base.keeps_log();
+            return self.see_whether_left(base);
         }
-        self.outputs.push_back(NodeOutput::Event(NodeEvent::Stays));
-        self.holder.stay(now);
-        self.leaving.released = false;
+        base.event(NodeEvent::Stays);
+        base.holder_mut().stay(now);
+        self.released = false;
         if had_resigned {
-            self.serve_again();
+            self.serve_again(base);
         }
     }
 
     /// Notifies waiting callers that this node has left, once no configuration names it and the log can do without it.
     /// The leader must know that the node leaves, or a last copy would wait for it. A voter that will return keeps its
     /// vote while it is away; if it leads, it waits until the members know the configuration without it.
-    pub(super) fn see_whether_left(&mut self) {
-        let leave = self.holder.leaves();
-        let is_spared = if leave.returns { !self.leads } else { !self.keeps_log() };
-        let may_end = self.leaving.released || (leave.has_resigned() && is_spared);
-        if self.leaving.is_awaited && may_end && !self.holder.configs().names(self.me) {
-            self.leaving.is_awaited = false;
-            self.leaving.ends_at = None;
-            self.outputs.push_back(NodeOutput::Left);
+    pub(super) fn see_whether_left(&mut self, base: &mut Base) {
+        let leave = base.holder().leaves();
+        let is_spared = if leave.returns { !base.leads() } else { !base.keeps_log() };
+        let may_end = self.released || (leave.has_resigned() && is_spared);
+        if self.is_awaited && may_end && !base.configs().names(base.me()) {
+            self.is_awaited = false;
+            self.ends_at = None;
+            base.push(NodeOutput::Left);
         }
-    }
-
-    /// Whether this node knows itself as a voter. A leader that was voted out is treated as one until that is
-    /// committed: then it no longer leads.
-    fn keeps_log(&self) -> bool {
-        self.leads || self.voters.is_empty() || self.voters.contains(&self.me)
     }
 
     /// Stops using the lease, so that this node can be removed without waiting for its end. Its chains resign first.
-    pub(super) fn resign(&mut self, now: Timestamp) {
-        if self.loads() {
+    pub(super) fn resign(&mut self, now: Timestamp, base: &mut Base) {
+        if base.loads() {
             // Its chains don't use a lease yet.
-            return self.has_resigned(now);
+            return self.has_resigned(now, base);
         }
-        if self.leaving.resigning.is_none() {
-            self.leaving.resigning = Some(self.order_all(&ChainOrder::Resign));
+        if self.resigning.is_none() {
+            self.resigning = Some(base.order_all(&ChainOrder::Resign));
         }
     }
 
-    pub(super) fn chain_resigned(&mut self, now: Timestamp, chain: ChainId) {
-        let Some(waits) = &mut self.leaving.resigning else { return };
+    pub(super) fn chain_resigned(&mut self, now: Timestamp, chain: ChainId, base: &mut Base) {
+        let Some(waits) = &mut self.resigning else { return };
         waits.remove(&chain);
         if waits.is_empty() {
-            self.leaving.resigning = None;
-            self.has_resigned(now);
+            self.resigning = None;
+            self.has_resigned(now, base);
         }
     }
 
-    fn has_resigned(&mut self, now: Timestamp) {
-        self.holder.resign(now);
-        self.see_whether_left();
+    fn has_resigned(&mut self, now: Timestamp, base: &mut Base) {
+        base.holder_mut().resign(now);
+        self.see_whether_left(base);
+    }
+
+    pub(super) fn stretch(&self) -> u64 {
+        self.stretch
     }
 
     /// Makes the chains use leases again, but only those granted from now on, never one from before they resigned.
-    pub(super) fn serve_again(&mut self) {
+    pub(super) fn serve_again(&mut self, base: &mut Base) {
         self.stretch += 1;
         let stretch = self.stretch;
-        self.outputs.push_back(NodeOutput::Lease(Lease { stretch, ..Lease::default() }));
-        self.order_all(&ChainOrder::Resume { stretch });
+        base.push(NodeOutput::Lease(Lease { stretch, ..Lease::default() }));
+        base.order_all(&ChainOrder::Resume { stretch });
     }
 
     /// The directory is loaded: the chains get the orders that they could not get before.
-    pub(super) fn catch_up(&mut self) {
+    pub(super) fn catch_up(&mut self, base: &mut Base) {
         if self.stretch > 0 {
-            self.order_all(&ChainOrder::Resume { stretch: self.stretch });
+            base.order_all(&ChainOrder::Resume { stretch: self.stretch });
         }
-        self.order_to_yield();
     }
 
-    /// Gives all chains the same order, and returns the chains. While the directory is being loaded, no chain can
-    /// execute an order.
-    pub(super) fn order_all(&mut self, order: &ChainOrder) -> BTreeSet<ChainId> {
-        let chains: BTreeSet<_> = self.holder.configs().iter().map(|config| config.chain).collect();
-        if !self.loads() {
-            self.outputs.extend(chains.iter().map(|&chain| NodeOutput::Order(chain, order.clone())));
-        }
-        chains
+    #[cfg(feature = "mutants")]
+    pub(super) fn describe(&self, company: &Company, out: &mut dyn std::fmt::Write) -> std::fmt::Result {
+        let waits = (self.has_asked_members, self.has_waited_for_chains, self.is_kept, self.ends_by);
+        let to_stop = self.ends_at.is_some().then_some((waits, company));
+        let word = self.is_awaited.then_some((self.word_of, self.released, self.goes_on, self.ends_soon));
+        let Self { is_awaited, resigning, stays_at, ends_at, has_said_why, stretch, .. } = self;
+        write!(out, "{:?}", (is_awaited, resigning, stays_at, ends_at, has_said_why, stretch, to_stop, word))
     }
 }

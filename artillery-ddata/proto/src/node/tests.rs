@@ -4,6 +4,7 @@ mod durable;
 mod giving_way;
 mod leaving;
 mod loading;
+mod ready;
 mod returning;
 
 use std::time::Duration;
@@ -13,11 +14,13 @@ use crate::{
     ChainConfig, ClusterId, Epoch,
     control::{
         Bootstrap, ChainSettings,
-        log::{ChainChange, ConfigChange, LogEntry},
-        message::{Farewell, Leave, LeaveStage},
+        log::{ChainChange, ConfigChange, LogEntry, LogIndex},
+        message::{Farewell, Leave, LeaveStage, Unsettled},
     },
     fixtures::{self, founder, id},
-    guards::Mutant,
+    guards::{Guards, Mutant},
+    replica::ChainProgress,
+    runner::{ChainOrder, Lease},
 };
 
 const LEASE: Duration = Duration::from_secs(1);
@@ -180,7 +183,7 @@ fn renewals_in_flight_are_bounded() {
 fn a_node_that_acts_early_says_so_while_a_chain_serves_by_the_old_configuration() {
     let mut rig = Rig::acting();
     let before = rig.configs.applied();
-    rig.node.guards = Guards::without(Mutant::ActEarly);
+    *rig.node.base.guards_mut() = Guards::without(Mutant::ActEarly);
     assert!(said_when_one_acts(rig) > before);
 }
 
@@ -210,7 +213,7 @@ fn a_node_is_ready_when_the_leader_says_that_any_other_one_may_be_stopped() {
 #[test]
 fn a_node_that_does_not_listen_to_the_leader_is_ready_too_soon() {
     let mut rig = Rig::acting();
-    rig.node.guards = Guards::without(Mutant::ReadyUnsettled);
+    *rig.node.base.guards_mut() = Guards::without(Mutant::ReadyUnsettled);
     assert!(told(&mut rig, Err(Unsettled::Changes), |_| {}));
 }
 

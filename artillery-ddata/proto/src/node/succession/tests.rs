@@ -15,7 +15,7 @@ use crate::{
         message::{Renewal, Renewed},
     },
     fixtures::{self, founder, id},
-    node::{CoordinatorSettings, NodeInput},
+    node::{CoordinatorSettings, NodeInput, NodeMachine},
     replica::ChainProgress,
     runner::Word,
 };
@@ -245,7 +245,7 @@ mod without {
     #[test]
     fn a_lone_member_that_never_gives_way_serves_beside_the_successor() {
         let mut rig = Rig::new(3, [1, 2, 3], &[]);
-        rig.node.guards = Guards::without(Mutant::NeverYield);
+        *rig.node.base.guards_mut() = Guards::without(Mutant::NeverYield);
         rig.succeeded_for(20);
         assert_eq!(rig.yields(), 0);
     }
@@ -253,7 +253,7 @@ mod without {
     #[test]
     fn a_member_that_gives_way_at_once_ends_a_cluster_whose_nodes_are_there() {
         let mut rig = Rig::new(3, [1, 2, 3], &[1, 2]);
-        rig.node.guards = Guards::without(Mutant::YieldAtOnce);
+        *rig.node.base.guards_mut() = Guards::without(Mutant::YieldAtOnce);
         rig.succeeded_for(20);
         assert_eq!((rig.yields(), rig.orders(&ChainOrder::Proceed)), (1, 0));
     }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Sequence, control::HeardStores};
+use crate::{Sequence, node::giving_way};
 
 fn over(rig: &Rig) -> Arc<Configs> {
     let mut configs = Configs::clone(&rig.configs);
@@ -57,10 +57,10 @@ fn only_committed_updates_are_data_for_other_clusters() {
     let mut rig = Rig::acting();
     let mut renewal = rig.renewals().pop().unwrap();
     renewal.reports[0].held = Sequence(1);
-    rig.node.see_whether_holds_data(&renewal);
+    giving_way::see_whether_holds_data(&renewal, &mut rig.node.base);
     assert!(!rig.node.state().holds_data, "the update may still be lost");
     renewal.reports[0].watermark = Sequence(1);
-    rig.node.see_whether_holds_data(&renewal);
+    giving_way::see_whether_holds_data(&renewal, &mut rig.node.base);
     assert!(rig.node.state().holds_data);
 }
 

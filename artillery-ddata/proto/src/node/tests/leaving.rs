@@ -11,6 +11,12 @@ fn hear(rig: &mut Rig, farewell: Farewell) {
     rig.answer(|renewed| renewed.farewell = Some(farewell));
 }
 
+/// The node processes a statement of a leader.
+fn take(rig: &mut Rig, farewell: Option<Farewell>) {
+    let NodeMachine { leaving, base, .. } = &mut rig.node;
+    leaving.hear_farewell(rig.now, farewell, base);
+}
+
 fn go_on_alone(rig: &mut Rig) {
     let next = rig.configs.history().next(7);
     rig.configs = Arc::new(rig.configs.recovered(next, founder(3), Epoch(9), rig.configs.applied()));
@@ -178,7 +184,7 @@ fn a_farewell_taken_back_ends_no_node() {
         passes(&mut rig, 2);
         hear(&mut rig, Farewell::GoesOn);
         // The leader, which serves nothing, has noticed that the other member is dead, and ends.
-        rig.node.hear_farewell(rig.now, newer);
+        take(&mut rig, newer);
         rig.node.company = Company::default();
         rig.outputs();
         assert!(!ends_within(&mut rig, 4), "{newer:?}: it may be the last copy");
@@ -191,10 +197,10 @@ fn a_leader_that_takes_its_end_back_waits() {
     lead(&mut rig, 1, &[1, 2, 3]);
     rig.stop();
     rig.outputs();
-    rig.node.hear_farewell(rig.now, Some(Farewell::Ends));
-    rig.node.hear_farewell(rig.now, Some(Farewell::HandsOver));
+    take(&mut rig, Some(Farewell::Ends));
+    take(&mut rig, Some(Farewell::HandsOver));
     assert!(!ends_within(&mut rig, 6), "another node was about to take its place");
-    rig.node.hear_farewell(rig.now, Some(Farewell::Ends));
+    take(&mut rig, Some(Farewell::Ends));
     assert!(passes(&mut rig, 1).contains(&NodeOutput::Left), "that node leaves too");
 }
 

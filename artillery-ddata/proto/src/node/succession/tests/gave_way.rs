@@ -21,7 +21,7 @@ fn nodes_that_were_away_together_give_way() {
 #[test]
 fn nodes_that_were_away_together_and_believe_each_other_continue() {
     let mut rig = Rig::new(1, [1, 2, 3], &[2, 3]);
-    rig.node.guards = crate::guards::Guards::without(crate::guards::Mutant::AnyAnswerRefutes);
+    *rig.node.base.guards_mut() = crate::guards::Guards::without(crate::guards::Mutant::AnyAnswerRefutes);
     rig.gave_way_for(10);
     assert_eq!(rig.yields_and_refusals(), (0, 1));
 }
