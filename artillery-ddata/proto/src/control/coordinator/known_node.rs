@@ -2,14 +2,15 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::{CoordinatorSettings, leaver::Leaver, suspicion::LastReport};
+use super::leaver::Leaver;
 use crate::{
     ChainId, Timestamp,
     control::{
         NodeInfo,
         log::LogIndex,
-        message::{Promotion, StoreHolding},
+        message::{Promotion, Renewal, Report, StoreHolding},
     },
+    guards::Guards,
 };
 
 const REMEMBERED_ANSWERS: usize = 16;
@@ -34,13 +35,21 @@ pub(super) struct KnownNode {
     /// The answer of this leader that the last report shows; 0: none.
     pub(super) shown: u64,
     /// The highest of the node's renewals that was answered.
-    pub(super) newest: u64,
+    newest: u64,
     /// The node's newest answered renewals, and the time of each answer.
     answered: VecDeque<(u64, Timestamp)>,
     /// The node was certainly alive after this time: it has shown an answer given then (trap 42).
     pub(super) proven: Timestamp,
     /// The time of the first answer that the node has not shown yet.
     pub(super) unshown: Option<Timestamp>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LastReport {
+    pub(super) report: Report,
+    pub(super) moved: Timestamp,
+    /// When the member first reported that this epoch is open.
+    pub(super) opened: Timestamp,
 }
 
 impl KnownNode {
@@ -71,6 +80,39 @@ impl KnownNode {
         self.leaver.wake(now);
     }
 
+    pub(super) fn on_renewal(&mut self, now: Timestamp, renewal: Renewal, guards: Guards) {
+        let Renewal { answered, me, applied, leave, promotions, reports, holds, loads, .. } = renewal;
+        self.heard = now;
+        self.applied = self.applied.max(applied);
+        let is_fresh = self.shows(answered);
+        self.founder = me;
+        self.leaver.on_renewal(now, leave, is_fresh, guards);
+        self.reports(now, reports);
+        self.holds = holds.into_iter().map(|held| (held.chain, held)).collect();
+        if std::mem::replace(&mut self.loads, loads) {
+            // The node reports its holdings only from now on, so the wait for other stores begins now.
+            self.first = now;
+        }
+        // An answer given before this term doesn't acknowledge a request of this leader (trap 55).
+        self.shown = if is_fresh { answered } else { 0 };
+        if !allows!(guards, PromoteInAnyEpoch) {
+            self.promotions.clear();
+        }
+        self.promotions.extend(promotions);
+    }
+
+    fn reports(&mut self, now: Timestamp, reports: Vec<Report>) {
+        let before = std::mem::take(&mut self.told);
+        let state = |report: &Report| (report.epoch, report.open, report.held, report.watermark);
+        for report in reports {
+            let known = before.get(&report.chain);
+            let moved = known.filter(|told| state(&told.report) == state(&report)).map_or(now, |told| told.moved);
+            let same = |told: &&LastReport| told.report.epoch == report.epoch && told.report.open && report.open;
+            let opened = known.filter(same).map_or(now, |told| told.opened);
+            self.told.insert(report.chain, LastReport { report, moved, opened });
+        }
+    }
+
     pub(super) fn answered(&mut self, now: Timestamp, number: u64) {
         self.unshown.get_or_insert(now);
         self.answered.push_back((number, now));
@@ -81,14 +123,17 @@ impl KnownNode {
 
     /// The node has shown the answer to its renewal `number`. Returns whether this leader gave that answer in this
     /// term.
-    pub(super) fn shows(&mut self, number: u64) -> bool {
+    fn shows(&mut self, number: u64) -> bool {
         let Some(&(_, at)) = self.answered.iter().find(|&&(answered, _)| answered == number) else { return false };
         self.proven = self.proven.max(at);
         self.unshown = self.answered.iter().map(|&(_, at)| at).find(|&at| at > self.proven);
         true
     }
 
-    pub(super) fn is_gone(&self, now: Timestamp, since: Timestamp, settings: &CoordinatorSettings) -> bool {
-        self.leaver.has_resigned() || now - self.heard.max(since) >= settings.suspect
+    /// Records that the node's renewal `number` is answered. Returns whether it is the newest one.
+    pub(super) fn is_newest(&mut self, number: u64) -> bool {
+        let is_newest = number > self.newest;
+        self.newest = self.newest.max(number);
+        is_newest
     }
 }
