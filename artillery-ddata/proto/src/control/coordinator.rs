@@ -28,7 +28,7 @@
 //! ```text
 //! coordinator → plan, settled → reorder, accepted_loss, give_way, suspicion → gray_failure → quarantine, paths
 //!             → voters, one_way, grants, proposal
-//! all of them → leave, reopen → view → nodes, cluster → known_node → leaver
+//! all of them → leave, reopen → view → cluster, known_node → leaver
 //! ```
 //!
 //! [`Coordinator`] alone passes effects from part to part: this file has the inputs and the order of decisions, `answers`
@@ -43,7 +43,6 @@ mod gray_failure;
 mod known_node;
 mod leave;
 mod leaver;
-mod nodes;
 mod one_way;
 mod paths;
 mod plan;
@@ -65,18 +64,13 @@ use std::collections::{BTreeSet, VecDeque};
 
 pub(crate) use self::types::{CoordinatorInput, CoordinatorOutput};
 use self::{
-    accepted_loss::Loss,
     cluster::Cluster,
-    give_way::{Outranked, Sealing},
     grants::Grants,
-    nodes::Nodes,
     one_way::Reach,
-    plan::{Wishes, change},
+    plan::{Orders, change},
     proposal::Proposal,
-    quarantine::Quarantines,
-    reorder::Reorder,
     suspicion::Suspicions,
-    view::View,
+    view::{Nodes, View},
     voters::VoterChange,
 };
 pub use self::{
@@ -99,22 +93,19 @@ pub(crate) struct Coordinator {
     leading: Option<LeaderTerm>,
     grants: Grants,
     suspicions: Suspicions,
-    outside: Quarantines,
     reach: Reach,
     /// The time of the last input: after a pause this node's knowledge is out of date.
     awake: Timestamp,
-    /// The cluster to which this one gives way if it is empty.
-    outranked: Option<Outranked>,
+    /// Another cluster is met to which this one gives way if it is empty: until when that report is valid.
+    outranked: Option<Timestamp>,
     outputs: VecDeque<CoordinatorOutput>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Default, Debug)]
 struct LeaderTerm {
     term: Term,
     nodes: Nodes,
-    reorder: Reorder,
-    loss: Loss,
-    sealing: Sealing,
+    orders: Orders,
     proposal: Proposal,
     voters: VoterChange,
 }
@@ -127,7 +118,6 @@ impl Coordinator {
             leading: None,
             grants: Grants::default(),
             suspicions: Suspicions::default(),
-            outside: Quarantines::default(),
             reach: Reach::default(),
             awake: Timestamp::ZERO,
             outranked: None,
@@ -140,10 +130,10 @@ impl Coordinator {
     #[cfg(feature = "mutants")]
     pub(crate) fn describe(&self, out: &mut dyn std::fmt::Write) -> std::fmt::Result {
         // Destructured, so that a new field doesn't compile until it is handled here.
-        let Self { cluster, leading, grants, suspicions, outside, reach, awake, outranked, outputs } = self;
+        let Self { cluster, leading, grants, suspicions, reach, awake, outranked, outputs } = self;
         // Only a leader discards observations after a pause.
         let awake = leading.as_ref().map(|_| awake);
-        write!(out, "{:?}", (cluster.described(), leading, grants, suspicions, outside, reach))?;
+        write!(out, "{:?}", (cluster.described(), leading, grants, suspicions, reach))?;
         write!(out, "{:?}", (awake, outranked, outputs))
     }
 
@@ -169,7 +159,7 @@ impl Coordinator {
 
     /// The quarantined nodes: they stalled a chain, and may not return behind `tail` yet (docs/DESIGN.md §5.9).
     pub(crate) fn kept_away(&self, now: Timestamp, tail: Option<MemberId>) -> impl Iterator<Item = NodeId> + '_ {
-        self.outside.kept_away(now, tail)
+        self.suspicions.outside().kept_away(now, tail)
     }
 
     pub(crate) fn poll_output(&mut self) -> Option<CoordinatorOutput> {
@@ -195,26 +185,22 @@ impl Coordinator {
             CoordinatorInput::Confirmed { round, leads, answered } => self.confirmed(now, round, leads, answered),
             CoordinatorInput::Reached { by } => self.reached(by),
             CoordinatorInput::Outranked { by } => {
-                self.outranked = by.map(|by| Outranked::new(now, by, self.cluster.settings().lease));
+                self.outranked = by.map(|_| give_way::valid_until(now, self.cluster.settings().lease));
             }
-            ended @ (CoordinatorInput::Appended { .. } | CoordinatorInput::VotersSet) => self.ended(now, ended),
+            CoordinatorInput::Appended { at, fate } => {
+                if let Some(leading) = &mut self.leading {
+                    leading.proposal.appended(View::new(now, &self.cluster, &leading.nodes), at, fate);
+                }
+            }
+            CoordinatorInput::VotersSet => {
+                if let Some(leading) = &mut self.leading {
+                    leading.voters.end(now + self.cluster.settings().tick);
+                }
+            }
             CoordinatorInput::Tick => {}
             order => self.order(now, order),
         }
         self.decide(now);
-    }
-
-    /// An append, or a change of voters, has ended.
-    fn ended(&mut self, now: Timestamp, input: CoordinatorInput) {
-        let (configs, guards) = (self.cluster.configs(), self.cluster.guards());
-        let (applied, pause) = (configs.applied(), now + self.cluster.settings().tick);
-        let Some(leading) = &mut self.leading else { return };
-        match input {
-            CoordinatorInput::Appended { at, fate } => {
-                leading.proposal.appended(at, fate, applied, pause, allows!(guards, ForgetUnknown));
-            }
-            _ => leading.voters.end(pause),
-        }
     }
 
     /// An operator's order.
@@ -223,19 +209,19 @@ impl Coordinator {
         let refusal = match input {
             CoordinatorInput::Reorder { token, chain, order } => {
                 let result = leading.map_or(Err(ReorderError::NotLeading { leader }), |leading| {
-                    leading.reorder.begin(now, cluster, token, chain, order)
+                    leading.orders.reorder.begin(View::new(now, cluster, &leading.nodes), token, chain, order)
                 });
                 result.transpose().map(|result| CoordinatorOutput::Reordered { token, result })
             }
             CoordinatorInput::AcceptLoss { token, chain } => {
                 let result = leading.map_or(Err(NotReopened::NotLeading { leader }), |leading| {
-                    leading.loss.begin(now, cluster, token, chain)
+                    leading.orders.loss.begin(View::new(now, cluster, &leading.nodes), token, chain)
                 });
                 result.err().map(|why| CoordinatorOutput::Reopened { token, result: Err(why) })
             }
             CoordinatorInput::GiveUp { token } => {
                 let result = leading.map_or(Err(NotGivenUp::NotLeading { leader }), |leading| {
-                    leading.sealing.begin(now, cluster.settings().lease, token)
+                    leading.orders.sealing.begin(View::new(now, cluster, &leading.nodes), token)
                 });
                 result.err().map(|why| CoordinatorOutput::GivenUp { token, result: Err(why) })
             }
@@ -257,7 +243,7 @@ impl Coordinator {
         let leads = leads.filter(|&term| !self.reach.has_given_up(term));
         if self.leads() != leads {
             self.end_term();
-            self.leading = leads.map(|term| LeaderTerm::new(term, now));
+            self.leading = leads.map(|term| LeaderTerm { term, nodes: Nodes::new(now), ..LeaderTerm::default() });
         }
         if let Some(leading) = &mut self.leading {
             leading.proposal.applied(self.cluster.configs().applied());
@@ -268,12 +254,12 @@ impl Coordinator {
     fn end_term(&mut self) {
         let leader = self.cluster.leader();
         if let Some(mut leading) = self.leading.take() {
-            self.outputs.extend(leading.reorder.end(Err(ReorderError::NotLeading { leader })));
-            self.outputs.extend(leading.loss.end(Err(NotReopened::NotLeading { leader })));
-            self.outputs.extend(leading.sealing.end(Err(NotGivenUp::NotLeading { leader })));
+            self.outputs.extend(leading.orders.reorder.end(Err(ReorderError::NotLeading { leader })));
+            self.outputs.extend(leading.orders.loss.end(Err(NotReopened::NotLeading { leader })));
+            self.outputs.extend(leading.orders.sealing.end(Err(NotGivenUp::NotLeading { leader })));
         }
         self.grants.end_term();
-        self.suspicions = Suspicions::default();
+        self.suspicions.end_term();
         self.reach.end_term();
     }
 
@@ -294,8 +280,8 @@ impl Coordinator {
             return self.outputs.push_back(CoordinatorOutput::Resign { term });
         }
         let proposes = leading.proposal.is_pending();
-        outputs.extend(leading.reorder.follow(view, proposes));
-        self.suspicions.judge(view, &mut self.outside);
+        outputs.extend(leading.orders.reorder.follow(view, proposes));
+        self.suspicions.judge(view);
         // While a proposal is in flight no fence ends: a lease that is renewed before the decision could still run after
         // the removal (trap 35).
         let keeps_fences = proposes && !allows!(cluster.guards(), RenewWhileDeciding);
@@ -303,37 +289,19 @@ impl Coordinator {
         let gone: BTreeSet<_> = serving.filter(|&id| view.is_gone(id)).chain(self.suspicions.blamed()).collect();
         leading.nodes.fence(gone, keeps_fences, self.grants.rounds());
         let view = View::new(now, cluster, &leading.nodes);
-        outputs.extend(leading.loss.follow(view, proposes));
-        self.outranked.take_if(|known| !known.is_valid(now));
-        outputs.extend(leading.sealing.follow(now, cluster, self.outranked.is_some()));
+        outputs.extend(leading.orders.loss.follow(view, proposes));
+        self.outranked.take_if(|until| *until <= now);
+        outputs.extend(leading.orders.sealing.follow(view, self.outranked.is_some()));
         let voters = leading.voters.begin(view);
         outputs.extend(voters.map(|voters| CoordinatorOutput::SetVoters { term, voters }));
         outputs.extend(leading.voters.warning(view).map(CoordinatorOutput::Warn));
-        outputs.extend(leading.proposal.again(now, term));
+        outputs.extend(leading.proposal.again(now));
         if !leading.proposal.may_begin(now) {
             return;
         }
-        if let Some((change, why)) = change(view, &leading.wishes(&self.suspicions, &self.outside)) {
+        if let Some((change, why)) = change(view, &leading.orders, &self.suspicions) {
             let at = cluster.configs().applied().next();
-            outputs.push_back(leading.proposal.begin(term, at, change, why));
+            outputs.push_back(leading.proposal.begin(at, CoordinatorOutput::Append { term, at, change, why }));
         }
-    }
-}
-
-impl LeaderTerm {
-    fn new(term: Term, now: Timestamp) -> Self {
-        Self {
-            term,
-            nodes: Nodes::new(now),
-            reorder: Reorder::default(),
-            loss: Loss::default(),
-            sealing: Sealing::default(),
-            proposal: Proposal::none(),
-            voters: VoterChange::new(),
-        }
-    }
-
-    fn wishes<'a>(&'a self, suspicions: &'a Suspicions, outside: &'a Quarantines) -> Wishes<'a> {
-        Wishes { reorder: &self.reorder, loss: &self.loss, sealing: &self.sealing, suspicions, outside }
     }
 }

@@ -7,7 +7,6 @@
 use std::cmp::Reverse;
 
 use super::{
-    cluster::Cluster,
     reason::{ChangeReason, Why},
     reopen::{highest_watermark, reopened},
     types::CoordinatorOutput,
@@ -52,19 +51,13 @@ enum Hindrance {
 pub(super) struct Loss(Option<LossOrder>);
 
 impl Loss {
-    pub(super) fn begin(
-        &mut self,
-        now: Timestamp,
-        cluster: &Cluster,
-        token: u64,
-        chain: ChainId,
-    ) -> Result<(), NotReopened> {
-        let config = cluster.configs().get(chain).ok_or(NotReopened::NoChain { chain })?;
+    pub(super) fn begin(&mut self, view: View<'_>, token: u64, chain: ChainId) -> Result<(), NotReopened> {
+        let config = view.configs().get(chain).ok_or(NotReopened::NoChain { chain })?;
         if self.0.is_some() {
             return Err(NotReopened::Busy);
         }
         // For all nodes to report what they hold, for leases to expire, and for the round that confirms this leader.
-        let until = now + cluster.settings().reopen + 3 * cluster.settings().lease_and_drift();
+        let until = view.now + view.settings().reopen + 3 * view.settings().lease_and_drift();
         self.0 = Some(LossOrder { token, chain, epoch: config.epoch, until, choice: None });
         Ok(())
     }
@@ -78,12 +71,10 @@ impl Loss {
                 if proposes {
                     return None;
                 }
-                order.choice = None;
-                match heir(view, config) {
-                    Ok(heir) => {
-                        order.choice = Some(heir);
-                        return None;
-                    }
+                let heir = heir(view, config);
+                order.choice = heir.as_ref().ok().copied();
+                match heir {
+                    Ok(_) => return None,
                     Err(Hindrance::Passing(_)) if view.now < order.until => return None,
                     Err(Hindrance::Passing(why) | Hindrance::Final(why)) => Err(why),
                 }

@@ -7,24 +7,20 @@ use super::{
 };
 use crate::{
     MemberId, Timestamp,
-    control::{
-        log::LogIndex,
-        message::{Close, Farewell, Leave, Renewal, Renewed, Unsettled},
-    },
+    control::message::{Close, Farewell, Leave, Renewal, Renewed, Unsettled},
 };
 
 impl Coordinator {
     pub(super) fn renewal(&mut self, now: Timestamp, from: MemberId, renewal: Renewal) {
-        let (number, applied) = (renewal.number, renewal.applied);
+        let waiting = PendingGrant { from, number: renewal.number, applied: renewal.applied, received: now };
         let (me, guards) = (self.cluster.me(), self.cluster.guards());
         let Some(leading) = self.leading.as_mut().filter(|_| renewal.me.id == from) else {
             // The log names an elected node as leader before that node has committed anything. Until then no quorum is
             // known to follow it, so it doesn't name itself.
             let leader = self.cluster.leader().filter(|&leader| leader != me);
-            return self.answer(now, from, number, applied, leader, None);
+            return self.answer(now, waiting, leader, None);
         };
         leading.nodes.on_renewal(now, renewal, guards);
-        let waiting = PendingGrant { from, number, applied, received: now };
         if allows!(guards, GrantUnconfirmed) {
             return self.say(now, waiting, true);
         }
@@ -38,16 +34,11 @@ impl Coordinator {
         self.outputs.extend(round.map(|round| CoordinatorOutput::Confirm { round, term }));
     }
 
-    pub(super) fn confirmed(
-        &mut self,
-        now: Timestamp,
-        round: u64,
-        leads: bool,
-        answered: BTreeMap<MemberId, Timestamp>,
-    ) {
+    /// `sent`: per node, when the latest message of the log that it has answered was sent.
+    pub(super) fn confirmed(&mut self, now: Timestamp, round: u64, leads: bool, sent: BTreeMap<MemberId, Timestamp>) {
         let Some(leading) = &mut self.leading else { return };
         let Some(asked) = self.grants.end_round(round) else { return };
-        leading.nodes.on_round(round, leads, answered);
+        leading.nodes.on_round(round, leads, sent);
         for waiting in asked {
             self.say(now, waiting, leads);
         }
@@ -56,23 +47,22 @@ impl Coordinator {
 
     /// Answers a renewal after a round. A deposed leader names no leader: it doesn't know the new one.
     fn say(&mut self, now: Timestamp, waiting: PendingGrant, leads: bool) {
-        let PendingGrant { from, number, applied, received } = waiting;
         if !leads {
-            return self.answer(now, from, number, applied, None, None);
+            return self.answer(now, waiting, None, None);
         }
         let (me, settings) = (self.cluster.me(), *self.cluster.settings());
         // Check again: the member may have been fenced or removed since the renewal was received.
         let grants = self.may_have_lease(waiting);
-        if let Some(seen) = self.leading.as_mut().and_then(|leading| leading.nodes.get_mut(from)) {
-            seen.answered(now, number);
+        if let Some(seen) = self.leading.as_mut().and_then(|leading| leading.nodes.get_mut(waiting.from)) {
+            seen.answered(now, waiting.number);
             if grants {
                 let drifts = !allows!(settings.guards, ForgetDrift);
                 let runs = if drifts { settings.lease_and_drift() } else { settings.lease };
                 // The member's lease began earlier: when it sent the renewal.
-                seen.out = seen.out.max(received + runs);
+                seen.out = seen.out.max(waiting.received + runs);
             }
         }
-        self.answer(now, from, number, applied, Some(me), grants.then_some(settings.lease));
+        self.answer(now, waiting, Some(me), grants.then_some(settings.lease));
     }
 
     /// Whether the sender may get a lease: it serves, has applied the entry that made it a serving member, and should
@@ -86,15 +76,8 @@ impl Coordinator {
         since.is_some_and(|since| waiting.applied >= since || forgets) && !goes
     }
 
-    fn answer(
-        &mut self,
-        now: Timestamp,
-        to: MemberId,
-        number: u64,
-        applied: LogIndex,
-        leader: Option<MemberId>,
-        lease: Option<Duration>,
-    ) {
+    fn answer(&mut self, now: Timestamp, waiting: PendingGrant, leader: Option<MemberId>, lease: Option<Duration>) {
+        let PendingGrant { from: to, number, applied, .. } = waiting;
         let all = self.cluster.configs();
         let configs = (all.applied() > applied).then(|| Box::new(all.clone()));
         // An unknown node, or one with an older configuration, is about to change something.
@@ -133,17 +116,17 @@ impl Coordinator {
         if leading.voters.is_pending() || !voters::has_voters(view) {
             return Err(Unsettled::Voters);
         }
-        let changes = || plan::change(view, &leading.wishes(&self.suspicions, &self.outside)).is_some();
+        let changes = || plan::change(view, &leading.orders, &self.suspicions).is_some();
         if leading.proposal.is_pending() || changes() { Err(Unsettled::Changes) } else { Ok(()) }
     }
 
     /// What `member` must close as the head, in the answer to its renewal `number`.
     fn to_close(&mut self, member: MemberId, number: u64) -> Vec<Close> {
         let Some(leading) = &mut self.leading else { return Vec::new() };
-        let close = leading.reorder.to_close(self.cluster.configs(), member);
+        let close = leading.orders.reorder.to_close(self.cluster.configs(), member);
         let is_newest = leading.nodes.get_mut(member).is_some_and(|seen| seen.is_newest(number));
         if is_newest && !close.is_empty() {
-            leading.reorder.is_said(number);
+            leading.orders.reorder.is_said(number);
         }
         close
     }
@@ -153,11 +136,7 @@ impl Coordinator {
         let leading = self.leading.as_mut()?;
         let view = View::new(now, &self.cluster, &leading.nodes);
         let step = leave::next_step(view, id, leading.proposal.is_pending())?;
-        if step.has_resigned()
-            && let Some(seen) = leading.nodes.get_mut(id)
-        {
-            seen.leaver.agreed = true;
-        }
+        leading.nodes.get_mut(id)?.leaver.agreed |= step.has_resigned();
         Some(step)
     }
 

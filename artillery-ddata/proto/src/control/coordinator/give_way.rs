@@ -13,13 +13,12 @@
 use std::time::Duration;
 
 use super::{
-    cluster::Cluster,
     reason::{ChangeReason, Why},
     types::CoordinatorOutput,
     view::View,
 };
 use crate::{
-    ChainConfig, ClusterId, Sequence, Timestamp,
+    ChainConfig, Sequence, Timestamp,
     control::{
         log::{ChainChange, ConfigChange},
         message::NotGivenUp,
@@ -41,21 +40,9 @@ const PAUSE_LEASES: u32 = 20;
 /// An operator's order times out after this many leases.
 const ORDER_LEASES: u32 = 5;
 
-/// The cluster to which this one gives way if it is empty.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Outranked {
-    by: ClusterId,
-    until: Timestamp,
-}
-
-impl Outranked {
-    pub(super) fn new(now: Timestamp, by: ClusterId, lease: Duration) -> Self {
-        Self { by, until: now + (lease * TOLD_LEASES).max(TOLD_AT_LEAST) }
-    }
-
-    pub(super) fn is_valid(&self, now: Timestamp) -> bool {
-        now < self.until
-    }
+/// Until when a report of another cluster is valid.
+pub(super) fn valid_until(now: Timestamp, lease: Duration) -> Timestamp {
+    now + (lease * TOLD_LEASES).max(TOLD_AT_LEAST)
 }
 
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
@@ -69,22 +56,17 @@ pub(super) struct Sealing {
 }
 
 impl Sealing {
-    pub(super) fn begin(&mut self, now: Timestamp, lease: Duration, token: u64) -> Result<(), NotGivenUp> {
+    pub(super) fn begin(&mut self, view: View<'_>, token: u64) -> Result<(), NotGivenUp> {
         if self.order.is_some() {
             return Err(NotGivenUp::Busy);
         }
-        self.order = Some((token, now + lease * ORDER_LEASES));
+        self.order = Some((token, view.now + view.settings().lease * ORDER_LEASES));
         Ok(())
     }
 
     /// Ends the operator's order if it is executed or out of time, and decides whether the chains should be sealed.
-    pub(super) fn follow(
-        &mut self,
-        now: Timestamp,
-        cluster: &Cluster,
-        is_outranked: bool,
-    ) -> Option<CoordinatorOutput> {
-        let (lease, configs) = (cluster.settings().lease, cluster.configs());
+    pub(super) fn follow(&mut self, view: View<'_>, is_outranked: bool) -> Option<CoordinatorOutput> {
+        let (now, lease, configs) = (view.now, view.settings().lease, view.configs());
         let is_over = configs.is_over();
         let is_sealed = !is_over && configs.iter().any(ChainConfig::is_sealed);
         match (is_sealed, self.since) {

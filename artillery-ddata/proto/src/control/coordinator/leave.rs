@@ -21,11 +21,6 @@ pub(super) fn next_step(view: View<'_>, id: MemberId, proposes: bool) -> Option<
     }
 }
 
-/// Whether a chain can continue without this leaving member: another one stays.
-pub(super) fn has_heir(view: View<'_>, config: &ChainConfig, id: MemberId) -> bool {
-    config.serving().any(|other| is_heir(view, config, id, other))
-}
-
 /// Whether the serving member `other` keeps the chain available when `id` leaves. It must have shown an answer that
 /// was given after the request to leave. A node that was killed shortly before has sent recent messages too, and
 /// the last copy would be lost (trap 61).

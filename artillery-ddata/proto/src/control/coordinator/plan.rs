@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use super::{
     accepted_loss::Loss,
     give_way::Sealing,
-    leave::has_heir,
-    quarantine::Quarantines,
+    leave::is_heir,
     reason::{ChangeReason, Why},
     reopen::reopened,
     reorder::Reorder,
@@ -22,39 +21,42 @@ use crate::{
     },
 };
 
-/// What the changes depend on, besides the nodes: operators' orders and suspicions.
-pub(super) struct Wishes<'a> {
-    pub(super) reorder: &'a Reorder,
-    pub(super) loss: &'a Loss,
-    pub(super) sealing: &'a Sealing,
-    pub(super) suspicions: &'a Suspicions,
-    pub(super) outside: &'a Quarantines,
+/// Operators' orders, and the seal.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Orders {
+    pub(super) reorder: Reorder,
+    pub(super) loss: Loss,
+    pub(super) sealing: Sealing,
 }
 
 /// Changes of chains have priority, since writes may wait for them.
-pub(super) fn change(view: View<'_>, wishes: &Wishes<'_>) -> Option<(ConfigChange, Vec<ChangeReason>)> {
+pub(super) fn change(
+    view: View<'_>,
+    orders: &Orders,
+    suspicions: &Suspicions,
+) -> Option<(ConfigChange, Vec<ChangeReason>)> {
     let configs = view.configs();
     if configs.is_over() {
         return None;
     }
-    if let Some(ordered) = wishes.sealing.change(view).or_else(|| wishes.loss.change(configs)) {
+    if let Some(ordered) = orders.sealing.change(view).or_else(|| orders.loss.change(configs)) {
         return Some(ordered);
     }
-    let chains: Vec<_> = configs.iter().filter_map(|config| of_chain(view, wishes, config)).collect();
+    let chains: Vec<_> = configs.iter().filter_map(|config| of_chain(view, orders, suspicions, config)).collect();
     if !chains.is_empty() {
-        let why = chains.iter().flat_map(|change| reasons(view, wishes.suspicions, &change.config)).collect();
+        let why = chains.iter().flat_map(|change| reasons(view, suspicions, &change.config)).collect();
         return Some((ConfigChange::Chains(chains), why));
     }
     let (add, remove) = (incarnations_to_add(view), incarnations_to_remove(view));
     (!add.is_empty() || !remove.is_empty()).then(|| (ConfigChange::Nodes { add, remove }, Vec::new()))
 }
 
-fn of_chain(view: View<'_>, wishes: &Wishes<'_>, config: &ChainConfig) -> Option<ChainChange> {
+fn of_chain(view: View<'_>, orders: &Orders, suspicions: &Suspicions, config: &ChainConfig) -> Option<ChainChange> {
     if let Some(members) = reopened(view, config) {
         return Some(ChainChange { replaces: config.epoch, config: ChainConfig { members, ..config.clone() } });
     }
-    let mut members = that_stay(view, wishes.suspicions, config);
-    let is_blamed = |id| wishes.suspicions.is_blamed(config.chain, id).is_some();
+    let mut members = that_stay(view, suspicions, config);
+    let is_blamed = |id| suspicions.is_blamed(config.chain, id).is_some();
     let syncing = config.syncing().filter(|&id| view.stays(id) && !is_blamed(id));
     match syncing {
         Some(id) => {
@@ -64,12 +66,14 @@ fn of_chain(view: View<'_>, wishes: &Wishes<'_>, config: &ChainConfig) -> Option
         }
         None if wants_joiner(view, &members) => {
             let tail = members.last().map(|member| member.id);
-            members.extend(wishes.outside.spare(view, config, tail).map(|id| ChainMember { id, role: Role::Syncing }));
+            members.extend(
+                suspicions.outside().spare(view, config, tail).map(|id| ChainMember { id, role: Role::Syncing }),
+            );
         }
         None => {}
     }
     if members == config.members {
-        members = wishes.reorder.members(config)?;
+        members = orders.reorder.members(config)?;
     }
     (members != config.members)
         .then(|| ChainChange { replaces: config.epoch, config: ChainConfig { members, ..config.clone() } })
@@ -91,7 +95,8 @@ fn that_stay(view: View<'_>, suspicions: &Suspicions, config: &ChainConfig) -> V
     if !serving().any(|member| lives(member.id) && !goes(member.id) && serves(member.id)) {
         return serving().collect();
     }
-    let has_heir = |id| !view.has_resigned(id) || has_heir(view, config, id);
+    // A chain can continue without a leaving member if another one stays.
+    let has_heir = |id| !view.has_resigned(id) || config.serving().any(|other| is_heir(view, config, id, other));
     let may_go = |id| view.leases_expired(id) && view.leadership_confirmed(id) && has_heir(id);
     serving().filter(|member| !(goes(member.id) && may_go(member.id))).collect()
 }

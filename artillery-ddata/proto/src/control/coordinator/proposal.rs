@@ -1,19 +1,15 @@
 //! The leader's proposal in flight.
 
 use super::{
-    reason::ChangeReason,
     types::{CoordinatorOutput, ProposalFate},
+    view::View,
 };
-use crate::{
-    Timestamp,
-    control::log::{ConfigChange, LogIndex, Term},
-};
+use crate::{Timestamp, control::log::LogIndex};
 
 #[derive(Clone, Debug)]
 struct PendingProposal {
     at: LogIndex,
-    change: ConfigChange,
-    why: Vec<ChangeReason>,
+    append: CoordinatorOutput,
     /// When to append the proposal again, because it may be in the log or not.
     ask_again: Option<Timestamp>,
     /// An earlier append of the proposal has an unknown outcome, which the refusal of a later append doesn't settle. So
@@ -22,7 +18,7 @@ struct PendingProposal {
 }
 
 /// At most one proposal at a time.
-#[derive(Clone, Debug)]
+#[derive(Clone, Default, Debug)]
 pub(super) struct Proposal {
     pending: Option<PendingProposal>,
     /// The earliest time for a proposal, after a refusal.
@@ -30,10 +26,6 @@ pub(super) struct Proposal {
 }
 
 impl Proposal {
-    pub(super) fn none() -> Self {
-        Self { pending: None, pause: Timestamp::ZERO }
-    }
-
     pub(super) fn is_pending(&self) -> bool {
         self.pending.is_some()
     }
@@ -42,24 +34,17 @@ impl Proposal {
         self.pending.is_none() && now >= self.pause
     }
 
-    pub(super) fn begin(
-        &mut self,
-        term: Term,
-        at: LogIndex,
-        change: ConfigChange,
-        why: Vec<ChangeReason>,
-    ) -> CoordinatorOutput {
-        let pending = PendingProposal { at, change: change.clone(), why: why.clone(), ask_again: None, unknown: false };
-        self.pending = Some(pending);
-        CoordinatorOutput::Append { term, at, change, why }
+    /// `append` proposes a change at the index `at`.
+    pub(super) fn begin(&mut self, at: LogIndex, append: CoordinatorOutput) -> CoordinatorOutput {
+        self.pending = Some(PendingProposal { at, append: append.clone(), ask_again: None, unknown: false });
+        append
     }
 
     /// The proposal again, if its outcome is unknown and it is due.
-    pub(super) fn again(&mut self, now: Timestamp, term: Term) -> Option<CoordinatorOutput> {
+    pub(super) fn again(&mut self, now: Timestamp) -> Option<CoordinatorOutput> {
         let pending = self.pending.as_mut()?;
         pending.ask_again.take_if(|at| *at <= now)?;
-        let (at, change, why) = (pending.at, pending.change.clone(), pending.why.clone());
-        Some(CoordinatorOutput::Append { term, at, change, why })
+        Some(pending.append.clone())
     }
 
     /// The log has been applied here up to this entry.
@@ -67,22 +52,16 @@ impl Proposal {
         self.pending.take_if(|pending| pending.at <= upto);
     }
 
-    /// An append has ended. `pause`: the earliest time for another one. `forgets` (a mutant): a refusal settles the
-    /// outcome in any case.
-    pub(super) fn appended(
-        &mut self,
-        at: LogIndex,
-        fate: ProposalFate,
-        applied: LogIndex,
-        pause: Timestamp,
-        forgets: bool,
-    ) {
+    /// An append has ended.
+    pub(super) fn appended(&mut self, view: View<'_>, at: LogIndex, fate: ProposalFate) {
         let Some(pending) = self.pending.as_mut().filter(|pending| pending.at == at) else { return };
+        let is_unknown = pending.unknown && !allows!(view.guards(), ForgetUnknown);
+        let pause = view.now + view.settings().tick;
         match fate {
             // The outcome is known once the entry at that index has been applied here.
-            ProposalFate::Decided if at > applied => {}
+            ProposalFate::Decided if at > view.configs().applied() => {}
             ProposalFate::Decided => self.pending = None,
-            ProposalFate::Refused if pending.unknown && !forgets => pending.ask_again = Some(pause),
+            ProposalFate::Refused if is_unknown => pending.ask_again = Some(pause),
             ProposalFate::Refused => (self.pending, self.pause) = (None, pause),
             ProposalFate::Unknown => (pending.unknown, pending.ask_again) = (true, Some(pause)),
         }

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{cluster::Cluster, known_node::KnownNode, types::CoordinatorOutput, view::View};
+use super::{known_node::KnownNode, types::CoordinatorOutput, view::View};
 use crate::{
     ChainConfig, ChainId, ChainMember, Epoch, MemberId, Role, Timestamp,
     control::{
@@ -59,13 +59,12 @@ impl Reorder {
     /// Returns the epoch that already has this order, if one has.
     pub(super) fn begin(
         &mut self,
-        now: Timestamp,
-        cluster: &Cluster,
+        view: View<'_>,
         token: u64,
         chain: ChainId,
         order: Vec<MemberId>,
     ) -> Result<Option<Epoch>, ReorderError> {
-        let config = cluster.configs().get(chain).ok_or(ReorderError::NoChain { chain })?;
+        let config = view.configs().get(chain).ok_or(ReorderError::NoChain { chain })?;
         let (present, wanted): (BTreeSet<_>, BTreeSet<_>) = (config.serving().collect(), order.iter().collect());
         if let Some(&unknown) = order.iter().find(|id| !present.contains(id)) {
             return Err(ReorderError::NotServing { member: unknown });
@@ -79,7 +78,7 @@ impl Reorder {
         if self.0.is_some() {
             return Err(ReorderError::Busy);
         }
-        let until = now + cluster.settings().lease * REORDER_LEASES;
+        let until = view.now + view.settings().lease * REORDER_LEASES;
         self.0 = Some(Wish { token, chain, epoch: config.epoch, order, until, said: None, closed: false });
         Ok(None)
     }

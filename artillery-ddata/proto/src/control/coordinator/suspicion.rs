@@ -52,27 +52,43 @@ impl Watched {
 }
 
 #[derive(Clone, Default, Debug)]
-pub(super) struct Suspicions(BTreeMap<ChainId, Watched>);
+pub(super) struct Suspicions {
+    watched: BTreeMap<ChainId, Watched>,
+    outside: Quarantines,
+}
 
 impl Suspicions {
-    pub(super) fn judge(&mut self, view: View<'_>, outside: &mut Quarantines) {
-        self.0.retain(|&chain, _| view.configs().get(chain).is_some());
+    pub(super) fn end_term(&mut self) {
+        self.watched.clear();
+    }
+
+    pub(super) fn outside(&self) -> &Quarantines {
+        &self.outside
+    }
+
+    #[cfg(test)]
+    pub(super) fn outside_mut(&mut self) -> &mut Quarantines {
+        &mut self.outside
+    }
+
+    pub(super) fn judge(&mut self, view: View<'_>) {
+        self.watched.retain(|&chain, _| view.configs().get(chain).is_some());
         for config in view.configs().iter() {
             let new = || Watched { epoch: config.epoch, blame: None, suspect: None, ends: None };
-            let chain = self.0.entry(config.chain).or_insert_with(new);
+            let chain = self.watched.entry(config.chain).or_insert_with(new);
             if chain.epoch != config.epoch {
-                chain.enter(view, config, outside);
+                chain.enter(view, config, &mut self.outside);
             }
-            chain.judge(view, config, outside);
+            chain.judge(view, config, &self.outside);
         }
     }
 
     pub(super) fn blamed(&self) -> impl Iterator<Item = MemberId> + '_ {
-        self.0.values().filter_map(|chain| chain.blame).map(|blame| blame.member)
+        self.watched.values().filter_map(|chain| chain.blame).map(|blame| blame.member)
     }
 
     pub(super) fn is_blamed(&self, chain: ChainId, id: MemberId) -> Option<Why> {
-        let blame = self.0.get(&chain)?.blame?;
+        let blame = self.watched.get(&chain)?.blame?;
         (blame.member == id).then_some(blame.why)
     }
 }

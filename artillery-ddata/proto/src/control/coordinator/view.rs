@@ -1,14 +1,95 @@
 //! Which nodes are alive, receive this leader's answers, and stay: the leader's knowledge at the time of a decision.
 
-use std::{ops::Deref, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Deref,
+    time::Duration,
+};
 
 use super::{
     cluster::Cluster,
     known_node::{KnownNode, LastReport},
-    nodes::Nodes,
 };
-use crate::{ChainConfig, ChainId, MemberId, Timestamp};
+use crate::{ChainConfig, ChainId, MemberId, Timestamp, control::message::Renewal, guards::Guards};
 
+/// The nodes that have renewed in this term, and the members to be removed.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Nodes {
+    /// When the observation began: with the term, or after a pause of this node.
+    since: Timestamp,
+    nodes: BTreeMap<MemberId, KnownNode>,
+    /// Per node: when the latest message of the log that it has answered was sent.
+    answered: BTreeMap<MemberId, Timestamp>,
+    /// Members to be removed, which get no lease, each with the last round that began before its fence.
+    fenced: BTreeMap<MemberId, u64>,
+    /// The newest round in which a quorum has confirmed that this node leads; 0: none in this term.
+    confirmed: u64,
+}
+
+impl Nodes {
+    pub(super) fn new(since: Timestamp) -> Self {
+        Self { since, ..Self::default() }
+    }
+
+    /// During a pause this node received nothing, and messages that arrive after it may be as old as the pause. So the
+    /// leader restarts its observation, as if its term had just begun (trap 42).
+    pub(super) fn wake(&mut self, now: Timestamp) {
+        self.since = now;
+        self.nodes.values_mut().for_each(|seen| seen.wake(now));
+    }
+
+    pub(super) fn on_renewal(&mut self, now: Timestamp, renewal: Renewal, guards: Guards) {
+        let seen = self.nodes.entry(renewal.me.id).or_insert_with(|| KnownNode::new(renewal.me.clone(), now));
+        seen.on_renewal(now, renewal, guards);
+    }
+
+    pub(super) fn get_mut(&mut self, id: MemberId) -> Option<&mut KnownNode> {
+        self.nodes.get_mut(&id)
+    }
+
+    /// A round has ended. `answered`: per node, when the latest message of the log that it has answered was sent.
+    pub(super) fn on_round(&mut self, round: u64, leads: bool, answered: BTreeMap<MemberId, Timestamp>) {
+        for (id, sent) in answered {
+            let latest = self.answered.entry(id).or_insert(sent);
+            *latest = sent.max(*latest);
+        }
+        if leads {
+            self.confirmed = round;
+        }
+    }
+
+    /// Fences the members that should be removed, and ends the fences of others unless `keeps_all`. `round`: the last
+    /// one that has begun.
+    pub(super) fn fence(&mut self, gone: BTreeSet<MemberId>, keeps_all: bool, round: u64) {
+        self.fenced.retain(|id, _| keeps_all || gone.contains(id));
+        for id in gone {
+            self.fenced.entry(id).or_insert(round);
+        }
+    }
+
+    pub(super) fn since(&self) -> Timestamp {
+        self.since
+    }
+
+    pub(super) fn get(&self, id: MemberId) -> Option<&KnownNode> {
+        self.nodes.get(&id)
+    }
+
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = (MemberId, &KnownNode)> {
+        self.nodes.iter().map(|(&id, seen)| (id, seen))
+    }
+
+    /// The last round that began before the member's fence; `None`: it isn't fenced.
+    pub(super) fn fence_of(&self, id: MemberId) -> Option<u64> {
+        self.fenced.get(&id).copied()
+    }
+
+    pub(super) fn confirmed(&self) -> u64 {
+        self.confirmed
+    }
+}
+
+/// The leader's knowledge at the time of a decision.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct View<'a> {
     pub(super) now: Timestamp,
@@ -39,12 +120,12 @@ impl<'a> View<'a> {
 
     /// How long this leader has observed the nodes.
     pub(super) fn age(&self) -> Duration {
-        self.now - self.nodes.since()
+        self.now - self.nodes.since
     }
 
     /// How long ago a renewal of exactly this incarnation was received in this term.
     pub(super) fn silence(&self, id: MemberId) -> Duration {
-        self.now - self.node(id).map_or(Timestamp::ZERO, |seen| seen.heard).max(self.nodes.since())
+        self.now - self.node(id).map_or(Timestamp::ZERO, |seen| seen.heard).max(self.nodes.since)
     }
 
     /// Whether no renewal of the node was received for too long, or it has resigned. This node is alive: it decides.
@@ -152,19 +233,19 @@ impl<'a> View<'a> {
 
     /// Whether the node has answered a message of the log that was sent within the suspicion time.
     fn answers(&self, id: MemberId) -> bool {
-        self.nodes.answers().get(&id).is_some_and(|&sent| self.now - sent < self.settings().suspect)
+        self.nodes.answered.get(&id).is_some_and(|&sent| self.now - sent < self.settings().suspect)
     }
 
     /// Whether the node, in any incarnation of its store, has answered a message of the log that was sent within
     /// `patience`. A voter that this leader can't reach would delay each entry that needs it for a majority.
     pub(super) fn answers_lately(&self, id: MemberId, patience: Duration) -> bool {
-        let mut sent = self.nodes.answers().iter().filter(|(other, _)| other.shares_store(id));
+        let mut sent = self.nodes.answered.iter().filter(|(other, _)| other.shares_store(id));
         sent.any(|(_, &sent)| self.now - sent < patience)
     }
 
     /// Whether the node has answered no message of the log for two suspicion times, while others answer.
     pub(super) fn is_unreached(&self, id: MemberId) -> bool {
-        let (answers, since) = (self.nodes.answers(), self.nodes.since());
+        let (answers, since) = (&self.nodes.answered, self.nodes.since);
         let sent = answers.get(&id).map_or(since, |&sent| sent.max(since));
         let one_answers = || answers.keys().any(|&other| self.answers(other));
         let is_long = self.now - sent >= self.settings().suspect * 2;
@@ -179,7 +260,7 @@ impl<'a> View<'a> {
     /// When the last renewal of the node, in any incarnation of its store, was received.
     pub(super) fn last_heard(&self, id: MemberId) -> Timestamp {
         let lives = self.nodes.iter().filter(|(life, _)| life.shares_store(id));
-        lives.map(|(_, node)| node.heard).max().unwrap_or_default().max(self.nodes.since())
+        lives.map(|(_, node)| node.heard).max().unwrap_or_default().max(self.nodes.since)
     }
 
     /// Whether this leader receives renewals from a majority of the voters.

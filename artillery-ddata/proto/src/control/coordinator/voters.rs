@@ -26,7 +26,7 @@ const MIN_VOTERS: usize = 3;
 const LEAVING_LEASES: u32 = 2;
 
 /// A change of voters in flight, and the last warning.
-#[derive(Clone, Debug)]
+#[derive(Clone, Default, Debug)]
 pub(super) struct VoterChange {
     is_pending: bool,
     /// Nodes that the last change of voters adds. They may not know of it yet.
@@ -37,10 +37,6 @@ pub(super) struct VoterChange {
 }
 
 impl VoterChange {
-    pub(super) fn new() -> Self {
-        Self { is_pending: false, added: BTreeSet::new(), pause: Timestamp::ZERO, warned: None }
-    }
-
     /// Begins a change to the voters that should replace the current ones, if any.
     pub(super) fn begin(&mut self, view: View<'_>) -> Option<BTreeSet<MemberId>> {
         let voters = if self.is_running(view.now) { None } else { new_voters(view) }?;

@@ -127,7 +127,7 @@ fn leaves(world: &mut World, n: u8) {
 #[test]
 fn a_chain_is_short_while_a_living_node_may_join() {
     let mut world = three();
-    world.coordinator.outside.add_until(id(3).node, world.now + Duration::from_secs(30));
+    world.coordinator.suspicions.outside_mut().add_until(id(3).node, world.now + Duration::from_secs(30));
     world.pass(2_000, &[0, 1, 3]);
     let short = Err(Unsettled::Short { chain: ChainId(0), member: id(3) });
     assert_eq!(world.said(1).settled, short, "node 2 is gone, and node 3 is in quarantine");
