@@ -28,7 +28,7 @@
 //! ```text
 //! coordinator → plan, settled → reorder, accepted_loss, give_way, suspicion → gray_failure → quarantine, paths
 //!             → voters, one_way, grants, proposal
-//! all of them → leave, reopen → view → cluster, known_node → leaver
+//! all of them → leave, reopen → view → cluster, known_node
 //! ```
 //!
 //! [`Coordinator`] alone passes effects from part to part: this file has the inputs and the order of decisions, `answers`
@@ -42,7 +42,6 @@ mod grants;
 mod gray_failure;
 mod known_node;
 mod leave;
-mod leaver;
 mod one_way;
 mod paths;
 mod plan;

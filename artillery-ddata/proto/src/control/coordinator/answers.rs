@@ -59,7 +59,7 @@ impl Coordinator {
                 let drifts = !allows!(settings.guards, ForgetDrift);
                 let runs = if drifts { settings.lease_and_drift() } else { settings.lease };
                 // The member's lease began earlier: when it sent the renewal.
-                seen.out = seen.out.max(waiting.received + runs);
+                seen.granted(waiting.received + runs);
             }
         }
         self.answer(now, waiting, Some(me), grants.then_some(settings.lease));
@@ -95,8 +95,7 @@ impl Coordinator {
         let leave = self.next_leave(now, to).filter(|_| leads);
         let farewell = self.farewell(now, to).filter(|_| leads);
         if let Some(seen) = self.leading.as_mut().and_then(|leading| leading.nodes.get_mut(to)) {
-            let ends = (farewell == Some(Farewell::Ends)).then_some(now);
-            seen.leaver.ends = ends.and(seen.leaver.ends).or(ends);
+            seen.leaver.farewell(now, farewell == Some(Farewell::Ends));
         }
         let position = None;
         let renewed = Renewed { number, lease, leader, configs, settled, released, leave, farewell, close, position };

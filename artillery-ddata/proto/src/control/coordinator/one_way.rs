@@ -67,11 +67,8 @@ impl Reach {
         let votes = by != me && cluster.voters().iter().any(|voter| voter.shares_store(by));
         let Some(reached_by) = self.reached_by.as_mut().filter(|_| votes) else { return false };
         reached_by.insert(by);
-        let is_restored = cluster.is_majority(|id| id == me || reached_by.iter().any(|by| by.shares_store(id)));
-        if is_restored {
-            self.reached_by = None;
-        }
-        is_restored
+        let is_reached = |id: MemberId, by: &BTreeSet<MemberId>| id == me || by.iter().any(|by| by.shares_store(id));
+        self.reached_by.take_if(|by| cluster.is_majority(|id| is_reached(id, by))).is_some()
     }
 
     pub(super) fn has_given_up(&self, term: Term) -> bool {

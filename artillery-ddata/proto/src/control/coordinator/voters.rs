@@ -89,12 +89,8 @@ impl VoterChange {
 
 /// The voters that should replace the current ones, if any.
 fn new_voters(view: View<'_>) -> Option<BTreeSet<MemberId>> {
-    if view.voters().is_empty() {
-        return None;
-    }
-    // This leader leaves, and its chains end with it. The others learn of their own end only while it keeps the
-    // log.
-    if is_ending(view, view.me()) {
+    // If this leader leaves, and its chains end with it, the others learn of their own end only while it keeps the log.
+    if view.voters().is_empty() || is_ending(view, view.me()) {
         return None;
     }
     if let Some(asked) = left_since(view) {
