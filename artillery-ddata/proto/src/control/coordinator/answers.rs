@@ -88,7 +88,7 @@ impl Coordinator {
             (true, false) => Err(Unsettled::Behind),
             (true, true) => self.settled(now),
         };
-        let close = self.to_close(to, number);
+        let close = self.ask_to_close(to, number);
         let released = self.leading.as_ref().is_some_and(|leading| {
             voters::releases(View::new(now, &self.cluster, &leading.nodes), &leading.voters, to)
         });
@@ -120,7 +120,7 @@ impl Coordinator {
     }
 
     /// What `member` must close as the head, in the answer to its renewal `number`.
-    fn to_close(&mut self, member: MemberId, number: u64) -> Vec<Close> {
+    fn ask_to_close(&mut self, member: MemberId, number: u64) -> Vec<Close> {
         let Some(leading) = &mut self.leading else { return Vec::new() };
         let close = leading.orders.reorder.to_close(self.cluster.configs(), member);
         let is_newest = leading.nodes.get_mut(member).is_some_and(|seen| seen.is_newest(number));
