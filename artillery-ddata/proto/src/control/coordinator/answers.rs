@@ -56,8 +56,8 @@ impl Coordinator {
         if let Some(seen) = self.leading.as_mut().and_then(|leading| leading.nodes.get_mut(waiting.from)) {
             seen.answered(now, waiting.number);
             if grants {
-                let drifts = !allows!(settings.guards, ForgetDrift);
-                let runs = if drifts { settings.lease_and_drift() } else { settings.lease };
+                let forgets = allows!(settings.guards, ForgetDrift);
+                let runs = if forgets { settings.lease } else { settings.lease_and_drift() };
                 // The member's lease began earlier: when it sent the renewal.
                 seen.granted(waiting.received + runs);
             }
@@ -135,7 +135,7 @@ impl Coordinator {
         let leading = self.leading.as_mut()?;
         let view = View::new(now, &self.cluster, &leading.nodes);
         let step = leave::next_step(view, id, leading.proposal.is_pending())?;
-        leading.nodes.get_mut(id)?.leaver.agreed |= step.has_resigned();
+        leading.nodes.get_mut(id)?.leaver.answered(step);
         Some(step)
     }
 

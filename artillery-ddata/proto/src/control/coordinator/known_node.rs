@@ -181,6 +181,11 @@ impl Leaver {
         self.vouched |= said.has_resigned() && (is_fresh || allows!(guards, TakeUnvouchedResignation));
     }
 
+    /// The leader sends the node its next step.
+    pub(super) fn answered(&mut self, step: Leave) {
+        self.agreed |= step.has_resigned();
+    }
+
     /// The leader reports to the node whether its chains end with it.
     pub(super) fn farewell(&mut self, now: Timestamp, ends: bool) {
         self.ends = ends.then(|| self.ends.unwrap_or(now));
