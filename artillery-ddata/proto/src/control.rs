@@ -11,6 +11,7 @@ pub(crate) mod coordinator;
 pub mod encounter;
 pub mod formation;
 mod history;
+mod index;
 pub(crate) mod lease_client;
 pub mod log;
 pub mod message;

@@ -1,12 +1,13 @@
 //! The chains of a cluster and the addresses of its nodes, for clients.
 
-use std::{collections::BTreeMap, net::SocketAddr};
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::control::places::NodeAddress;
 use crate::{
     ChainConfig, ChainId, ClusterId, NodeId,
-    control::{Configs, History, NodeInfo, Relation, log::LogIndex, places::EncodedAddress},
+    control::{Configs, History, NodeInfo, Relation, log::LogIndex},
 };
 
 /// The chains and nodes of a cluster, as one node knows them.
@@ -24,18 +25,6 @@ pub struct Routing {
     pub chains: Vec<ChainConfig>,
     /// The known nodes and their addresses.
     pub nodes: BTreeMap<NodeId, NodeAddress>,
-}
-
-/// A node's name and addresses.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(into = "EncodedAddress", try_from = "EncodedAddress")]
-pub struct NodeAddress {
-    /// The name, from which the node's id is derived.
-    pub name: String,
-    /// Addresses to dial.
-    pub addrs: Vec<SocketAddr>,
-    /// The host name and port that the node advertises, if any. Clients resolve it when no address answers.
-    pub host: Option<String>,
 }
 
 impl Routing {

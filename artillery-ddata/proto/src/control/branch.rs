@@ -1,47 +1,12 @@
 //! The point at which a history branched off the previous one, and updates that a store may hold beyond it
 //! (docs/adr/0030).
 
-use serde::{Deserialize, Serialize};
-
+pub use super::history::{Branch, ChainBranch};
 use super::{
-    History, Relation,
-    recovery::{ChainStanding, Plan, Standing},
+    Relation,
+    recovery::{ChainStanding, Standing},
 };
-use crate::{ChainId, Epoch, MemberId, Version};
-
-/// The point at which a recovery branched off the previous history: the state that it kept.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Branch {
-    /// The previous history.
-    pub from: History,
-    /// The kept state of each chain.
-    pub chains: Vec<ChainBranch>,
-}
-
-/// The kept state of a chain.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct ChainBranch {
-    pub chain: ChainId,
-    /// The epoch in which the kept store last served.
-    pub epoch: Epoch,
-    /// The store's newest version.
-    pub last: Version,
-    /// Whether the store certainly has every commit of the time in which it served. Always true without a disk.
-    pub synced: bool,
-}
-
-impl Plan {
-    pub fn branch(&self) -> Branch {
-        let chains = self.chains.iter();
-        let chains = chains.map(|kept| ChainBranch {
-            chain: kept.chain,
-            epoch: kept.epoch,
-            last: kept.last,
-            synced: kept.synced,
-        });
-        Branch { from: self.history, chains: chains.collect() }
-    }
-}
+use crate::{ChainId, MemberId};
 
 /// Whether `me` may hold committed updates that are missing from the newest history reported by these nodes. `None`: no
 /// node reports a newer history.
@@ -81,7 +46,8 @@ fn goes_beyond(me: MemberId, held: &ChainStanding, kept: Option<&ChainBranch>) -
 mod tests {
     use super::*;
     use crate::{
-        ClusterId, Sequence,
+        ClusterId, Epoch, Sequence, Version,
+        control::History,
         fixtures::{self, founder, serving},
     };
 

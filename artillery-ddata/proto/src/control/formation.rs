@@ -216,9 +216,8 @@ impl Formation {
                 // Without a tick in between, a long wait would look like a pause of this process.
                 Some(if self.must_search() { at.min(self.search.next_tick()) } else { at })
             }
-            FormationState::Free => None,
             FormationState::Accepted(attempt) => Some(attempt.next_tick()),
-            FormationState::Settled(_) | FormationState::Replaced => None,
+            FormationState::Free | FormationState::Settled(_) | FormationState::Replaced => None,
         }
     }
 
@@ -252,10 +251,7 @@ impl Formation {
     /// The incarnations that the accepted proposal names. The driver must pass [`FormationInput::Replaced`] for each
     /// that ends.
     pub fn named(&self) -> impl Iterator<Item = MemberId> + '_ {
-        let attempt = match &self.state {
-            FormationState::Accepted(attempt) => Some(attempt),
-            _ => None,
-        };
+        let attempt = if let FormationState::Accepted(attempt) = &self.state { Some(attempt) } else { None };
         attempt.into_iter().flat_map(|attempt| &attempt.founding().members).map(|founder| founder.id)
     }
 
@@ -338,13 +334,9 @@ impl Formation {
     }
 
     fn settle(&mut self, founding: Arc<Bootstrap>) {
-        let founder = founding.names(self.me.id);
+        let output = if founding.names(self.me.id) { FormationOutput::Formed } else { FormationOutput::Joined };
         self.state = FormationState::Settled(founding.clone());
-        self.outputs.push_back(if founder {
-            FormationOutput::Formed(founding)
-        } else {
-            FormationOutput::Joined(founding)
-        });
+        self.outputs.push_back(output(founding));
     }
 
     /// Abandons the accepted proposal, for one of the three reasons, and notifies the other founders.

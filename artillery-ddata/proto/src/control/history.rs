@@ -1,12 +1,13 @@
-//! The history of a cluster's data: the initial one, or a recovered one (docs/DESIGN.md §5.12).
+//! The history of a cluster's data: the initial one, or a recovered one (docs/DESIGN.md §5.12), which branched off another
+//! one.
 
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use super::log::LogIndex;
+use super::index::LogIndex;
 use crate::{
-    ClusterId,
+    ChainId, ClusterId, Epoch, Version,
     types::text::{ParseIdError, parse_hex, parsed},
 };
 
@@ -44,6 +45,27 @@ pub enum Met {
     LeftBehind,
     /// The cluster was recovered twice, independently: neither gives way.
     Parted,
+}
+
+/// The point at which a recovery branched off the previous history: the state that it kept.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Branch {
+    /// The previous history.
+    pub from: History,
+    /// The kept state of each chain.
+    pub chains: Vec<ChainBranch>,
+}
+
+/// The kept state of a chain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ChainBranch {
+    pub chain: ChainId,
+    /// The epoch in which the kept store last served.
+    pub epoch: Epoch,
+    /// The store's newest version.
+    pub last: Version,
+    /// Whether the store certainly has every commit of the time in which it served. Always true without a disk.
+    pub synced: bool,
 }
 
 impl History {

@@ -282,27 +282,7 @@ impl LeaseClient {
 
     pub(crate) fn answered(&mut self, now: Timestamp, from: MemberId, renewed: Renewed) -> RenewalOutcome {
         let Some(&sent) = self.sent.get(&renewed.number) else { return RenewalOutcome::default() };
-        let is_led = self.leader.is_some_and(|leader| leader != from) && self.silent <= 1;
-        match renewed.leader {
-            Some(leader) if leader == from => {
-                self.leader = Some(from);
-                self.silent = 0;
-            }
-            // While the leader answers, another node's redirect may be older than the leader's term.
-            Some(_) if is_led => {}
-            // Wait before following a redirect: two nodes may redirect to each other.
-            Some(leader) if self.leader != Some(leader) => {
-                self.leader = Some(leader);
-                self.silent = 0;
-                self.next_at = self.next_at.min(self.soon(now));
-            }
-            Some(_) => {}
-            None if self.leader == Some(from) => {
-                self.leader = None;
-                self.next_at = self.next_at.min(self.soon(now));
-            }
-            None => {}
-        }
+        self.follow_leader(now, from, renewed.leader);
         let is_newer = self
             .answered
             .is_none_or(|(by, number)| if by == from { number < renewed.number } else { self.leader != Some(by) });
@@ -338,6 +318,26 @@ impl LeaseClient {
             learned.asked = sent;
         }
         learned
+    }
+
+    /// Follows the leader that an answer names.
+    fn follow_leader(&mut self, now: Timestamp, from: MemberId, leader: Option<MemberId>) {
+        let is_led = self.leader.is_some_and(|leader| leader != from) && self.silent <= 1;
+        match leader {
+            Some(leader) if leader == from => (self.leader, self.silent) = (Some(from), 0),
+            // While the leader answers, another node's redirect may be older than the leader's term.
+            Some(_) if is_led => {}
+            // Wait before following a redirect: two nodes may redirect to each other.
+            Some(leader) if self.leader != Some(leader) => {
+                (self.leader, self.silent) = (Some(leader), 0);
+                self.next_at = self.next_at.min(self.soon(now));
+            }
+            None if self.leader == Some(from) => {
+                self.leader = None;
+                self.next_at = self.next_at.min(self.soon(now));
+            }
+            _ => {}
+        }
     }
 }
 

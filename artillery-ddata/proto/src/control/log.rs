@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::configs::{AcceptedLoss, Configs, OutOfOrder};
 use super::NodeInfo;
+pub use super::index::{LogIndex, Term};
 use crate::{ChainConfig, Epoch, MemberId, Timestamp};
 
 /// A boxed future, for object-safe traits.
@@ -24,32 +25,6 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// The result of a proposal in flight.
 pub type ProposalFuture<'a> = BoxFuture<'a, Result<(), AppendError>>;
-
-/// The index of an entry in the log. The first entry has 1; 0 is the position before all entries.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug, Serialize, Deserialize)]
-pub struct LogIndex(pub u64);
-
-impl LogIndex {
-    pub const fn next(self) -> Self {
-        Self(self.0 + 1)
-    }
-}
-
-impl fmt::Display for LogIndex {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-/// A term of leadership in the log's group. In each there is at most one leader; 0 means no term.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug, Serialize, Deserialize)]
-pub struct Term(pub u64);
-
-impl fmt::Display for Term {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[non_exhaustive]

@@ -1,4 +1,4 @@
-//! The encoding of a node's addresses and host name: one list, ending with the host name.
+//! A node's addresses and host name, and their encoding: one list, ending with the host name.
 //!
 //! A node without a host name has the same bytes as before host names existed, so that older stores can be read.
 
@@ -7,7 +7,19 @@ use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
 use serde::{Deserialize, Serialize};
 
 use super::NodeInfo;
-use crate::{MemberId, api::NodeAddress};
+use crate::MemberId;
+
+/// A node's name and addresses.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(into = "EncodedAddress", try_from = "EncodedAddress")]
+pub struct NodeAddress {
+    /// The name, from which the node's id is derived.
+    pub name: String,
+    /// Addresses to dial.
+    pub addrs: Vec<SocketAddr>,
+    /// The host name and port that the node advertises, if any. Clients resolve it when no address answers.
+    pub host: Option<String>,
+}
 
 /// `V4` and `V6` have the encoding of a [`SocketAddr`].
 #[derive(Serialize, Deserialize)]
@@ -72,7 +84,7 @@ impl TryFrom<EncodedNode> for NodeInfo {
 }
 
 #[derive(Serialize, Deserialize)]
-pub(crate) struct EncodedAddress {
+struct EncodedAddress {
     name: String,
     places: Places,
 }

@@ -6,7 +6,11 @@ use std::{collections::BTreeSet, fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::{History, NodeInfo, Relation, Term, branch::Branch, log::LogIndex};
+use super::{
+    History, NodeInfo, Relation, Term,
+    history::{Branch, ChainBranch},
+    log::LogIndex,
+};
 use crate::{ChainConfig, ChainId, ClusterId, Epoch, MemberId, Sequence, Version};
 
 /// A node's report of its data and its knowledge, for an operator's order.
@@ -105,6 +109,16 @@ pub struct Plan {
     pub newest: Epoch,
     /// The last log entry that any answering node knows.
     pub upto: LogIndex,
+}
+
+impl Plan {
+    pub fn branch(&self) -> Branch {
+        let kept = |kept: &KeptChain| {
+            let KeptChain { chain, epoch, last, synced, .. } = *kept;
+            ChainBranch { chain, epoch, last, synced }
+        };
+        Branch { from: self.history, chains: self.chains.iter().map(kept).collect() }
+    }
 }
 
 /// The result of a recovery.

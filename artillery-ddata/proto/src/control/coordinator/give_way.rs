@@ -13,14 +13,14 @@
 use std::time::Duration;
 
 use super::{
-    Coordinator, CoordinatorOutput,
     reason::{ChangeReason, Why},
+    types::CoordinatorOutput,
     view::View,
 };
 use crate::{
-    ChainConfig, ClusterId, Sequence, Timestamp,
+    ChainConfig, Sequence, Timestamp,
     control::{
-        log::{ChainChange, ConfigChange, Configs},
+        log::{ChainChange, ConfigChange},
         message::NotGivenUp,
     },
 };
@@ -40,11 +40,9 @@ const PAUSE_LEASES: u32 = 20;
 /// An operator's order times out after this many leases.
 const ORDER_LEASES: u32 = 5;
 
-/// The cluster to which this one gives way if it is empty.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Outranked {
-    by: ClusterId,
-    until: Timestamp,
+/// Until when a report of another cluster is valid.
+pub(super) fn valid_until(now: Timestamp, lease: Duration) -> Timestamp {
+    now + (lease * TOLD_LEASES).max(TOLD_AT_LEAST)
 }
 
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
@@ -57,107 +55,86 @@ pub(super) struct Sealing {
     order: Option<(u64, Timestamp)>,
 }
 
-impl Coordinator {
-    pub(super) fn outranked(&mut self, now: Timestamp, by: Option<ClusterId>) {
-        let until = now + (self.settings.lease * TOLD_LEASES).max(TOLD_AT_LEAST);
-        self.outranked = by.map(|by| Outranked { by, until });
-    }
-
-    pub(super) fn give_up(&mut self, now: Timestamp, token: u64) {
-        let (leader, until) = (self.leader, now + self.settings.lease * ORDER_LEASES);
-        let refusal = match &mut self.leading {
-            None => NotGivenUp::NotLeading { leader },
-            Some(leading) if leading.sealing.order.is_some() => NotGivenUp::Busy,
-            Some(leading) => return leading.sealing.order = Some((token, until)),
-        };
-        self.outputs.push_back(CoordinatorOutput::GivenUp { token, result: Err(refusal) });
+impl Sealing {
+    pub(super) fn begin(&mut self, view: View<'_>, token: u64) -> Result<(), NotGivenUp> {
+        if self.order.is_some() {
+            return Err(NotGivenUp::Busy);
+        }
+        self.order = Some((token, view.now + view.settings().lease * ORDER_LEASES));
+        Ok(())
     }
 
     /// Ends the operator's order if it is executed or out of time, and decides whether the chains should be sealed.
-    pub(super) fn follow_sealing(&mut self, now: Timestamp) {
-        self.outranked.take_if(|known| known.until <= now);
-        let is_outranked = self.outranked.is_some();
-        let (lease, is_over) = (self.settings.lease, self.configs.is_over());
-        let is_sealed = !is_over && self.configs.iter().any(ChainConfig::is_sealed);
-        let Some(leading) = &mut self.leading else { return };
-        let sealing = &mut leading.sealing;
-        match (is_sealed, sealing.since) {
-            (true, None) => sealing.since = Some(now),
-            (false, Some(_)) => (sealing.since, sealing.pause) = (None, now + lease * PAUSE_LEASES),
+    pub(super) fn follow(&mut self, view: View<'_>, is_outranked: bool) -> Option<CoordinatorOutput> {
+        let (now, lease, configs) = (view.now, view.settings().lease, view.configs());
+        let is_over = configs.is_over();
+        let is_sealed = !is_over && configs.iter().any(ChainConfig::is_sealed);
+        match (is_sealed, self.since) {
+            (true, None) => self.since = Some(now),
+            (false, Some(_)) => (self.since, self.pause) = (None, now + lease * PAUSE_LEASES),
             _ => {}
         }
-        let in_time = sealing.since.map_or(now >= sealing.pause, |since| now - since < lease * SEAL_LEASES);
-        sealing.wanted = is_outranked && in_time && !is_over;
-        let ended = match sealing.order {
-            Some(_) if is_over => Some(Ok(())),
-            Some((_, until)) if until <= now => Some(Err(NotGivenUp::Undecided)),
+        let in_time = self.since.map_or(now >= self.pause, |since| now - since < lease * SEAL_LEASES);
+        self.wanted = is_outranked && in_time && !is_over;
+        match self.order? {
+            _ if is_over => self.end(Ok(())),
+            (_, until) if until <= now => self.end(Err(NotGivenUp::Undecided)),
             _ => None,
-        };
-        if let Some(result) = ended {
-            self.finish_giving_up(result);
         }
     }
 
-    /// This node no longer leads in this term. The operator must ask the new leader.
-    pub(super) fn end_giving_up(&mut self) {
-        self.finish_giving_up(Err(NotGivenUp::NotLeading { leader: self.leader }));
+    /// Ends the operator's order, if there is one.
+    pub(super) fn end(&mut self, result: Result<(), NotGivenUp>) -> Option<CoordinatorOutput> {
+        self.order.take().map(|(token, _)| CoordinatorOutput::GivenUp { token, result })
     }
 
-    fn finish_giving_up(&mut self, result: Result<(), NotGivenUp>) {
-        let order = self.leading.as_mut().and_then(|leading| leading.sealing.order.take());
-        if let Some((token, _)) = order {
-            self.outputs.push_back(CoordinatorOutput::GivenUp { token, result });
-        }
-    }
-}
-
-impl View<'_> {
     /// The next step towards giving way, or the removal of the seal.
-    pub(super) fn giving_way(&self, configs: &Configs) -> Option<(ConfigChange, Vec<ChangeReason>)> {
-        if self.sealing.order.is_some() {
+    pub(super) fn change(&self, view: View<'_>) -> Option<(ConfigChange, Vec<ChangeReason>)> {
+        let configs = view.configs();
+        if self.order.is_some() {
             return Some(of_all(configs.iter(), ChainConfig::over, Why::GaveWay));
         }
-        let guards = self.settings.guards;
+        let guards = view.guards();
         let ignores_data = allows!(guards, GiveWayWithData);
-        let may_be_empty = !self.holds_data(configs) || ignores_data;
+        let may_be_empty = !holds_data(view) || ignores_data;
         let mut sealed = configs.iter().filter(|config| config.is_sealed()).peekable();
-        if !self.sealing.wanted || !may_be_empty {
+        if !self.wanted || !may_be_empty {
             let unseals = sealed.peek().is_some() && !allows!(guards, NeverUnseal);
             return unseals.then(|| of_all(sealed, ChainConfig::unsealed, Why::Unsealed));
         }
-        let is_empty = ignores_data || configs.iter().all(|config| self.is_empty(config));
+        let is_empty = ignores_data || configs.iter().all(|config| is_empty(view, config));
         let all_sealed = configs.iter().all(ChainConfig::is_sealed) || allows!(guards, GiveWayUnsealed);
         is_empty.then(|| match all_sealed {
             true => of_all(configs.iter(), ChainConfig::over, Why::GaveWay),
             false => of_all(configs.iter(), ChainConfig::sealed, Why::Sealed),
         })
     }
+}
 
-    /// Whether any node is known to this leader to hold data of this cluster, or to have held some. As in the
-    /// statements to other clusters, only committed updates are considered: nodes with uncommitted ones may never
-    /// return.
-    fn holds_data(&self, configs: &Configs) -> bool {
-        let reports = self.nodes.values().flat_map(|node| node.told.values());
-        let stores = self.nodes.values().flat_map(|node| node.holds.values());
-        let reported = reports.map(|told| told.report.watermark).max();
-        configs.has_lost()
-            || reported > Some(Sequence(0))
-            || stores.into_iter().any(|held| held.watermark > Sequence(0))
-    }
+/// Whether any node is known to this leader to hold data of this cluster, or to have held some. As in the
+/// statements to other clusters, only committed updates are considered: nodes with uncommitted ones may never
+/// return.
+fn holds_data(view: View<'_>) -> bool {
+    let reports = view.nodes().iter().flat_map(|(_, node)| node.told.values());
+    let stores = view.nodes().iter().flat_map(|(_, node)| node.holds.values());
+    let reported = reports.map(|told| told.report.watermark).max();
+    view.configs().has_lost()
+        || reported > Some(Sequence(0))
+        || stores.into_iter().any(|held| held.watermark > Sequence(0))
+}
 
-    /// Whether each serving member reports, in the current epoch, that it holds nothing.
-    fn is_empty(&self, config: &ChainConfig) -> bool {
-        let is_empty = |id| {
-            let told = self.nodes.get(&id).and_then(|node| node.told.get(&config.chain));
-            told.is_some_and(|told| {
-                let report = &told.report;
-                let is_of_now = report.epoch == config.epoch && report.open;
-                let counts = is_of_now || allows!(self.settings.guards, CountUnsealed);
-                counts && !report.halted && report.held == Sequence(0)
-            })
-        };
-        config.serving().all(is_empty)
-    }
+/// Whether each serving member reports, in the current epoch, that it holds nothing.
+fn is_empty(view: View<'_>, config: &ChainConfig) -> bool {
+    let is_empty = |id| {
+        let told = view.node(id).and_then(|node| node.told.get(&config.chain));
+        told.is_some_and(|told| {
+            let report = &told.report;
+            let is_of_now = report.epoch == config.epoch && report.open;
+            let counts = is_of_now || allows!(view.guards(), CountUnsealed);
+            counts && !report.halted && report.held == Sequence(0)
+        })
+    };
+    config.serving().all(is_empty)
 }
 
 fn of_all<'a>(

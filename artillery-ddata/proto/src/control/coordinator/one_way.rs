@@ -8,12 +8,12 @@
 
 use std::collections::BTreeSet;
 
-use super::{Coordinator, CoordinatorOutput, LeaderTerm, view::View, voters::is_majority};
+use super::{cluster::Cluster, view::View};
 use crate::{MemberId, Timestamp, control::log::Term};
 
 /// A leader receives renewals from no majority of the voters.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Unheard {
+struct Unheard {
     /// The last round that had begun by then.
     round: u64,
     /// When a later round was first confirmed. Only from then on could renewals arrive: a lost quorum may just have
@@ -21,111 +21,57 @@ pub(super) struct Unheard {
     confirmed: Option<Timestamp>,
 }
 
-/// The voters that have reached a node since it resigned its leadership because others could not reach it.
+/// Whether other nodes can reach this one.
 #[derive(Clone, Default, Debug)]
-pub(super) struct Unreachable(BTreeSet<MemberId>);
-
-impl View<'_> {
-    /// Whether the node has answered a message of the log that was sent within the suspicion time.
-    pub(super) fn answers(&self, id: MemberId) -> bool {
-        self.answered.get(&id).is_some_and(|&sent| self.now - sent < self.settings.suspect)
-    }
-
-    /// Whether the node has answered no message of the log for two suspicion times, while others answer.
-    pub(super) fn is_unreached(&self, id: MemberId) -> bool {
-        let sent = self.answered.get(&id).map_or(self.since, |&sent| sent.max(self.since));
-        let one_answers = || self.answered.keys().any(|&other| self.answers(other));
-        let is_long = self.now - sent >= self.settings.suspect * 2;
-        id != self.me && is_long && one_answers() && !allows!(self.settings.guards, TrustOneWay)
-    }
-
-    /// Whether no renewal of the node was received for the suspicion time. A node that has resigned may still renew.
-    fn is_quiet(&self, id: MemberId) -> bool {
-        id != self.me && self.now - self.last_heard(id) >= self.settings.suspect
-    }
-
-    /// When the last renewal of the node, in any incarnation of its store, was received.
-    pub(super) fn last_heard(&self, id: MemberId) -> Timestamp {
-        let lives = self.nodes.iter().filter(|(life, _)| life.shares_store(id));
-        lives.map(|(_, node)| node.heard).max().unwrap_or_default().max(self.since)
-    }
-
-    /// Whether this leader receives renewals from a majority of the voters.
-    pub(super) fn hears_majority(&self) -> bool {
-        self.voters.is_empty() || is_majority(self.voters, |id| !self.is_quiet(id))
-    }
-
-    /// Whether the silence of a member is its own fault. If the member answers the log, its path to this leader is
-    /// broken: either at this leader, which then receives renewals from no other node at all, or on that path alone. In
-    /// the second case, or if no other node could lead, the member gets no lease and must be removed, but not before
-    /// the time after which a chain stops waiting for a member.
-    pub(super) fn is_silent_by_itself(&self, id: MemberId) -> bool {
-        if allows!(self.settings.guards, TrustOneWay) {
-            return true;
-        }
-        let hears_another = || self.nodes.keys().any(|&other| other != self.me && !self.is_quiet(other));
-        // If there is only one voter, no other node could lead.
-        let leads_alone = self.voters.len() < 2;
-        let for_long = || self.now - self.last_heard(id) >= self.settings.slow && (leads_alone || hears_another());
-        self.hears_majority() && (!self.is_quiet(id) || !self.answers(id) || for_long())
-    }
+pub(super) struct Reach {
+    unheard: Option<Unheard>,
+    /// Set while this node, after its resignation as leader, has not been reached by a majority of the voters: the
+    /// voters that have.
+    reached_by: Option<BTreeSet<MemberId>>,
+    /// The last term in which this node resigned its leadership.
+    given_up: Option<Term>,
 }
 
-impl Coordinator {
-    /// Resigns the leadership if this node alone can't be reached.
-    pub(super) fn give_up_unreachable(&mut self, now: Timestamp) {
-        let Some(leading) = &mut self.leading else { return };
-        let view = leading.view(now, self.me, &self.voters, &self.settings, &self.outside);
-        // If there is only one voter, no other node could lead.
-        if self.voters.len() < 2 || view.hears_majority() {
-            leading.unheard = None;
-            return;
-        }
-        let confirmed = leading.grants.confirmed();
-        let unheard = leading.unheard.get_or_insert(Unheard { round: self.rounds, confirmed: None });
-        if confirmed > unheard.round {
-            unheard.confirmed.get_or_insert(now);
-        }
-        if unheard.confirmed.is_none_or(|since| now - since < self.settings.suspect)
-            || allows!(self.settings.guards, TrustOneWay)
-            || allows!(self.settings.guards, LeadUnreached)
-        {
-            return;
-        }
-        let term = leading.term;
-        self.end_term();
-        // A proposal of this term may still be appended. So this node leads in another term only (trap 35).
-        self.given_up = Some(term);
-        self.unreachable = Some(Unreachable::default());
-        self.outputs.push_back(CoordinatorOutput::Resign { term });
+impl Reach {
+    pub(super) fn end_term(&mut self) {
+        self.unheard = None;
     }
 
-    /// Another node has reached this one, on a connection that it dialled. Once a majority of the voters has, this node
-    /// may lead again.
-    pub(super) fn reached(&mut self, by: MemberId) {
-        let votes = self.voters.iter().any(|voter| voter.shares_store(by));
-        let Some(Unreachable(reached_by)) = self.unreachable.as_mut().filter(|_| by != self.me && votes) else {
-            return;
-        };
-        reached_by.insert(by);
-        let me = self.me;
-        if is_majority(&self.voters, |id| id == me || reached_by.iter().any(|by| by.shares_store(id))) {
-            self.unreachable = None;
-            self.outputs.push_back(CoordinatorOutput::Stand);
+    /// Whether this leader alone can't be reached, and must resign. `round`: the last one that has begun.
+    pub(super) fn is_unreachable(&mut self, view: View<'_>, round: u64) -> bool {
+        // If there is only one voter, no other node could lead.
+        if view.voters().len() < 2 || view.hears_majority() {
+            self.unheard = None;
+            return false;
         }
+        let unheard = self.unheard.get_or_insert(Unheard { round, confirmed: None });
+        if view.nodes().confirmed() > unheard.round {
+            unheard.confirmed.get_or_insert(view.now);
+        }
+        unheard.confirmed.is_some_and(|since| view.now - since >= view.settings().suspect)
+            && !allows!(view.guards(), TrustOneWay)
+            && !allows!(view.guards(), LeadUnreached)
+    }
+
+    /// This node resigns its leadership. A proposal of this term may still be appended. So this node leads in another
+    /// term only (trap 35).
+    pub(super) fn resign(&mut self, term: Term) {
+        self.given_up = Some(term);
+        self.reached_by = Some(BTreeSet::new());
+    }
+
+    /// Another node has reached this one, on a connection that it dialled. Returns whether this node may lead again: a
+    /// majority of the voters has reached it.
+    pub(super) fn is_restored(&mut self, cluster: &Cluster, by: MemberId) -> bool {
+        let me = cluster.me();
+        let votes = by != me && cluster.voters().iter().any(|voter| voter.shares_store(by));
+        let Some(reached_by) = self.reached_by.as_mut().filter(|_| votes) else { return false };
+        reached_by.insert(by);
+        let is_reached = |id: MemberId, by: &BTreeSet<MemberId>| id == me || by.iter().any(|by| by.shares_store(id));
+        self.reached_by.take_if(|by| cluster.is_majority(|id| is_reached(id, by))).is_some()
     }
 
     pub(super) fn has_given_up(&self, term: Term) -> bool {
         self.given_up == Some(term)
-    }
-}
-
-impl LeaderTerm {
-    /// Records, per node, when the latest message of the log that it has answered was sent.
-    pub(super) fn has_answers(&mut self, answered: impl IntoIterator<Item = (MemberId, Timestamp)>) {
-        for (id, sent) in answered {
-            let latest = self.answered.entry(id).or_insert(sent);
-            *latest = sent.max(*latest);
-        }
     }
 }

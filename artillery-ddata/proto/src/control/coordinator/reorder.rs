@@ -6,35 +6,65 @@
 
 use std::collections::BTreeSet;
 
-use super::{Coordinator, CoordinatorOutput, wish::Wish};
+use super::{known_node::KnownNode, types::CoordinatorOutput, view::View};
 use crate::{
-    ChainId, Epoch, MemberId, Timestamp,
-    control::message::{Close, ReorderError},
+    ChainConfig, ChainId, ChainMember, Epoch, MemberId, Role, Timestamp,
+    control::{
+        log::Configs,
+        message::{Close, ReorderError, Report},
+    },
 };
 
 /// A reorder times out after this many leases.
 const REORDER_LEASES: u32 = 2;
 
-impl Coordinator {
-    pub(super) fn reorder(&mut self, now: Timestamp, token: u64, chain: ChainId, order: Vec<MemberId>) {
-        let result = match self.wish(now, token, chain, order) {
-            Ok(None) => return,
-            Ok(Some(epoch)) => Ok(epoch),
-            Err(error) => Err(error),
-        };
-        self.outputs.push_back(CoordinatorOutput::Reordered { token, result });
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Wish {
+    token: u64,
+    chain: ChainId,
+    epoch: Epoch,
+    order: Vec<MemberId>,
+    until: Timestamp,
+    /// The first renewal of the head that was answered with this wish, and that was its newest answered one then.
+    said: Option<u64>,
+    /// The head has closed: every update that it ordered is committed.
+    closed: bool,
+}
+
+impl Wish {
+    fn members(&self, config: &ChainConfig) -> Vec<ChainMember> {
+        let serving = self.order.iter().map(|&id| ChainMember { id, role: Role::Serving });
+        serving.chain(config.members.iter().copied().filter(|member| member.role != Role::Serving)).collect()
     }
 
-    fn wish(
+    /// Whether the head reports that it is closed, and shows an answer with this wish. Without that answer, a report
+    /// may refer to the closing for an earlier wish. That closing has expired, and updates that the head has ordered
+    /// since would be dropped (trap 55).
+    fn is_closed_by(&self, head: &KnownNode, believes_old: bool) -> bool {
+        let shows = self.said.is_some_and(|said| head.shown >= said) || believes_old;
+        let closed = |report: &Report| report.epoch == self.epoch && report.closed;
+        shows && head.told.get(&self.chain).is_some_and(|told| closed(&told.report))
+    }
+
+    fn is_for(&self, config: &ChainConfig) -> bool {
+        (self.chain, self.epoch) == (config.chain, config.epoch)
+    }
+}
+
+/// At most one order at a time.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Reorder(Option<Wish>);
+
+impl Reorder {
+    /// Returns the epoch that already has this order, if one has.
+    pub(super) fn begin(
         &mut self,
-        now: Timestamp,
+        view: View<'_>,
         token: u64,
         chain: ChainId,
         order: Vec<MemberId>,
     ) -> Result<Option<Epoch>, ReorderError> {
-        let leader = self.leader;
-        let Some(leading) = &mut self.leading else { return Err(ReorderError::NotLeading { leader }) };
-        let config = self.configs.get(chain).ok_or(ReorderError::NoChain { chain })?;
+        let config = view.configs().get(chain).ok_or(ReorderError::NoChain { chain })?;
         let (present, wanted): (BTreeSet<_>, BTreeSet<_>) = (config.serving().collect(), order.iter().collect());
         if let Some(&unknown) = order.iter().find(|id| !present.contains(id)) {
             return Err(ReorderError::NotServing { member: unknown });
@@ -45,61 +75,57 @@ impl Coordinator {
         if config.serving().eq(order.iter().copied()) {
             return Ok(Some(config.epoch));
         }
-        if leading.reorder.is_some() {
+        if self.0.is_some() {
             return Err(ReorderError::Busy);
         }
-        let until = now + self.settings.lease * REORDER_LEASES;
-        leading.reorder = Some(Wish { token, chain, epoch: config.epoch, order, until, said: None, closed: false });
+        let until = view.now + view.settings().lease * REORDER_LEASES;
+        self.0 = Some(Wish { token, chain, epoch: config.epoch, order, until, said: None, closed: false });
         Ok(None)
     }
 
-    pub(super) fn follow_reorder(&mut self, now: Timestamp) {
-        let Some(leading) = &mut self.leading else { return };
-        let Some(wish) = &mut leading.reorder else { return };
-        let config = self.configs.get(wish.chain);
-        let result = match config {
+    /// Checks whether the head has closed, or ends the order. `proposes`: a proposal is in flight.
+    pub(super) fn follow(&mut self, view: View<'_>, proposes: bool) -> Option<CoordinatorOutput> {
+        let wish = self.0.as_mut()?;
+        let result = match view.configs().get(wish.chain) {
             Some(config) if config.epoch == wish.epoch => {
-                let head = config.head().and_then(|head| leading.nodes.get(&head));
-                let old = allows!(self.settings.guards, BelieveOldClosing);
+                let head = config.head().and_then(|head| view.node(head));
+                let old = allows!(view.guards(), BelieveOldClosing);
                 let closed = head.is_some_and(|head| wish.is_closed_by(head, old));
-                wish.closed = closed || allows!(self.settings.guards, ReorderOpen);
-                if now < wish.until || leading.proposal.is_some() {
-                    return;
+                wish.closed = closed || allows!(view.guards(), ReorderOpen);
+                if view.now < wish.until || proposes {
+                    return None;
                 }
                 Err(ReorderError::NotClosed)
             }
             Some(config) if config.serving().eq(wish.order.iter().copied()) => Ok(config.epoch),
             _ => Err(ReorderError::Overtaken),
         };
-        let token = wish.token;
-        leading.reorder = None;
-        self.outputs.push_back(CoordinatorOutput::Reordered { token, result });
+        self.end(result)
+    }
+
+    /// Ends the order, if there is one.
+    pub(super) fn end(&mut self, result: Result<Epoch, ReorderError>) -> Option<CoordinatorOutput> {
+        self.0.take().map(|Wish { token, .. }| CoordinatorOutput::Reordered { token, result })
+    }
+
+    /// The members in the ordered order, once the head has closed.
+    pub(super) fn members(&self, config: &ChainConfig) -> Option<Vec<ChainMember>> {
+        self.0.as_ref().filter(|wish| wish.is_for(config) && wish.closed).map(|wish| wish.members(config))
     }
 
     /// What `member` must close as the head.
-    pub(super) fn to_close(&self, member: MemberId) -> Vec<Close> {
-        let wish = self.leading.as_ref().and_then(|leading| leading.reorder.as_ref());
+    pub(super) fn to_close(&self, configs: &Configs, member: MemberId) -> Vec<Close> {
         let heads = |wish: &&Wish| {
-            self.configs.get(wish.chain).is_some_and(|config| wish.is_for(config) && config.head() == Some(member))
+            configs.get(wish.chain).is_some_and(|config| wish.is_for(config) && config.head() == Some(member))
         };
-        wish.filter(heads).map(|wish| Close { chain: wish.chain, epoch: wish.epoch }).into_iter().collect()
+        let wish = self.0.as_ref().filter(heads);
+        wish.map(|wish| Close { chain: wish.chain, epoch: wish.epoch }).into_iter().collect()
     }
 
-    pub(super) fn says_close(&mut self, member: MemberId, number: u64, close: &[Close]) {
-        let Some(leading) = &mut self.leading else { return };
-        let Some(seen) = leading.nodes.get_mut(&member).filter(|seen| number > seen.newest) else { return };
-        seen.newest = number;
-        if let Some(wish) = leading.reorder.as_mut().filter(|_| !close.is_empty()) {
+    /// The head's renewal `number`, its newest one, is answered with this order.
+    pub(super) fn is_said(&mut self, number: u64) {
+        if let Some(wish) = &mut self.0 {
             wish.said.get_or_insert(number);
-        }
-    }
-
-    /// Cancels the reorder, because this node no longer leads in this term. The operator must ask the new leader.
-    pub(super) fn end_reorder(&mut self) {
-        let wish = self.leading.as_mut().and_then(|leading| leading.reorder.take());
-        if let Some(Wish { token, .. }) = wish {
-            let result = Err(ReorderError::NotLeading { leader: self.leader });
-            self.outputs.push_back(CoordinatorOutput::Reordered { token, result });
         }
     }
 }

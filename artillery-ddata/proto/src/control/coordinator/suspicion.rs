@@ -1,77 +1,94 @@
-//! The leader's memory of members that may stall their chain.
+//! The members that may stall their chain, as observed by this term's leader.
 
-use std::{collections::btree_map::Entry, time::Duration};
+use std::collections::BTreeMap;
 
-use super::{CoordinatorSettings, gray_failure::SlowSuspect, reason::Why};
-use crate::{Epoch, MemberId, NodeId, Timestamp, control::message::Report};
-
-/// The first quarantine of a node, as a multiple of `slow`. It doubles each time the node soon stalls its chain again.
-const FIRST_QUARANTINE_FACTOR: u32 = 5;
-/// A node that behaved for this many times its last quarantine starts with the first quarantine again.
-const TRUST_FACTOR: u32 = 4;
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct LastReport {
-    pub(super) report: Report,
-    pub(super) moved: Timestamp,
-    /// When the member first reported that this epoch is open.
-    pub(super) opened: Timestamp,
-}
+use super::{
+    gray_failure::{Suspicion, blame},
+    paths::{SlowSuspect, slow_suspect},
+    quarantine::Quarantines,
+    reason::Why,
+    view::View,
+};
+use crate::{ChainConfig, ChainId, Epoch, MemberId, Timestamp};
 
 /// The leader's observations of one chain in one epoch.
 #[derive(Clone, Debug)]
-pub(super) struct Watched {
-    pub(super) epoch: Epoch,
-    pub(super) blame: Option<Suspicion>,
+struct Watched {
+    epoch: Epoch,
+    blame: Option<Suspicion>,
     /// The member that has been between slow paths, or whose disk has been slow, without a break, and since when.
-    pub(super) suspect: Option<(SlowSuspect, Timestamp)>,
+    suspect: Option<(SlowSuspect, Timestamp)>,
     /// The ends of the hop that was broken when a member was last moved out, and when that was.
-    pub(super) ends: Option<([MemberId; 2], Timestamp)>,
+    ends: Option<([MemberId; 2], Timestamp)>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Suspicion {
-    pub(super) member: MemberId,
-    pub(super) why: Why,
-    pub(super) ends: Option<[MemberId; 2]>,
-    pub(super) since: Timestamp,
+impl Watched {
+    /// The chain is in a later epoch.
+    fn enter(&mut self, view: View<'_>, config: &ChainConfig, outside: &mut Quarantines) {
+        (self.epoch, self.suspect) = (config.epoch, None);
+        let Some(blame) = self.blame.take().filter(|blame| config.role(blame.member).is_none()) else { return };
+        self.ends = blame.ends.map(|ends| (ends, view.now));
+        let apart = blame.ends.and_then(|ends| ends.into_iter().find(|&end| end != blame.member));
+        // The reports of a deaf or a halted node show by themselves whether it has recovered.
+        if !matches!(blame.why, Why::Deaf | Why::Halted) {
+            outside.add(view, blame.member.node, apart);
+        }
+    }
+
+    fn judge(&mut self, view: View<'_>, config: &ChainConfig, outside: &Quarantines) {
+        let known = self.suspect;
+        let same =
+            |found: &SlowSuspect| known.filter(|(before, _)| before == found).map_or(view.now, |(_, since)| since);
+        self.suspect = slow_suspect(view, config).map(|suspect| (suspect, same(&suspect)));
+        let found = blame(view, outside, config, self.ends, self.suspect);
+        let since = self.blame.map_or(Timestamp::ZERO, |blame| blame.since);
+        let keeps = view.now - since < view.settings().lease * 2;
+        let kept = self.blame.filter(|before| {
+            let same = found.is_some_and(|found| (found.member, found.why) == (before.member, before.why));
+            same || (matches!(before.why, Why::Slow | Why::Disk) && keeps)
+        });
+        self.blame = kept.or(found);
+    }
 }
 
-/// The quarantine of a node that was moved out as unreached or slow: none of its reports can show its recovery.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Quarantine {
-    pub(super) since: Timestamp,
-    pub(super) until: Timestamp,
-    pub(super) away: Duration,
-    /// Before `until` the node may return behind any tail except this one.
-    pub(super) apart: Option<MemberId>,
+#[derive(Clone, Default, Debug)]
+pub(super) struct Suspicions {
+    watched: BTreeMap<ChainId, Watched>,
+    outside: Quarantines,
 }
 
-impl Quarantine {
+impl Suspicions {
+    pub(super) fn end_term(&mut self) {
+        self.watched.clear();
+    }
+
+    pub(super) fn outside(&self) -> &Quarantines {
+        &self.outside
+    }
+
     #[cfg(test)]
-    pub(super) fn for_a_test(until: Timestamp) -> Self {
-        Self { since: Timestamp::ZERO, until, away: Duration::ZERO, apart: None }
+    pub(super) fn outside_mut(&mut self) -> &mut Quarantines {
+        &mut self.outside
     }
 
-    pub(super) fn may_return(&self, now: Timestamp, tail: Option<MemberId>) -> bool {
-        now >= self.until || self.apart.is_some_and(|other| Some(other) != tail)
+    pub(super) fn judge(&mut self, view: View<'_>) {
+        self.watched.retain(|&chain, _| view.configs().get(chain).is_some());
+        for config in view.configs().iter() {
+            let new = || Watched { epoch: config.epoch, blame: None, suspect: None, ends: None };
+            let chain = self.watched.entry(config.chain).or_insert_with(new);
+            if chain.epoch != config.epoch {
+                chain.enter(view, config, &mut self.outside);
+            }
+            chain.judge(view, config, &self.outside);
+        }
     }
 
-    pub(super) fn again(
-        entry: Entry<'_, NodeId, Self>,
-        now: Timestamp,
-        settings: &CoordinatorSettings,
-        apart: Option<MemberId>,
-        longest: u32,
-    ) {
-        let first = settings.slow * FIRST_QUARANTINE_FACTOR;
-        let soon = match &entry {
-            Entry::Occupied(known) => Some(*known.get()).filter(|known| now - known.since < known.away * TRUST_FACTOR),
-            Entry::Vacant(_) => None,
-        };
-        let away = soon.map_or(first, |known| (known.away * 2).min(first * longest));
-        let apart = apart.filter(|_| soon.is_none());
-        let quarantine = Self { since: now, until: now + away, away, apart };
-        entry.and_modify(|known| *known = quarantine).or_insert(quarantine);
+    pub(super) fn blamed(&self) -> impl Iterator<Item = MemberId> + '_ {
+        self.watched.values().filter_map(|chain| chain.blame).map(|blame| blame.member)
+    }
+
+    pub(super) fn is_blamed(&self, chain: ChainId, id: MemberId) -> Option<Why> {
+        let blame = self.watched.get(&chain)?.blame?;
+        (blame.member == id).then_some(blame.why)
     }
 }

@@ -2,15 +2,16 @@ mod leaving;
 mod one_way;
 mod settled;
 
-use std::time::Duration;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::*;
 use crate::{
     ChainConfig, ChainId, ChainMember, ClusterId, Epoch, Incarnation, Role,
     control::{
         Bootstrap, ChainSettings, NodeInfo,
-        log::{ChainChange, LogEntry},
-        message::{Farewell, Leave, LeaveStage, Promotion, Report, Unsettled},
+        log::{ChainChange, ConfigChange, Configs, LogEntry, LogIndex},
+        message::{Farewell, Leave, LeaveStage, Promotion, Renewal, Renewed, Report, Unsettled},
+        reopening::Reopened,
     },
     fixtures::{self, founder, id, number},
     guards::Mutant,
@@ -91,7 +92,7 @@ impl World {
 
     /// Disables one guard of the leader.
     fn without(mut self, mutant: Option<Mutant>) -> Self {
-        self.coordinator.settings.guards = mutant.into();
+        self.coordinator.cluster.settings_mut().guards = mutant.into();
         self
     }
 

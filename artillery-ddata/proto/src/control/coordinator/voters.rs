@@ -6,13 +6,10 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use super::{Coordinator, CoordinatorOutput, KnownNode, LeaderTerm};
+use super::{cluster::is_majority, known_node::KnownNode, leave::may_come_back, types::LogWarning, view::View};
 use crate::{
     MemberId, Timestamp,
-    control::{
-        NodeInfo,
-        log::{Configs, Term},
-    },
+    control::{NodeInfo, log::Configs},
 };
 
 /// A voter is replaced after this many times `suspect` without a message.
@@ -28,202 +25,220 @@ const MIN_VOTERS: usize = 3;
 /// drained.
 const LEAVING_LEASES: u32 = 2;
 
-impl Coordinator {
-    pub(super) fn keep_voters(&mut self, now: Timestamp, term: Term) {
-        let Some(voters) = self.new_voters(now) else { return };
-        if let Some(leading) = &mut self.leading {
-            leading.sets_voters = true;
-            leading.added = voters.difference(&self.voters).copied().collect();
-        }
-        self.outputs.push_back(CoordinatorOutput::SetVoters { term, voters });
-    }
-
-    fn new_voters(&self, now: Timestamp) -> Option<BTreeSet<MemberId>> {
-        let may_set = |leading: &&LeaderTerm| !leading.changes_voters(now);
-        let leading = self.leading.as_ref().filter(may_set).filter(|_| !self.voters.is_empty())?;
-        // This leader leaves, and its chains end with it. The others learn of their own end only while it keeps the
-        // log.
-        if self.is_ending(leading, self.me) {
-            return None;
-        }
-        if let Some(asked) = self.left_since(leading) {
-            return self.without_leavers(now, leading, asked);
-        }
-        let patience = self.settings.suspect * REPLACE_SUSPECTS;
-        // Early in the term a living voter may not have had time to renew.
-        if now - leading.since < patience {
-            return None;
-        }
-        let lives = |id| self.lived_since(leading, id, |proven| now - proven < self.settings.suspect * PROOF_SUSPECTS);
-        let there = |id: &MemberId| match self.voters.contains(id) {
-            true => self.can_keep(leading, *id, now, patience) || self.will_return(leading, *id, now),
-            false => {
-                let is_ready = self.is_of_age(leading, *id, now) && leading.answers_lately(now, *id, patience);
-                self.can_keep(leading, *id, now, patience) && lives(*id) && is_ready
-            }
-        };
-        let others = self.wanted(leading, there)?;
-        (is_majority(&self.voters, lives) && is_majority(&others, lives)).then_some(others)
-    }
-
-    /// Whether a node has been renewing for `voter_age`, or has voted before. A node that takes the place of its own
-    /// former incarnation doesn't wait: a former incarnation that is still a voter is dead, and one that left on
-    /// request didn't crash.
-    fn is_of_age(&self, leading: &LeaderTerm, id: MemberId, now: Timestamp) -> bool {
-        let has_vote = || self.voters.iter().any(|voter| voter.node == id.node);
-        let left = || {
-            let former = leading.nodes.iter().filter(|(other, _)| other.node == id.node && **other != id);
-            former.into_iter().any(|(_, seen)| seen.leaver.is_asked())
-        };
-        let lived = leading.nodes.get(&id).is_some_and(|seen| now - seen.first >= self.settings.voter_age);
-        lived || self.voted.contains(&id) || has_vote() || left() || allows!(self.settings.guards, VoteYoung)
-    }
-
-    fn wanted(&self, leading: &LeaderTerm, there: impl Fn(&MemberId) -> bool) -> Option<BTreeSet<MemberId>> {
-        let first = |id: &MemberId| leading.nodes.get(id).map(|seen| seen.first);
-        let now = self.awake;
-        let lives = |id| self.lived_since(leading, id, |proven| now - proven < self.settings.suspect * PROOF_SUSPECTS);
-        let grows = self.voters.iter().all(|&id| lives(id)) || allows!(self.settings.guards, VoteYoung);
-        wanted(&self.configs, &self.voters, Some(self.me), self.settings.max_voters, grows, there, first)
-    }
-
-    fn asks_to_leave(&self, id: MemberId) -> bool {
-        let seen = self.leading.as_ref().and_then(|leading| leading.nodes.get(&id));
-        seen.is_some_and(|seen| seen.leaver.is_asked())
-    }
-
-    /// Whether a node leaves permanently and no longer has a place in a chain. Until then it may have to stay.
-    fn goes(&self, id: MemberId) -> bool {
-        let seen = self.leading.as_ref().and_then(|leading| leading.nodes.get(&id));
-        seen.is_some_and(|seen| seen.leaver.said.is_for_good()) && !self.configs.names(id)
-    }
-
-    /// Whether a voter has left its chains and will return: it keeps its vote until it has been away for `forget`. Its
-    /// next incarnation may be known here before it renews. A new leader doesn't know that it will return, and treats
-    /// it as dead.
-    fn will_return(&self, leading: &LeaderTerm, id: MemberId, now: Timestamp) -> bool {
-        let mut lives = leading.nodes.iter().filter(|(life, _)| life.shares_store(id));
-        let last = lives.next_back();
-        last.is_some_and(|(_, seen)| seen.leaver.returns() && now - seen.heard < self.settings.forget)
-    }
-
-    /// Whether a node may end at any time, because it was notified that its chains end. If it shows a later answer, it
-    /// is only drained. A voter stays for [`LEAVING_LEASES`] in any case, so its answer must be later by that time.
-    fn is_ending(&self, leading: &LeaderTerm, id: MemberId) -> bool {
-        let stays = if self.voters.contains(&id) { self.settings.lease * LEAVING_LEASES } else { Duration::ZERO };
-        let ends = |seen: &KnownNode| seen.leaver.ends.is_some_and(|since| seen.proven < since + stays);
-        leading.nodes.get(&id).is_some_and(ends)
-    }
-
-    /// When the latest of the leaving voters asked to leave, if any.
-    fn left_since(&self, leading: &LeaderTerm) -> Option<Timestamp> {
-        let leavers = self.voters.iter().filter(|&&id| self.goes(id) && !allows!(self.settings.guards, KeepLeavers));
-        leavers.filter_map(|id| leading.nodes.get(id)).map(|seen| seen.leaver.asked).max()
-    }
-
-    /// Whether a node has shown an answer whose time satisfies `will_do`.
-    fn lived_since(&self, leading: &LeaderTerm, id: MemberId, will_do: impl Fn(Timestamp) -> bool) -> bool {
-        id == self.me || leading.nodes.get(&id).is_some_and(|seen| will_do(seen.proven))
-    }
-
-    /// The voters that remain when some leave: an odd number of nodes that were alive after the request to leave. A
-    /// dead majority never confirms anything, including its own replacement (trap 60). So a majority of the current
-    /// voters must have been alive since then too. The change waits a limited time for nodes that may still prove that
-    /// they are alive.
-    fn without_leavers(&self, now: Timestamp, leading: &LeaderTerm, asked: Timestamp) -> Option<BTreeSet<MemberId>> {
-        let patience = self.settings.suspect * REPLACE_SUSPECTS;
-        let lived = |id| {
-            self.lived_since(leading, id, |proven| proven >= asked)
-                || (allows!(self.settings.guards, KeepUnproven) && self.can_keep(leading, id, now, patience))
-        };
-        let heard = |id| leading.nodes.get(&id).map_or(leading.since, |seen| seen.heard.max(leading.since));
-        let may_show = |id| !self.goes(id) && !lived(id) && now - heard(id) < self.settings.suspect;
-        let known = self.configs.nodes().map(|founder| founder.id).filter(|id| !self.voters.contains(id));
-        let known =
-            known.filter(|&id| self.is_of_age(leading, id, now) || self.voters.iter().all(|&voter| self.goes(voter)));
-        let others = self.voters.iter().copied().chain(known).filter(|&id| id != self.me);
-        let all: Vec<_> = [self.me].into_iter().chain(others).collect();
-        let waits = now - asked < self.settings.suspect * PROOF_SUSPECTS && all.iter().any(|&id| may_show(id));
-        if waits || !is_majority(&self.voters, lived) {
-            return None;
-        }
-        let stays = |id| !self.goes(id) && !self.is_ending(leading, id);
-        let mut staying: Vec<_> = all.into_iter().filter(|&id| stays(id) && lived(id)).collect();
-        // A node that asks to leave, but can't yet, is the last choice.
-        staying.sort_by_key(|&id| id != self.me && self.asks_to_leave(id));
-        let heirs = odd_number(staying.into_iter(), self.settings.max_voters);
-        (!heirs.is_empty()).then_some(heirs)
-    }
-
-    /// Whether the log can do without this leaving node: it is no voter, or no node stays or may come back that could
-    /// be one (trap 69). While another leaving member is alive, the log must still inform it of the effect on its
-    /// chains.
-    pub(super) fn releases(&self, now: Timestamp, id: MemberId) -> bool {
-        let Some(leading) = &self.leading else { return false };
-        let patience = self.settings.suspect * REPLACE_SUSPECTS;
-        let can_keep = |founder: &NodeInfo| self.can_keep(leading, founder.id, now, patience);
-        let none_stays = || {
-            let view = leading.view(now, self.me, &self.voters, &self.settings, &self.outside);
-            let is_heard = |seen: &KnownNode| now - seen.heard < self.settings.suspect;
-            let is_member = |(&other, seen): (&MemberId, _)| other != id && self.configs.names(other) && is_heard(seen);
-            let none_can = !self.configs.nodes().any(can_keep) && !leading.nodes.iter().any(is_member);
-            let all_go = self.voters.iter().all(|&id| self.goes(id)) && !leading.changes_voters(now);
-            all_go && none_can && !view.may_come_back(&self.configs, &self.voters, id)
-        };
-        if leading.nodes.get(&id).is_some_and(|seen| seen.leaver.returns()) {
-            return !self.configs.names(id) && self.is_known_to_members(leading);
-        }
-        let may_vote = self.voters.contains(&id) || leading.is_added(now, id);
-        self.asks_to_leave(id) && (!may_vote || none_stays())
-    }
-
-    /// Whether all serving members have applied the newest configurations. A leader that leaves earlier may leave no
-    /// node behind that can send them.
-    fn is_known_to_members(&self, leading: &LeaderTerm) -> bool {
-        let acts = |id| leading.nodes.get(&id).is_some_and(|seen| seen.applied >= self.configs.applied());
-        self.configs.iter().flat_map(|config| config.serving()).all(acts)
-    }
-
-    /// Whether the log keeps a quorum when any one node is stopped: most voters have renewed recently, and no better
-    /// set of voters is needed. A dead voter is tolerated if no node can take its place, now or after `voter_age`.
-    /// Three living voters are enough, even if five are wanted.
-    pub(super) fn has_voters(&self, now: Timestamp) -> bool {
-        let Some(leading) = &self.leading else { return false };
-        let there = |id: &MemberId| self.can_keep(leading, *id, now, self.settings.suspect);
-        let stays = |id: &MemberId| there(id) || (self.voters.contains(id) && self.will_return(leading, *id, now));
-        let is_enough = self.voters.len() >= MIN_VOTERS && self.voters.iter().all(|id| *id == self.me || stays(id));
-        (is_enough || self.wanted(leading, stays).is_none())
-            && is_majority(&self.voters, |id| id == self.me || there(&id))
-    }
-
-    /// Whether a node can be a voter: it has renewed within `patience`, and stays.
-    fn can_keep(&self, leading: &LeaderTerm, id: MemberId, now: Timestamp, patience: Duration) -> bool {
-        let stays = !self.goes(id) && (self.voters.contains(&id) || !self.asks_to_leave(id));
-        stays && leading.nodes.get(&id).is_some_and(|seen| now - seen.heard < patience)
-    }
+/// A change of voters in flight, and the last warning.
+#[derive(Clone, Default, Debug)]
+pub(super) struct VoterChange {
+    is_pending: bool,
+    /// Nodes that the last change of voters adds. They may not know of it yet.
+    added: BTreeSet<MemberId>,
+    /// The earliest time for a change of voters: the log may not show the outcome of the last one yet.
+    pause: Timestamp,
+    warned: Option<LogWarning>,
 }
 
-impl LeaderTerm {
-    /// Whether the node has answered a message of the log that was sent within `patience`. A voter that this leader
-    /// can't reach would delay each entry that needs it for a majority.
-    fn answers_lately(&self, now: Timestamp, id: MemberId, patience: Duration) -> bool {
-        let mut sent = self.answered.iter().filter(|(other, _)| other.shares_store(id));
-        sent.any(|(_, &sent)| now - sent < patience)
+impl VoterChange {
+    /// Begins a change to the voters that should replace the current ones, if any.
+    pub(super) fn begin(&mut self, view: View<'_>) -> Option<BTreeSet<MemberId>> {
+        let voters = if self.is_running(view.now) { None } else { new_voters(view) }?;
+        self.add(voters.difference(view.voters()).copied().collect());
+        Some(voters)
     }
 
-    /// Whether a change of voters is in flight, or the log may not show its outcome yet.
-    pub(super) fn changes_voters(&self, now: Timestamp) -> bool {
-        self.sets_voters || now < self.voters_pause
+    /// A change that adds these nodes is in flight.
+    pub(super) fn add(&mut self, added: BTreeSet<MemberId>) {
+        (self.is_pending, self.added) = (true, added);
+    }
+
+    /// The change has ended, successfully or not.
+    pub(super) fn end(&mut self, pause: Timestamp) {
+        (self.is_pending, self.pause) = (false, pause);
+    }
+
+    pub(super) fn is_pending(&self) -> bool {
+        self.is_pending
+    }
+
+    /// Whether a change is in flight, or the log may not show its outcome yet.
+    fn is_running(&self, now: Timestamp) -> bool {
+        self.is_pending || now < self.pause
     }
 
     /// Whether this node may just have become a voter.
     pub(super) fn is_added(&self, now: Timestamp, id: MemberId) -> bool {
-        self.changes_voters(now) && self.added.contains(&id)
+        self.is_running(now) && self.added.contains(&id)
+    }
+
+    /// The warning about dead voters that have not been replaced, if it has changed.
+    pub(super) fn warning(&mut self, view: View<'_>) -> Option<LogWarning> {
+        let (voters, patience) = (view.voters(), view.settings().suspect * REPLACE_SUSPECTS);
+        let is_missing = |id: MemberId| id != view.me() && view.now - view.last_heard(id) >= patience;
+        let missing: BTreeSet<_> = voters.iter().copied().filter(|&id| is_missing(id)).collect();
+        let there = voters.len() - missing.len();
+        let warning = match () {
+            () if missing.is_empty() || there.saturating_sub(1) * 2 > voters.len() => None,
+            () if there * 2 > voters.len() => Some(LogWarning::AtRisk { missing }),
+            () => Some(LogWarning::Lost { missing }),
+        };
+        if warning == self.warned {
+            return None;
+        }
+        self.warned.clone_from(&warning);
+        Some(warning.unwrap_or(LogWarning::Safe))
     }
 }
 
-pub(super) fn is_majority(of: &BTreeSet<MemberId>, counts: impl Fn(MemberId) -> bool) -> bool {
-    of.iter().filter(|&&id| counts(id)).count() * 2 > of.len()
+/// The voters that should replace the current ones, if any.
+fn new_voters(view: View<'_>) -> Option<BTreeSet<MemberId>> {
+    // If this leader leaves, and its chains end with it, the others learn of their own end only while it keeps the log.
+    if view.voters().is_empty() || is_ending(view, view.me()) {
+        return None;
+    }
+    if let Some(asked) = left_since(view) {
+        return without_leavers(view, asked);
+    }
+    let patience = view.settings().suspect * REPLACE_SUSPECTS;
+    // Early in the term a living voter may not have had time to renew.
+    if view.age() < patience {
+        return None;
+    }
+    let lives = |id| lived_lately(view, id);
+    let there = |id: &MemberId| match view.votes(*id) {
+        true => can_keep(view, *id, patience) || will_return(view, *id),
+        false => {
+            let is_ready = is_of_age(view, *id) && view.answers_lately(*id, patience);
+            can_keep(view, *id, patience) && lives(*id) && is_ready
+        }
+    };
+    let others = better_voters(view, there)?;
+    (view.is_majority(lives) && is_majority(&others, lives)).then_some(others)
+}
+
+/// Whether a node has been renewing for `voter_age`, or has voted before. A node that takes the place of its own
+/// former incarnation doesn't wait: a former incarnation that is still a voter is dead, and one that left on
+/// request didn't crash.
+fn is_of_age(view: View<'_>, id: MemberId) -> bool {
+    let has_vote = || view.voters().iter().any(|voter| voter.node == id.node);
+    let left = || {
+        let former = view.nodes().iter().filter(|(other, _)| other.node == id.node && *other != id);
+        former.into_iter().any(|(_, seen)| seen.leaver.is_asked())
+    };
+    let lived = view.node(id).is_some_and(|seen| view.now - seen.first >= view.settings().voter_age);
+    lived || view.has_voted(id) || has_vote() || left() || allows!(view.guards(), VoteYoung)
+}
+
+/// Whether a node has shown a recent answer.
+fn lived_lately(view: View<'_>, id: MemberId) -> bool {
+    lived_since(view, id, |proven| view.now - proven < view.settings().suspect * PROOF_SUSPECTS)
+}
+
+fn better_voters(view: View<'_>, there: impl Fn(&MemberId) -> bool) -> Option<BTreeSet<MemberId>> {
+    let first = |id: &MemberId| view.node(*id).map(|seen| seen.first);
+    let grows = view.voters().iter().all(|&id| lived_lately(view, id)) || allows!(view.guards(), VoteYoung);
+    let (me, most) = (Some(view.me()), view.settings().max_voters);
+    wanted(view.configs(), view.voters(), me, most, grows, there, first)
+}
+
+/// Whether a node leaves permanently and no longer has a place in a chain. Until then it may have to stay.
+fn goes(view: View<'_>, id: MemberId) -> bool {
+    view.node(id).is_some_and(|seen| seen.leaver.said.is_for_good()) && !view.configs().names(id)
+}
+
+/// Whether a voter has left its chains and will return: it keeps its vote until it has been away for `forget`. Its
+/// next incarnation may be known here before it renews. A new leader doesn't know that it will return, and treats
+/// it as dead.
+fn will_return(view: View<'_>, id: MemberId) -> bool {
+    let mut lives = view.nodes().iter().filter(|(life, _)| life.shares_store(id));
+    let last = lives.next_back();
+    last.is_some_and(|(_, seen)| seen.leaver.returns() && view.now - seen.heard < view.settings().forget)
+}
+
+/// Whether a node may end at any time, because it was notified that its chains end. If it shows a later answer, it
+/// is only drained. A voter stays for [`LEAVING_LEASES`] in any case, so its answer must be later by that time.
+fn is_ending(view: View<'_>, id: MemberId) -> bool {
+    let stays = if view.votes(id) { view.settings().lease * LEAVING_LEASES } else { Duration::ZERO };
+    let ends = |seen: &KnownNode| seen.leaver.ends.is_some_and(|since| seen.proven < since + stays);
+    view.node(id).is_some_and(ends)
+}
+
+/// When the latest of the leaving voters asked to leave, if any.
+fn left_since(view: View<'_>) -> Option<Timestamp> {
+    let leavers = view.voters().iter().filter(|&&id| goes(view, id) && !allows!(view.guards(), KeepLeavers));
+    leavers.filter_map(|id| view.node(*id)).map(|seen| seen.leaver.asked).max()
+}
+
+/// Whether a node has shown an answer whose time satisfies `will_do`.
+fn lived_since(view: View<'_>, id: MemberId, will_do: impl Fn(Timestamp) -> bool) -> bool {
+    id == view.me() || view.node(id).is_some_and(|seen| will_do(seen.proven))
+}
+
+/// The voters that remain when some leave: an odd number of nodes that were alive after the request to leave. A
+/// dead majority never confirms anything, including its own replacement (trap 60). So a majority of the current
+/// voters must have been alive since then too. The change waits a limited time for nodes that may still prove that
+/// they are alive.
+fn without_leavers(view: View<'_>, asked: Timestamp) -> Option<BTreeSet<MemberId>> {
+    let patience = view.settings().suspect * REPLACE_SUSPECTS;
+    let lived = |id| {
+        lived_since(view, id, |proven| proven >= asked)
+            || (allows!(view.guards(), KeepUnproven) && can_keep(view, id, patience))
+    };
+    let may_show = |id| !goes(view, id) && !lived(id) && view.silence(id) < view.settings().suspect;
+    let known = view.configs().nodes().map(|founder| founder.id).filter(|id| !view.votes(*id));
+    let known = known.filter(|&id| is_of_age(view, id) || view.voters().iter().all(|&voter| goes(view, voter)));
+    let others = view.voters().iter().copied().chain(known).filter(|&id| id != view.me());
+    let all: Vec<_> = [view.me()].into_iter().chain(others).collect();
+    let waits = view.now - asked < view.settings().suspect * PROOF_SUSPECTS && all.iter().any(|&id| may_show(id));
+    if waits || !view.is_majority(lived) {
+        return None;
+    }
+    let stays = |id| !goes(view, id) && !is_ending(view, id);
+    let mut staying: Vec<_> = all.into_iter().filter(|&id| stays(id) && lived(id)).collect();
+    // A node that asks to leave, but can't yet, is the last choice.
+    staying.sort_by_key(|&id| id != view.me() && view.asks_to_leave(id));
+    let heirs = odd_number(staying.into_iter(), view.settings().max_voters);
+    (!heirs.is_empty()).then_some(heirs)
+}
+
+/// Whether the log can do without this leaving node: it is no voter, or no node stays or may come back that could
+/// be one (trap 69). While another leaving member is alive, the log must still inform it of the effect on its
+/// chains.
+pub(super) fn releases(view: View<'_>, change: &VoterChange, id: MemberId) -> bool {
+    let patience = view.settings().suspect * REPLACE_SUSPECTS;
+    let none_stays = || {
+        let is_heard = |seen: &KnownNode| view.now - seen.heard < view.settings().suspect;
+        let is_member = |(other, seen): (MemberId, _)| other != id && view.configs().names(other) && is_heard(seen);
+        let can_keep = |founder: &NodeInfo| can_keep(view, founder.id, patience);
+        let none_can = !view.configs().nodes().any(can_keep) && !view.nodes().iter().any(is_member);
+        let all_go = view.voters().iter().all(|&id| goes(view, id)) && !change.is_running(view.now);
+        all_go && none_can && !may_come_back(view, id)
+    };
+    if view.returns(id) {
+        return !view.configs().names(id) && is_known_to_members(view);
+    }
+    let may_vote = view.votes(id) || change.is_added(view.now, id);
+    view.asks_to_leave(id) && (!may_vote || none_stays())
+}
+
+/// Whether all serving members have applied the newest configurations. A leader that leaves earlier may leave no
+/// node behind that can send them.
+fn is_known_to_members(view: View<'_>) -> bool {
+    let acts = |id| view.node(id).is_some_and(|seen| seen.applied >= view.configs().applied());
+    view.configs().iter().flat_map(|config| config.serving()).all(acts)
+}
+
+/// Whether the log keeps a quorum when any one node is stopped: most voters have renewed recently, and no better
+/// set of voters is needed. A dead voter is tolerated if no node can take its place, now or after `voter_age`.
+/// Three living voters are enough, even if five are wanted.
+pub(super) fn has_voters(view: View<'_>) -> bool {
+    let there = |id: &MemberId| can_keep(view, *id, view.settings().suspect);
+    let stays = |id: &MemberId| there(id) || (view.votes(*id) && will_return(view, *id));
+    let is_enough = view.voters().len() >= MIN_VOTERS && view.voters().iter().all(|id| *id == view.me() || stays(id));
+    (is_enough || better_voters(view, stays).is_none()) && view.is_majority(|id| id == view.me() || there(&id))
+}
+
+/// Whether a node can be a voter: it has renewed within `patience`, and stays.
+fn can_keep(view: View<'_>, id: MemberId, patience: Duration) -> bool {
+    let stays = !goes(view, id) && (view.votes(id) || !view.asks_to_leave(id));
+    stays && view.node(id).is_some_and(|seen| view.now - seen.heard < patience)
 }
 
 /// The longest prefix of `ids` with an odd number of at most `most`. An even number doesn't survive more losses than the
@@ -260,38 +275,4 @@ pub(super) fn wanted(
     let wanted = odd_number(me.into_iter().chain(staying).chain(others), most);
     let better = wanted.len() >= MIN_VOTERS && (wanted.len() > voters.len() || !all_there);
     (better && wanted != *voters).then_some(wanted)
-}
-
-/// A report to operators about the voters.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum LogWarning {
-    /// If one more voter is lost, no configuration can change.
-    AtRisk { missing: BTreeSet<MemberId> },
-    /// A majority of the voters is silent: no configuration can change.
-    Lost { missing: BTreeSet<MemberId> },
-    /// The log survives the loss of another voter again.
-    Safe,
-}
-
-impl Coordinator {
-    /// Reports dead voters that have not been replaced.
-    pub(super) fn warn_of_voters(&mut self, now: Timestamp) {
-        let Some(leading) = &mut self.leading else { return };
-        let patience = self.settings.suspect * REPLACE_SUSPECTS;
-        let (me, voters) = (self.me, &self.voters);
-        let view = leading.view(now, me, voters, &self.settings, &self.outside);
-        let is_missing = |id: MemberId| id != me && now - view.last_heard(id) >= patience;
-        let missing: BTreeSet<_> = voters.iter().copied().filter(|&id| is_missing(id)).collect();
-        let there = voters.len() - missing.len();
-        let warning = match () {
-            () if missing.is_empty() || there.saturating_sub(1) * 2 > voters.len() => None,
-            () if there * 2 > voters.len() => Some(LogWarning::AtRisk { missing }),
-            () => Some(LogWarning::Lost { missing }),
-        };
-        if warning == leading.warned {
-            return;
-        }
-        leading.warned.clone_from(&warning);
-        self.outputs.push_back(CoordinatorOutput::Warn(warning.unwrap_or(LogWarning::Safe)));
-    }
 }

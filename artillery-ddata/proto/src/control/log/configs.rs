@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{ChainChange, ConfigChange, LogEntry, LogIndex};
 use crate::{
     ChainConfig, ChainId, ChainMember, ClusterId, Epoch, MemberId, NodeId, Role,
-    control::{Bootstrap, History, MAX_LINEAGE, NodeInfo, Timing, branch::Branch, first_configs},
+    control::{Bootstrap, History, MAX_LINEAGE, NodeInfo, Timing, first_configs, history::Branch},
 };
 
 /// The distance from the old group's epochs and indices to those of a recovered history: more than that group will ever

@@ -231,7 +231,7 @@ fn a_store_that_is_not_whole_or_may_have_lost_writes_is_named() {
     weak.voters.clone_from(&torn.voters);
     let kept = plan(CLUSTER, &[torn, weak]).unwrap().chains.remove(0);
     let text = kept.to_string();
-    assert!(text.contains("MISSING: 3 updates") && text.contains("before a power cut"), "{text}");
+    assert!(text.contains("MISSING: 3 later updates") && text.contains("before a power cut"), "{text}");
 }
 
 #[test]

@@ -127,8 +127,7 @@ fn leaves(world: &mut World, n: u8) {
 #[test]
 fn a_chain_is_short_while_a_living_node_may_join() {
     let mut world = three();
-    let away = suspicion::Quarantine::for_a_test(world.now + Duration::from_secs(30));
-    world.coordinator.outside.insert(id(3).node, away);
+    world.coordinator.suspicions.outside_mut().add_until(id(3).node, world.now + Duration::from_secs(30));
     world.pass(2_000, &[0, 1, 3]);
     let short = Err(Unsettled::Short { chain: ChainId(0), member: id(3) });
     assert_eq!(world.said(1).settled, short, "node 2 is gone, and node 3 is in quarantine");
@@ -255,7 +254,7 @@ fn all_leave() -> (World, u8) {
     let mut worlds = (2..8).map(|founders| World::new(founders, 1));
     let mut world = worlds.find(|world| world.serving() != [id(0)]).expect("such a chain");
     let all = world.all();
-    world.coordinator.settings.max_voters = 1;
+    world.coordinator.cluster.settings_mut().max_voters = 1;
     keep(&mut world, &[0]);
     world.pass(3_000, &all);
     let last = world.head();
@@ -279,8 +278,8 @@ fn a_member_told_to_end_does_not_become_a_voter() {
     let (mut world, last) = all_leave();
     // The member has shown that it is alive, and another change of voters fails.
     let leading = world.coordinator.leading.as_mut().unwrap();
-    leading.sets_voters = true;
-    leading.nodes.get_mut(&id(last)).unwrap().proven = world.now;
+    leading.voters.add(BTreeSet::new());
+    leading.nodes.get_mut(id(last)).unwrap().proven = world.now;
     world.now = world.now + Duration::from_millis(10);
     assert_eq!(world.said(last).farewell, Some(Farewell::Ends));
     world.handle(CoordinatorInput::VotersSet);
@@ -302,7 +301,7 @@ fn a_member_that_may_be_a_new_voter_is_not_told_to_end() {
     let (mut world, last) = all_leave();
     world.pass(1_000, &[0, last]);
     let leading = world.coordinator.leading.as_mut().unwrap();
-    (leading.sets_voters, leading.added) = (true, [id(last)].into());
+    leading.voters.add([id(last)].into());
     let told = world.said(last);
     assert_eq!((told.farewell, told.released), (None, false), "it doesn't know yet that it is a voter, and would end");
     world.voters = [id(last)].into();
@@ -338,7 +337,7 @@ fn a_leader_that_ends_with_its_chain_keeps_the_log() {
 #[test]
 fn a_drained_leader_becomes_the_only_voter() {
     let mut world = World::new(1, 1);
-    world.coordinator.settings.max_voters = 3;
+    world.coordinator.cluster.settings_mut().max_voters = 3;
     world.pass(1_000, &[0, 1, 2]);
     keep(&mut world, &[0, 1, 2]);
     world.pass(3_000, &[0, 1, 2]);
