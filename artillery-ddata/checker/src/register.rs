@@ -248,7 +248,7 @@ fn seers(operations: &[Operation]) -> Result<BTreeMap<usize, Vec<usize>>, Violat
     }
 }
 
-/// Whether a compare-and-swap reports failure although it found what it expected.
+/// Whether a compare-and-swap reports failure although it found the expected version.
 fn is_false_conflict(operation: &Operation) -> bool {
     match (operation.call, operation.answer) {
         (Call::CompareAndSwap { expected, .. }, Answer::Conflict(found)) => {

@@ -59,7 +59,7 @@ impl fmt::Display for Kind {
             Self::FailedSwapSeen => "the value of a failed compare-and-swap was seen",
             Self::TwoVersions => "one value has two versions",
             Self::VersionReused => "two writes have one version",
-            Self::FalseConflict => "a compare-and-swap failed although it found what it expected",
+            Self::FalseConflict => "a compare-and-swap failed although it found the expected version",
             Self::VersionWentBack => "a later write has a lower version",
             Self::DoubleSwap => "two compare-and-swaps that expected the same succeeded",
             Self::LostUpdate => "a compare-and-swap succeeded over a write that it did not expect",

@@ -201,7 +201,7 @@ fn write(writer: &mut JournalWriter, shared: &Shared, batches: &[(ChainId, Journ
     let mut until_room = |result: Result<(), JournalError>| match result {
         Err(JournalError::Full) => {
             if !full {
-                tracing::error!("the disk is full: nothing is committed in this node's chains until there is room");
+                tracing::error!("the disk is full: nothing is committed in this node's chains until it has space");
                 tell_full(shared, true);
             }
             full = true;
@@ -247,9 +247,9 @@ fn tell_full(shared: &Shared, full: bool) {
     let mut exchange = shared.lock();
     if std::mem::replace(&mut exchange.full, full) != full {
         if full {
-            tracing::error!("the disk counts as full: this node's chains only delete, until there is room");
+            tracing::error!("the disk is treated as full: this node's chains accept only deletes until it has space");
         } else {
-            tracing::info!("the disk has room again");
+            tracing::info!("the disk has space again");
         }
         exchange.chains.values().for_each(|side| side.wake.notify_one());
     }

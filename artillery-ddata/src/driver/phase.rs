@@ -149,8 +149,8 @@ impl std::fmt::Display for Stopped {
             Self::LogFailed => "the configuration log of this node failed: start the node again",
             Self::DiskFailed => "the disk of this node failed",
             Self::RolledBack => "the directory of this node is an older copy, or a second one: start the node with an empty directory",
-            Self::Founds => "an operator gave the cluster up: this node's next incarnation founds the one that succeeds it",
-            Self::Succeeded => "the cluster was given up for another one: start the node again to join that",
+            Self::Founds => "an operator retired the cluster: this node's next incarnation creates its successor",
+            Self::Succeeded => "the cluster gave way to another one: start the node again to join that",
             Self::Unformed => "most of the nodes that had agreed to form a cluster with it are silent: start it again",
         })
     }

@@ -106,7 +106,7 @@ impl Server {
     pub(crate) async fn serve(self: Arc<Self>, stream: IncomingStream) {
         let IncomingStream { mut reader, writer, connection, .. } = stream;
         let Some(writer) = writer else {
-            connection.close(CloseCode::VIOLATION, "requests without a way back");
+            connection.close(CloseCode::VIOLATION, "requests without a return path");
             return;
         };
         let room = self.rooms.of(&connection);

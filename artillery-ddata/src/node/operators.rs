@@ -59,7 +59,7 @@ impl OperatedNode for Weak<Data> {
             match &outcome {
                 Ok(Recovered { history, plan }) => tracing::warn!(
                     %cluster, %history, before = %plan.history, silent = ?plan.silent, kept = ?plan.chains,
-                    "an operator accepted losses: this node goes on alone, with what it has"
+                    "an operator accepted losses: this node continues alone, with its own data"
                 ),
                 Err(why) => tracing::warn!(%cluster, %history, %why, "the cluster is not recovered"),
             }
@@ -76,7 +76,7 @@ impl OperatedNode for Weak<Data> {
             let outcome = data.found(cluster, founds).await;
             match &outcome {
                 Ok(_) => data.give_up(founds),
-                Err(why) => tracing::warn!(%cluster, %why, "the cluster is not given up"),
+                Err(why) => tracing::warn!(%cluster, %why, "the cluster is not retired"),
             }
             outcome
         })
@@ -119,7 +119,7 @@ impl Data {
                 self.may_be_given_up(cluster)?;
                 let given_up = ask(commands, |answer| ControlCommand::GiveUp { answer }).await;
                 given_up.ok_or(ArrangeError::Stopped)??;
-                tracing::warn!(%cluster, "an operator gave this cluster up, with all that it holds, for another one of its name");
+                tracing::warn!(%cluster, "an operator retired this cluster and its data in favour of another one of its name");
                 Ok(None)
             }
         }

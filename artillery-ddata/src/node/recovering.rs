@@ -47,7 +47,7 @@ impl Data {
                     tracing::error!(?mine, %newer, "the cluster was recovered without this node, which stops");
                     return self.stop(Stopped::LeftBehind);
                 }
-                tracing::error!(?mine, %newer, "the histories have parted: this node waits for an operator");
+                tracing::error!(?mine, %newer, "the histories have diverged: this node waits for an operator");
                 known = Some(newer);
             }
         };

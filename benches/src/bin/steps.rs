@@ -109,7 +109,7 @@ fn cut(table: &mut Table, pair: &mut Pair) {
 /// A rejoins after its position has been dropped from the backlog: it is wiped and filled again.
 fn resync(table: &mut Table, pair: &mut Pair, keys: u64) {
     pair.enter(3, &[B], None);
-    (0..20_000).for_each(|n| pair.put(B, key(n), "a value that A doesn't know of, and that takes up the backlog"));
+    (0..20_000).for_each(|n| pair.put(B, key(n), "a value that A doesn't know of, and that fills the backlog"));
     pair.run();
     pair.enter(4, &[B], Some(A));
     let mut steps = [Steps::default(), Steps::default()];

@@ -55,7 +55,7 @@ fn opened_with(
     let mut again = Vec::new();
     if !allows!(guards, ReadOnce) {
         found.replay(GroupNumber(0), |place, entry, _| again.push((place.group, entry)))?;
-        assert_eq!(entries, again, "a replay shows what the check showed");
+        assert_eq!(entries, again, "a replay shows the same as the check");
     }
     Ok((found.open(start, u128::from(start) << 64)?, entries))
 }

@@ -300,7 +300,7 @@ pub enum Unready {
     #[error("this node has no lease")]
     NoLease,
     /// No serving member answers in any incarnation, and this node never served.
-    #[error("no life of a node that served answers")]
+    #[error("none of the nodes that served answers")]
     Orphaned,
     /// Another cluster succeeds the node's own, and no other node of its own answers.
     #[error("cluster {by} succeeds this node's cluster, whose other nodes don't answer")]

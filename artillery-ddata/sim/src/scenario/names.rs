@@ -166,7 +166,7 @@ impl Scenario {
             Self::Resync => "backlogs so small that a returning member needs a full resync",
             Self::Clocks => "clocks whose rates differ by up to 10 %",
             Self::Unrest => "one busy key, while members are cut off or paused in turn",
-            Self::Turmoil => "everything that changes a configuration, all at once",
+            Self::Turmoil => "every change of a configuration, all at once",
             Self::Whispers => "tails are lost after announcing commits only to their head",
             Self::Halves => "two of three members are cut off together",
             Self::Stalls => "local reads that take seconds, while their members are cut off and return",

@@ -151,7 +151,8 @@ impl World {
         if known.is_some_and(|known| known.version != held) {
             return fail(format!("chain {} is reopened at {held}, which was never committed", chain.0));
         }
-        self.trace.line(self.now, |out| write!(out, "chain {} lacks what no disk has synced: {held}", chain.0));
+        self.trace
+            .line(self.now, |out| write!(out, "chain {} is missing updates that no disk has synced: {held}", chain.0));
         self.end_with_loss();
         Ok(())
     }

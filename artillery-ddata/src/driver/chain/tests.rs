@@ -94,7 +94,7 @@ fn ask(handle: &ChainHandle, mode: ReadMode) -> oneshot::Receiver<Reply> {
     let (caller, reply) = oneshot::channel();
     let (deadline, caller) = (clock::now() + MINUTE, Responder::Caller(caller));
     let request = ReadRequest { query: Query::Key("k".into()), mode, floor: None, history: None, deadline, caller };
-    assert!(handle.try_read(request).is_none(), "there is no room");
+    assert!(handle.try_read(request).is_none(), "there is no space");
     reply
 }
 
@@ -218,8 +218,8 @@ const REQUESTS_AT_ONCE: usize = 50;
 
 #[tokio::test]
 async fn other_tasks_run_between_the_parts_of_a_long_turn() {
-    let beside = runs_beside(Duration::ZERO).await;
-    assert!(beside >= REQUESTS_AT_ONCE - 1, "they ran {beside} times");
-    let beside = runs_beside(Duration::MAX).await;
-    assert!(beside < REQUESTS_AT_ONCE / 2, "they ran {beside} times during a turn that never ends");
+    let ran = runs_beside(Duration::ZERO).await;
+    assert!(ran >= REQUESTS_AT_ONCE - 1, "they ran {ran} times");
+    let ran = runs_beside(Duration::MAX).await;
+    assert!(ran < REQUESTS_AT_ONCE / 2, "they ran {ran} times during a turn that never ends");
 }

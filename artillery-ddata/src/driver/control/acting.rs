@@ -42,7 +42,7 @@ impl ControlTask {
             NodeOutput::Over => self.end(ControlEnd::Succeeded),
             NodeOutput::Left => self.callers.left(),
             NodeOutput::Succeeded { by } => {
-                tracing::warn!(%by, "this node's cluster was given up for another one, and it holds nothing of it: it stops");
+                tracing::warn!(%by, "this node's cluster gave way to another one, and this node holds none of its data: it stops");
                 self.end(ControlEnd::Succeeded);
             }
             NodeOutput::Ready => drop(self.parts.queues.ready.take().map(|ready| ready.send(()))),

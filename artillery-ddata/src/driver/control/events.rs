@@ -16,35 +16,35 @@ pub(super) fn log(cluster: ClusterId, event: NodeEvent) {
         }
         NodeEvent::Waits => {
             tracing::warn!(
-                "this node alone serves a chain or keeps the configuration log, and no other one takes over: it waits until it is told once more to stop"
+                "this node alone serves a chain or keeps the configuration log, and no other node can replace it: it waits for a second signal to stop"
             );
         }
         NodeEvent::EndsChain => {
             tracing::warn!(
-                "this node is the last that serves a chain, and no other one could take over: the data ends with it"
+                "this node is the last that serves a chain, and no other node can replace it: the data ends with it"
             );
         }
         NodeEvent::ClosesChain => {
             tracing::warn!(
-                "this node is the last that serves a chain: its disk keeps the chain, which opens again when a store of those that served last is back"
+                "this node is the last that serves a chain: its disk keeps the chain, which reopens when a store that served it last returns"
             );
         }
         NodeEvent::GivesUp => {
-            tracing::warn!("this node ends before its chains are known to go on without it");
+            tracing::warn!("this node ends before its chains are known to continue without it");
         }
         NodeEvent::Orphaned => {
             tracing::warn!(
-                "no life of a node that served answers: if they are lost permanently, and what they held with them, `ctl create-anew --accept-loss {cluster}` has the nodes that are there form a new cluster; it is refused while one of them answers"
+                "none of the nodes that served answers: if those nodes and their data are lost permanently, `ctl create-anew --accept-loss {cluster}` creates a new cluster of the running nodes; it is refused while one of them answers"
             );
         }
         NodeEvent::Over => {
             tracing::warn!(%cluster, "this node's cluster has given way to another one of its name: this node soon ends, and joins that");
         }
         NodeEvent::Refuses { by } => {
-            tracing::warn!(%by, "another cluster was founded in the place of this one, whose nodes are there: this node goes on, and refuses the other");
+            tracing::warn!(%by, "another cluster was created to succeed this one, but nodes of this one answer: this node continues, and refuses the other");
         }
         NodeEvent::Yields { by } => {
-            tracing::error!(%by, "this node's cluster was given up for another one, and no leader of it answers: this node keeps what it holds, and serves nothing. To have it join the other cluster, start it again, with an empty directory if it has one");
+            tracing::error!(%by, "this node's cluster gave way to another one, and no leader of it answers: this node keeps its data, and serves nothing. To have it join the other cluster, start it again, with an empty directory if it has one");
         }
         NodeEvent::GoesOn { by } => {
             tracing::warn!(%by, "a node of this node's cluster answers: this node serves again, and refuses the other cluster");

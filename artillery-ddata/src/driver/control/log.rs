@@ -51,7 +51,7 @@ impl ControlTask {
                 });
             }
             NodeOutput::SetVoters { term, voters } => {
-                tracing::info!(%term, ?voters, "others are to keep the configuration log");
+                tracing::info!(%term, ?voters, "other nodes will keep the configuration log");
                 self.tasks.spawn(async move {
                     if let Err(error) = log.set_voters(term, voters).await {
                         tracing::info!(%term, %error, "the configuration log is kept by the same as before");
@@ -62,7 +62,7 @@ impl ControlTask {
             NodeOutput::Resign { term } => {
                 tracing::warn!(
                     %term,
-                    "no other node reaches this one, though they answer it: it gives up the leadership of the configuration log. Check that its address can be dialled"
+                    "no other node reaches this one, though they answer it: it resigns the leadership of the configuration log. Check that its address can be dialled"
                 );
                 log.may_lead(false);
             }

@@ -33,7 +33,7 @@ pub(crate) struct ControlEndpoint {
 /// Answers one call. A stream that ends without an answer shows the peer that none follows.
 pub(crate) async fn serve(from: MemberId, mut stream: IncomingStream, endpoint: &ControlEndpoint) {
     let Some(mut writer) = stream.writer.take() else {
-        stream.connection.close(CloseCode::VIOLATION, "a call without a way back");
+        stream.connection.close(CloseCode::VIOLATION, "a call without a return path");
         return;
     };
     let answered = async {

@@ -73,7 +73,7 @@ pub(super) async fn write(
             Ok(Ok(())) => {}
             Ok(Err(_)) => return,
             // Waiting responses hold shares that others need.
-            Err(_) => return connection.close(CloseCode::VIOLATION, "answers are not taken in"),
+            Err(_) => return connection.close(CloseCode::VIOLATION, "answers are not accepted"),
         }
     }
     writer.finish();

@@ -72,7 +72,7 @@ pub enum DataDirError {
         given: String,
     },
     /// It holds data of a cluster that was abandoned. Moved aside, it is kept, and the node begins with an empty one.
-    #[error("{} holds data of cluster {cluster}, which was given up: start with an empty directory", dir.display())]
+    #[error("{} holds data of cluster {cluster}, which was retired: start with an empty directory", dir.display())]
     GivenUp {
         /// The directory.
         dir: PathBuf,

@@ -140,5 +140,5 @@ fn reports_are_due_after_three_seconds_and_then_every_thirty() {
     let due: Vec<_> = (0..70).filter(|&second| reminder.is_due(at(second), false)).collect();
     assert_eq!(due, [3, 33, 63]);
     assert!(!reminder.is_due(at(70), true) && !reminder.is_due(at(71), false));
-    assert!(reminder.is_due(at(74), false), "a node that served in between begins anew");
+    assert!(reminder.is_due(at(74), false), "a node that served in between begins again");
 }

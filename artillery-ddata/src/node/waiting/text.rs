@@ -16,7 +16,7 @@ impl fmt::Display for WaitingFor {
                 let more = usize::from(*expected).saturating_sub(*seen);
                 let nodes = if more == 1 { "node is" } else { "nodes are" };
                 write!(f, "{more} more {nodes} needed to form the cluster: {seen} of {expected} found")?;
-                by.map_or(Ok(()), |by| write!(f, " (node {by} expects so many)"))
+                by.map_or(Ok(()), |by| write!(f, " (node {by} expects this number)"))
             }
             Self::Search => f.write_str("this node looks for others before it forms a cluster"),
             Self::OtherSettings { node } => {

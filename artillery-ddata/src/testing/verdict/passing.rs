@@ -19,7 +19,7 @@ pub(super) fn pass(point: &Point<'_>, key: &Bytes, content: &Content) -> Result<
                 return Err(format!("{write:?} failed over {version}, but there was {content:?}"));
             }
             if would_pass(write, *step, content) {
-                return Err(format!("{write:?} failed, although it found what it expected: {content:?}"));
+                return Err(format!("{write:?} failed, although it found the expected version: {content:?}"));
             }
             content.clone()
         }

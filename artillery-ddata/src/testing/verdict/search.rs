@@ -90,7 +90,7 @@ impl<'a> Search<'a> {
         }
         let (at, why) = self.furthest.clone().unwrap_or_default();
         let version = self.known.points.get(at).map_or(Version::NONE, |point| point.version);
-        format!("key {name:?}: no order of the writes explains what was seen at version {version}: {why}")
+        format!("key {name:?}: no order of the writes explains the value seen at version {version}: {why}")
     }
 
     fn step(&mut self, state: &SearchState, point: &Point<'_>) {

@@ -130,7 +130,7 @@ fn conditions_are_checked() {
     assert!(run().done(swap(Version::NONE), 2, Computed::Nothing).why().contains("succeeded"));
     assert!(run().add(Ask::Write(swap(Version::NONE)), conflict(Version::new(1, 1))).fits());
     let wrong = run().add(Ask::Write(swap(Version::new(1, 1))), conflict(Version::new(1, 1)));
-    assert!(wrong.why().contains("found what it expected"));
+    assert!(wrong.why().contains("found the expected version"));
     let absent = run().add(Ask::Write(swap(Version::new(1, 1))), conflict(Version::NONE));
     assert!(absent.why().contains("failed over"));
 }

@@ -96,7 +96,7 @@ impl Plan {
             sample_ms: self.sample.as_millis() as u64,
             blocking: match self.way {
                 Way::Own => "a client and a current-thread runtime for each thread".to_owned(),
-                Way::Shared => "one client for all threads, on a runtime beside them".to_owned(),
+                Way::Shared => "one client for all threads, on a runtime of its own".to_owned(),
                 Way::Carried => "one client for all threads, driven by whichever of them waits first".to_owned(),
             },
             concurrent: match self.workers {

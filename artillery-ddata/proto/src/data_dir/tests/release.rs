@@ -52,7 +52,7 @@ fn the_same_bytes_are_written_as_before() {
 }
 
 #[test]
-#[ignore = "writes the store of this release anew"]
+#[ignore = "writes the store of this release again"]
 fn make_the_store_anew() {
     let (place, written) = (place(), small_store(true));
     let _ = fs::remove_dir_all(&place);

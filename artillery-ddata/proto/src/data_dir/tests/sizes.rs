@@ -135,7 +135,7 @@ fn records_of_all_sizes_fill_a_disk_and_deletes_free_it() {
         let mut node = Filled::new(of);
         node.fill();
         let records = u64::from(node.next) * (of.value as u64 + 50);
-        assert!(records > of.disk / 5, "{} records of {} bytes find room", node.next, of.value);
+        assert!(records > of.disk / 5, "{} records of {} bytes find space", node.next, of.value);
         node.recover();
     }
 }

@@ -129,7 +129,7 @@ impl Six {
             ProposalFate::Decided if mine => Ok(()),
             ProposalFate::Decided => Err(AppendError::Taken { last: group.configs().applied() }),
             ProposalFate::Refused => Err(AppendError::NotLeading),
-            ProposalFate::Unknown => Err(AppendError::OutcomeUnknown("as the model says".into())),
+            ProposalFate::Unknown => Err(AppendError::OutcomeUnknown("as the model expects".into())),
         }
     }
 
