@@ -245,11 +245,11 @@ impl ChainOracle {
     /// Checks that every update missing at the successor can still be sent to it.
     fn keeps_what_is_lacked(&self, place: usize, status: &Status, kept: u64) -> Result<(), Failure> {
         let Some(successor) = self.members.get(place + 1) else { return Ok(()) };
-        let lacks = status.last.sequence.0.saturating_sub(successor.last.sequence.0);
-        if kept >= lacks {
+        let missing = status.last.sequence.0.saturating_sub(successor.last.sequence.0);
+        if kept >= missing {
             return Ok(());
         }
-        let what = format!("member {place} keeps {kept} updates, but its successor is missing {lacks}");
+        let what = format!("member {place} keeps {kept} updates, but its successor is missing {missing}");
         Err(Failure::new(Oracle::Sent, what))
     }
 

@@ -355,7 +355,7 @@ impl World {
         if self.control.is_none() {
             return;
         }
-        self.trace.line(self.now, |out| write!(out, "n{node} c{slot} says {word:?}"));
+        self.trace.line(self.now, |out| write!(out, "n{node} c{slot} reports {word:?}"));
         if let Word::Promote(promotion) = word {
             self.disturb_promotion(node, promotion);
         }
@@ -413,7 +413,7 @@ impl World {
 
     pub(super) fn hand_in(&mut self, node: usize, input: NodeInput) {
         let clock = self.nodes[node].clock(self.now);
-        self.trace.line(self.now, |out| write!(out, "n{node} takes in {input:?}"));
+        self.trace.line(self.now, |out| write!(out, "n{node} receives {input:?}"));
         let Some(control) = &mut self.control else { return };
         control.nodes[node].decider.handle(clock, input);
         self.obey(node);

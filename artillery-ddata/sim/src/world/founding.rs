@@ -180,7 +180,7 @@ impl World {
         founders.machines[index] = Some(machine);
         founders.met[index].fill(None);
         founders.ticks[index] = (None, founders.ticks[index].1 + 1);
-        self.trace.line(self.now, |out| write!(out, "n{index} starts life {life}"));
+        self.trace.line(self.now, |out| write!(out, "n{index} starts incarnation {life}"));
         if self.setup.control.is_none() {
             self.queue.push(self.now, super::Event::Lease(index));
         }

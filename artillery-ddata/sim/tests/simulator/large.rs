@@ -212,6 +212,6 @@ fn a_small_write_waits_for_a_large_value_once_not_at_each_hop() {
     // The last piece and the small write on each hop after the first, and the acknowledgement.
     let hops = 2 * (MEMBERS as u64) * (MAX_CHUNK as u64 + 4 * FRAME);
     let took = done - begun;
-    println!("{took} ns, of which the value itself takes {once} on one hop");
+    println!("{took} ns, the value itself takes {once} on one hop");
     assert!(took <= once + once / 50 + hops, "{took} ns, though {once} and {hops} are enough");
 }

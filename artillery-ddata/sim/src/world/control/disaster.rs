@@ -31,7 +31,7 @@ impl World {
         let Some(survivor) = self.survivor() else {
             return self.queue.push(again, super::super::Event::Control(Event::Disaster));
         };
-        self.trace.line(self.now, |out| write!(out, "all that keep the log are lost, but n{survivor}"));
+        self.trace.line(self.now, |out| write!(out, "every keeper of the log is lost except n{survivor}"));
         self.disasters += 1;
         let mut alive = BTreeSet::from([self.ids[survivor]]);
         for node in (0..self.nodes.len()).filter(|&node| node != survivor) {
@@ -112,7 +112,7 @@ impl World {
     /// Executes a recovery order one lease after it was given: surveys again, and continues alone.
     pub(super) fn recover(&mut self, node: usize, since: u64) {
         let plan = self.plan_at(node, self.now - since);
-        self.trace.line(self.now, |out| write!(out, "n{node} is to go on alone: {plan:?}"));
+        self.trace.line(self.now, |out| write!(out, "n{node} should continue alone: {plan:?}"));
         let Some(plan) = plan.ok().filter(|plan| plan.by.id == self.ids[node]) else { return };
         if !self.has_all(plan.by.id) {
             return;
@@ -121,7 +121,7 @@ impl World {
         let next = plan.history.next(u128::from(control.operator.below(u64::MAX)));
         let known = control.nodes[node].decider.configs();
         let configs = Arc::new(known.recovered(next, plan.by.clone(), plan.newest, plan.upto).branched(plan.branch()));
-        self.trace.line(self.now, |out| write!(out, "n{node} goes on alone as {next}"));
+        self.trace.line(self.now, |out| write!(out, "n{node} continues alone as {next}"));
         if !self.keep_recovery(node, &configs) {
             return;
         }

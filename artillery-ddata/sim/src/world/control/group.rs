@@ -218,7 +218,7 @@ impl World {
         let id = self.ids[node];
         self.trace.line(self.now, |out| {
             use std::fmt::Write as _;
-            write!(out, "n{node} {}", if may { "may lead again" } else { "gives up its leadership" })
+            write!(out, "n{node} {}", if may { "may lead again" } else { "resigns its leadership" })
         });
         let Some(control) = &mut self.control else { return };
         if may {

@@ -147,7 +147,7 @@ impl World {
         control.nodes[index] = control.half(index, &self.nodes[index], loads);
         self.counts.disks.starts += u64::from(before.shares_store(id));
         control.group.begins(before, id, allows!(self.setup.guards, LeadAgain));
-        self.trace.line(self.now, |out| write!(out, "n{index} starts another life"));
+        self.trace.line(self.now, |out| write!(out, "n{index} starts another incarnation"));
         self.reconnect(index);
         self.begin_half(index);
         if loads {

@@ -134,7 +134,7 @@ impl World {
         }
         let lost = self.oracles[slot].lose(loss.epoch, replica.status().last, replica.history());
         self.accepted += 1;
-        self.trace.line(self.now, |out| write!(out, "n{index} goes on: {lost} committed updates are lost"));
+        self.trace.line(self.now, |out| write!(out, "n{index} continues: {lost} committed updates are lost"));
         let before = std::mem::take(&mut self.histories[slot]);
         let moment = self.moment();
         let mut loss = Loss { epoch: loss.epoch, moment, before: History::default() };

@@ -61,7 +61,7 @@ impl World {
     pub(super) fn say(&mut self, from: usize, to: MemberId, message: Message) {
         let ends = [self.ids[from], to];
         let Some(index) = self.ids.iter().position(|id| id.node == to.node) else { return };
-        self.trace.line(self.now, |out| write!(out, "n{from} says to n{index} {message:?}"));
+        self.trace.line(self.now, |out| write!(out, "n{from} sends n{index} {message:?}"));
         let message = Box::new(message);
         if index == from {
             let flight = Flight { at: self.now, generation: 0, lost: false, counted: 0 };

@@ -120,7 +120,7 @@ impl World {
         let Some(control) = &mut self.control else { return };
         if by == Some(self.ids[node]) && goes_on {
             let by = ClusterId(u128::from(control.operator.below(u64::MAX)));
-            self.trace.line(self.now, |out| write!(out, "n{node} founds another cluster"));
+            self.trace.line(self.now, |out| write!(out, "n{node} creates another cluster"));
             control.successor = Some(Successor { by, nodes: BTreeSet::new() });
             self.foundings += 1;
             self.go_over(node);

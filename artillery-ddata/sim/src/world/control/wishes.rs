@@ -46,7 +46,7 @@ impl World {
 
     pub(in super::super) fn withdraw(&mut self, node: usize) {
         if self.nodes[node].is_alive() && !self.nodes[node].stops {
-            self.trace.line(self.now, |out| write!(out, "n{node} is to stop for a while"));
+            self.trace.line(self.now, |out| write!(out, "n{node} should stop temporarily"));
             let of = &mut self.nodes[node];
             (of.stops, of.returns, of.drained) = (true, true, true);
             self.hand_in(node, NodeInput::Withdraw);
