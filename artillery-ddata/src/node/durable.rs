@@ -152,7 +152,10 @@ impl NodeDir {
     ) -> Result<(), DataDirError> {
         let dir = self.disk.path();
         let loaded = begun.load(store, &mut |progress| self.reporter.tell(progress));
-        let loaded = loaded.map_err(|error| DataDirError::of(dir, &error))?;
+        let loaded = loaded.map_err(|error| {
+            self.reporter.end();
+            DataDirError::of(dir, &error)
+        })?;
         self.reporter.finish();
         let chains = self.founding().map_or(0, |known| known.settings.chains);
         let holds = (0..chains).map(|chain| loaded.holding(ChainId(chain))).collect();

@@ -51,16 +51,22 @@ impl Data {
         let Some(started) = self.stage.started() else { return };
         tracing::info!(cluster = %founding.cluster, "this node belongs to a cluster");
         self.compare_timing(founding);
-        let (cluster, id) = (started.cluster.clone(), founding.cluster);
-        cluster.set_predecessors(founding.succeeds.clone());
-        cluster.set_gave_way(self.left_clusters(founding));
-        let informed = cluster.clone();
-        tokio::spawn(async move { informed.set_cluster_id(id).await });
+        let cluster = started.cluster.clone();
         let formed = match self.config.failover {
             true => self.form_with_log(started, founding, unformed.unloaded),
             false => self.form_for_good(started, founding),
         };
         tokio::spawn(self.clone().watch_others(cluster, formed, unformed.meetings));
+    }
+
+    /// Enters the state, and then announces the cluster: a refusal by another cluster's node may follow at once.
+    fn enter_formed(&self, formed: &Arc<Formed>) {
+        self.stage.enter(Reached::Formed(formed.clone()));
+        let (cluster, founding) = (formed.started.cluster.clone(), &formed.founding);
+        cluster.set_predecessors(founding.succeeds.clone());
+        cluster.set_gave_way(self.left_clusters(founding));
+        let id = founding.cluster;
+        tokio::spawn(async move { cluster.set_cluster_id(id).await });
     }
 
     /// The clusters that gave way before this node joined its present one. Their nodes are notified when they are met.
@@ -85,7 +91,7 @@ impl Data {
         let is_mine = |config: &&ChainConfig| config.role(self.id()).is_some();
         let (shows, standings) = readiness(configs.iter().filter(is_mine).count());
         let formed = Arc::new(Formed { started, founding: founding.clone(), standings, state: None });
-        self.stage.enter(Reached::Formed(formed.clone()));
+        self.enter_formed(&formed);
         let mut shows = shows.into_iter();
         let handles = configs.iter().map(|config| {
             let show = Some(config).filter(is_mine).and_then(|_| shows.next())?;
@@ -134,7 +140,7 @@ impl Data {
         };
         let chains = ChainsStart { configs: configs.clone(), leases: queues.leases.subscribe(), words, shows, ready };
         let formed = Arc::new(Formed { started, founding: founding.clone(), standings, state: Some(state.clone()) });
-        self.stage.enter(Reached::Formed(formed.clone()));
+        self.enter_formed(&formed);
         let follow = FollowStart {
             formed: formed.clone(),
             state: state.clone(),

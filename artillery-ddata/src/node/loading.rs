@@ -54,12 +54,13 @@ pub(crate) type Report = Arc<dyn Fn(Loading) + Send + Sync>;
 
 /// Reports the progress from time to time.
 pub(crate) struct Reporter {
-    report: Option<Report>,
     began: Timestamp,
     progress: Mutex<Progress>,
 }
 
 struct Progress {
+    /// Dropped when the load ends: it may own a channel whose end the application awaits, or a handle of the node.
+    report: Option<Report>,
     entries: u64,
     /// The reading in progress, and when it began.
     step: (LoadStep, Timestamp),
@@ -73,8 +74,9 @@ impl Reporter {
     pub(crate) fn new(report: Option<Report>) -> Self {
         let (now, read) = (clock::now(), LoadProgress::default());
         let last = loading(read, Duration::ZERO, Duration::ZERO, None);
-        let progress = Progress { entries: 0, step: (LoadStep::Check, now), next: now + REPORT_PERIOD, read, last };
-        Self { report, began: now, progress: Mutex::new(progress) }
+        let progress =
+            Progress { report, entries: 0, step: (LoadStep::Check, now), next: now + REPORT_PERIOD, read, last };
+        Self { began: now, progress: Mutex::new(progress) }
     }
 
     /// The newest report.
@@ -105,15 +107,25 @@ impl Reporter {
         let progress = self.lock();
         if progress.read.read.total > 0 {
             self.report(progress, clock::now(), Some(Duration::ZERO));
+        } else {
+            drop(progress);
         }
+        self.end();
+    }
+
+    /// The load has ended, successfully or not.
+    pub(crate) fn end(&self) {
+        let report = self.lock().report.take();
+        drop(report);
     }
 
     /// Calls the function without the lock: it may ask for the newest report.
     fn report(&self, mut progress: MutexGuard<'_, Progress>, now: Timestamp, left: Option<Duration>) {
         let report = loading(progress.read, now - progress.step.1, now - self.began, left);
         progress.last = report;
+        let function = progress.report.clone();
         drop(progress);
-        if let Some(function) = &self.report {
+        if let Some(function) = function {
             function(report);
         }
     }

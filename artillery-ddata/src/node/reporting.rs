@@ -158,7 +158,9 @@ impl Data {
 
     /// The facts of this node's chains. A fixed configuration needs no lease.
     async fn chain_facts(&self, known: Option<&NodeState>) -> Vec<ChainFacts> {
-        let Some(formed) = self.stage.formed() else { return Vec::new() };
+        // The state may have been read before the node entered its present stage.
+        let is_current = known.is_some() || !self.config.failover;
+        let Some(formed) = self.stage.formed().filter(|_| is_current) else { return Vec::new() };
         let now = clock::now();
         let role = |config: &ChainConfig| config.role(self.id());
         let joins = |config: &ChainConfig| known.is_some() && role(config).is_some_and(|role| role != Role::Serving);
