@@ -13,7 +13,7 @@ const SECONDS_EACH: u64 = 20;
 const REFUSALS: [&str; 9] = [
     "another reorder is in progress",
     "was changed by another proposal",
-    "was not committed in time",
+    "not committed in time",
     "is no serving member",
     "each of them must be named once",
     "there is no node",

@@ -72,7 +72,7 @@ async fn increments_appends_and_scans_are_answered() {
     let appended = cluster.json(0, &["append", "n/log", "de"]).await;
     assert_eq!((&appended["length"], &appended["replayed"]), (&5.into(), &false.into()), "{appended}");
     let (_, err) = cluster.ctl(at, 1, &["incr", "n/log"]).await;
-    assert!(err.contains("no decimal number"), "{err}");
+    assert!(err.contains("not a decimal integer"), "{err}");
     cluster.ctl(at, 0, &["put", "other", "x"]).await;
     assert_eq!(cluster.ctl(at, 0, &["scan", "n/"]).await.0, "n/log\nn/sold\n");
     let (lines, _) = cluster.ctl(at, 0, &["--json", "scan", "n/s"]).await;
