@@ -68,7 +68,8 @@ use crate::{
     types::update::Update,
 };
 
-#[derive(Clone, Hash)]
+#[derive(Hash)]
+#[cfg_attr(feature = "mutants", derive(Clone))]
 pub struct Replica {
     membership: Membership,
     log: Log,

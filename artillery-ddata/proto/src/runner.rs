@@ -57,7 +57,8 @@ const SMALL_WRITES: u32 = 256;
 const MAX_DEFERRAL: Duration = Duration::from_millis(1);
 
 /// One replica and the callers that wait for its replies. `C` identifies a caller to the driver.
-#[derive(Clone, Hash)]
+#[derive(Hash)]
+#[cfg_attr(feature = "mutants", derive(Clone))]
 pub struct ChainRunner<C> {
     replica: Replica,
     callers: Callers<C>,

@@ -38,7 +38,8 @@ use crate::{
 };
 
 /// The part of a chain's history that this member has, and all state derived from it.
-#[derive(Clone, Hash)]
+#[derive(Hash)]
+#[cfg_attr(feature = "mutants", derive(Clone))]
 pub(super) struct Log {
     store: WriteBehindStore,
     history: UpdateHistory,
@@ -242,6 +243,11 @@ impl Log {
         }
         self.drop_unreplicated(cx.now, last, out);
         self.sessions.forget_pending();
+        Ok(())
+    }
+
+    /// After a cut: notes the requests of the updates that are still pending.
+    pub(super) fn note_pending(&mut self) -> Result<(), StoreError> {
         for update in self.history.from(self.watermark.next()) {
             let taken = self.taken_by(update)?;
             self.sessions.note(update, taken);

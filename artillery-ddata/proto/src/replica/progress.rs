@@ -209,6 +209,8 @@ impl Replica {
         self.head.cut(keep, &mut self.outputs);
         // Waiting reads may wait for a dropped update.
         self.restart_reads(now);
+        let noted = self.log.note_pending();
+        self.halt_if_failed(noted);
     }
 
     /// Begins a checkpoint, unless one is in progress, or a resync, which has no state to write.

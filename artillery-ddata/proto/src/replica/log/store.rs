@@ -44,6 +44,7 @@ struct Deferred {
     failed: Option<StoreError>,
 }
 
+#[cfg(feature = "mutants")]
 /// A copy shares the store and the gate.
 impl Clone for WriteBehindStore {
     fn clone(&self) -> Self {
