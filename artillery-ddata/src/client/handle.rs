@@ -68,7 +68,7 @@ impl Client {
         self.router.arrange(node, wish, timeout).await
     }
 
-    /// The locations at which the client looks for nodes. Add newly discovered ones to it.
+    /// The locations at which the client looks for nodes. The list may be extended at any time.
     pub fn candidates(&self) -> &Candidates {
         &self.candidates
     }
@@ -100,7 +100,7 @@ impl Client {
     }
 }
 
-/// Why a client couldn't connect. Nothing was sent except greetings.
+/// Why a client couldn't connect. No read or write was sent.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {

@@ -62,9 +62,8 @@ impl Numbers {
         self.end(number);
     }
 
-    /// Whether a few requests without an outcome hold back the lowest open number, so that nodes keep the records of
-    /// many answered requests. Then the client leaves the session. It stays if most open requests are in flight, since
-    /// those will be answered, while an unknown outcome may stay unknown.
+    /// Whether the lowest open number is far behind the last one, given the number of requests in flight, so that nodes
+    /// keep the records of many answered requests. Then the client may leave the session.
     pub(super) fn are_stuck(&self) -> bool {
         let since = self.open.first().map_or(0, |first| self.last - first);
         let under_way = self.open.len().saturating_sub(self.kept.len());
