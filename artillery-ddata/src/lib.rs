@@ -98,7 +98,7 @@
 //!
 //! # Modules
 //!
-//! The handles are at the root: [`Node`], [`Client`], [`Kv`], [`Map`]. Each module holds the types that belong to them:
+//! The handles are at the root: [`Node`], [`Client`], [`Kv`], [`Map`]. The modules hold the other types:
 //!
 //! - [`node`] and [`client`]: why a node or client can't start, or why a node never becomes ready.
 //! - [`kv`] and [`map`]: calls, results and conflicts.

@@ -44,7 +44,7 @@ pub struct NodeStatus {
     /// The configuration log. `None`: the node has a fixed configuration, or doesn't belong to a cluster yet.
     #[serde(default)]
     pub log: Option<LogStatus>,
-    /// Progress of loading the data directory. `None`: there is none, or it is loaded.
+    /// Progress of loading the data directory. `None`: the node has no directory, or it is loaded.
     #[serde(default)]
     pub loading: Option<LoadingStatus>,
     /// Reasons why the node isn't ready or no longer serves. Empty while it serves.

@@ -33,7 +33,7 @@ impl Histories {
         *self.lock()
     }
 
-    /// Whether messages of the history `theirs` may be handled. A node without a history adopts that one.
+    /// Whether messages of the history `theirs` may be handled. A node without a history adopts `theirs`.
     ///
     /// # Errors
     /// The answer to the peer: this node's history, if the peer's is over.
@@ -57,7 +57,7 @@ impl Histories {
         }
     }
 
-    /// The last history of the same cluster that was met, where neither gives way to the other.
+    /// The last conflicting history that was met: neither it nor this node's gives way to the other.
     pub(crate) fn parted(&self) -> Option<History> {
         *self.parted.borrow()
     }

@@ -39,7 +39,7 @@ pub(super) struct ApplyProgress {
     pub(super) changes: u64,
     /// The last entry that took a place.
     pub(super) last: LogIndex,
-    /// The last entry of the group's log.
+    /// The last applied entry of the group's log.
     pub(super) raft: Option<RaftLogId>,
     /// Nothing further will be applied.
     pub(super) ended: bool,

@@ -22,7 +22,7 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Spread {
-    /// The same member while it is reachable. Different clients prefer different members.
+    /// The same member while it is reachable. Different clients may prefer different members.
     #[default]
     Sticky,
     /// Each member in turn.

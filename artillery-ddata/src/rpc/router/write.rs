@@ -224,8 +224,8 @@ impl Router {
         outcome
     }
 
-    /// Writes under a new id of this client's session. If that session was evicted, opens another one, as long as
-    /// certainly nothing was applied. `begun`: a first attempt in flight.
+    /// Writes under a new id of this client's session. If that session was evicted or left, uses another one, provided
+    /// that certainly nothing was applied. `begun`: a first attempt in flight.
     async fn write_anew(
         &self,
         placed: PlacedWrite,
