@@ -118,8 +118,8 @@
 //! retried: a call retries by itself under one request id, and [`Kv::resolve`] settles an outcome that is still
 //! unknown. A dead member is removed once its lease has certainly expired. Until then the other members continue to
 //! serve clean reads, and writes wait. Without a data directory, written data survives as long as one serving member
-//! does. With one, a write is on the disk of each serving member before it is acknowledged, and survives a restart of
-//! all of them.
+//! does. With one, a write is on the disk of each serving member before it is acknowledged, unless
+//! [`sync`](config::DataConfig::sync) is `Never`, and survives a restart of all of them.
 
 // Unit tests disable guards, so their `artillery_proto` is the build with mutants (docs/adr/0003-mutants.md). `testing`
 // exports the checker.

@@ -123,7 +123,7 @@ fn changed(write: &Write) -> Vec<&Bytes> {
     distinct
 }
 
-/// The version that an acknowledged write made. `None`: it changed nothing.
+/// The version that an acknowledged write made. `None`: it changed nothing, or wasn't acknowledged.
 fn made(entry: &BookEntry) -> Option<Version> {
     match &entry.told {
         BookAnswer::Reply(Reply::Committed(done)) if done.result != Computed::Took(None) => Some(done.version),

@@ -135,7 +135,7 @@ async fn a_room_full_of_other_watches_ends_no_watch() {
     }
     let position = first.position().unwrap();
     drop(first);
-    // The watch's last query may still wait there.
+    // The watch's last query may still wait at the node.
     until(|| taken(&node, "watches") == 0).await;
 
     let prefix = Bytes::from(vec![b'p'; 700]);
@@ -178,7 +178,7 @@ async fn short_answers_count_in_the_total_room() {
         }
         all.push(deaf);
     }
-    // Each client leaves more than an eighth of it unread.
+    // Each client leaves more than an eighth of the capacity unread.
     until(|| taken(&node, "answers").max(taken(&node, "reads")) == fake::QUEUE_BYTES).await;
     all.into_iter().for_each(Deaf::leave);
     until(|| taken(&node, "answers").max(taken(&node, "reads")) == 0).await;

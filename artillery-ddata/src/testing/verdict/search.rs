@@ -27,7 +27,7 @@ struct SearchState {
     content: Content,
     /// The hidden writes that made observed versions, the last one first.
     made: Option<Rc<Made>>,
-    /// Those of them that change other keys too.
+    /// The writes in `made` that change other keys too.
     shared: Rc<Shared>,
 }
 
