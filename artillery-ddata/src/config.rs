@@ -128,7 +128,7 @@ pub enum Threads {
 /// Minimum number of cores for separate chain threads by default.
 const CORES_FOR_CHAINS: usize = 4;
 const MAX_CHAIN_THREADS: usize = 256;
-/// An operator should end a longer wait.
+/// The maximum of [`DataConfig::reopen`]: an operator should end a longer wait.
 const MAX_REOPEN: Duration = Duration::from_secs(3600);
 
 impl Default for Threads {

@@ -68,7 +68,7 @@
 //!     println!("another write was first: {:?}", conflict.current);
 //! }
 //!
-//! // The newest version at this node. It may be uncommitted; the result states which.
+//! // The newest version at this node. It may be uncommitted: then the result's state is `Dirty`.
 //! let newest = kv.get("stock/7").mode(ReadMode::Eventual).await?;
 //! println!("{:?}, dirty: {}", newest.value(), newest.state == ReadState::Dirty);
 //!

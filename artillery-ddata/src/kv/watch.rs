@@ -98,8 +98,8 @@ impl Watch {
         Self(Fetched::new(state))
     }
 
-    /// Returns the changes after this position, one of another watch ([`position`](Self::position)) or from a
-    /// session. By default a watch begins with the changes after its first poll.
+    /// Returns the changes after this position, which another watch ([`position`](Self::position)) or a session
+    /// reported. By default a watch begins with the changes after its first poll.
     pub fn from(self, from: Frontier) -> Self {
         Self(self.0.set(|state| state.from = from))
     }

@@ -43,12 +43,12 @@ impl Numbers {
         self.open.first().copied()
     }
 
-    /// The request was answered, or its caller will never ask for the outcome.
+    /// Called when a request was answered, or when its caller will never ask for the outcome.
     pub(super) fn end(&mut self, number: u64) {
         self.open.remove(&number);
     }
 
-    /// The request's outcome is unknown, and may be asked for.
+    /// Called when a request's outcome is unknown, and its caller may ask for it.
     pub(super) fn keep(&mut self, number: u64) {
         self.kept.push_back(number);
         if self.kept.len() > MAX_UNKNOWN {
@@ -56,7 +56,7 @@ impl Numbers {
         }
     }
 
-    /// An unknown outcome has become known.
+    /// Called when an unknown outcome has become known.
     pub(super) fn settle(&mut self, number: u64) {
         self.kept.retain(|&kept| kept != number);
         self.end(number);

@@ -233,7 +233,7 @@ async fn a_watch_reports_a_chain_that_refuses_for_good() {
     }
 }
 
-/// A read that isn't ready is queued behind many that are, and each answer triggers one more of those.
+/// A read that isn't ready is queued behind many ready ones, and each answer triggers another ready one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_read_that_is_not_ready_has_its_turn() {
     let cluster = unique("client");

@@ -20,7 +20,8 @@ impl Histories {
         Self { mine: Arc::new(Mutex::new(mine)), newer: watch::Sender::new(None), parted: watch::Sender::new(None) }
     }
 
-    /// The history for a node that has recovered `next`. Messages still sent for the former history stay separate.
+    /// The history for a node that has recovered `next`. The former value keeps the former history, for messages still
+    /// in flight.
     pub(crate) fn followed_by(&self, next: History) -> Self {
         Self { mine: Arc::new(Mutex::new(Some(next))), newer: self.newer.clone(), parted: watch::Sender::new(None) }
     }

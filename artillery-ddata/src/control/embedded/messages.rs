@@ -117,7 +117,7 @@ impl Envelope {
 }
 
 impl Speaker {
-    /// Checks that the sender reports its own store: a false report about another store would get that one refused.
+    /// Checks that the sender reports its own store: a false report about another store would get that store refused.
     pub(super) fn check(&self, is_sender: impl Fn(MemberId) -> bool) -> Result<(), CallError> {
         if is_sender(self.id) { Ok(()) } else { Err(CallError::Senseless("it reports the store of another node")) }
     }

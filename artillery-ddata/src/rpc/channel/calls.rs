@@ -53,7 +53,7 @@ struct LaneCalls {
     by_number: BTreeMap<u64, usize>,
     /// When the timer next looks for expired calls. It may be too early, since an answer doesn't postpone it.
     wakes_at: Option<Instant>,
-    /// The sending task has found nothing to send.
+    /// Whether the sending task has found nothing to send.
     is_idle: bool,
     is_closed: bool,
 }

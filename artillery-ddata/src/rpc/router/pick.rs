@@ -37,7 +37,7 @@ pub(super) struct Attempts {
     count: u32,
     tried: SmallVec<[NodeId; 4]>,
     hint: Option<MemberId>,
-    /// The last refusal was due to load, so the routing isn't in doubt.
+    /// Whether the last refusal was due to load: then the routing isn't in doubt.
     busy: bool,
     unreached: SmallVec<[NodeId; 2]>,
 }

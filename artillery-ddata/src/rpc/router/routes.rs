@@ -62,7 +62,7 @@ pub(crate) struct LearnedRoutes {
     /// `asked` counts the queries.
     asking: Mutex<()>,
     asked: AtomicU64,
-    /// A background refresh is running; its caller may have timed out.
+    /// Whether a background refresh is running. Its caller may have timed out.
     under_way: AtomicBool,
 }
 

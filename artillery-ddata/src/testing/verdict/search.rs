@@ -19,7 +19,7 @@ use crate::{Version, api::Write, rpc::observer::book::text};
 /// The maximum number of states that a search visits for one key.
 const BUDGET: usize = 200_000;
 
-/// A partial order of the writes: those up to a point.
+/// An order of the writes up to a point.
 #[derive(Clone)]
 struct SearchState {
     at: usize,
