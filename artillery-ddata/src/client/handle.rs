@@ -119,7 +119,7 @@ pub enum ClientError {
     /// The socket can't be opened, or the settings are invalid.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// No node was reached; each address or name with its reason.
+    /// No node was reached, or none admitted this client; each address or name with its reason.
     #[error("no node was reached: {}", reasons(.0))]
     Unreachable(Vec<Unreached>),
     /// Nodes were reached, but their cluster isn't formed yet.
