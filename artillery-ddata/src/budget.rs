@@ -47,7 +47,7 @@ impl Budget {
         Self::in_units(bytes, UNIT)
     }
 
-    /// A budget with a small unit, for many small items, whose sizes would otherwise be rounded up several times over.
+    /// A budget with a small unit, for many small items: the usual unit would count each at several times its size.
     pub(crate) fn fine(bytes: usize) -> Self {
         Self::in_units(bytes, FINE_UNIT)
     }
@@ -228,8 +228,8 @@ pub(crate) fn of_reply(reply: &Reply) -> usize {
 }
 
 /// The bytes of one kind of requests or answers that may be sent on a connection and not yet received. The kinds are
-/// small reads, small writes and large requests. A kind that the peer doesn't read must leave a part of the
-/// connection's window to the others.
+/// small reads, small writes, large requests and large answers. A kind that the peer doesn't read must leave a part of
+/// the connection's window to the others.
 pub(crate) const fn unreceived_bytes(transport: &artillery_core::config::TransportConfig) -> usize {
     transport.connection_window_bytes as usize / 4
 }

@@ -39,7 +39,7 @@ pub struct Config {
     /// Sockets and streams. Its `listen` and `advertise` are the node's addresses.
     pub transport: TransportConfig,
     /// A host name of this node, as `HOST:PORT`. The node advertises the current addresses of that name. Clients learn
-    /// the name from the cluster's log, and resolve it when no address that they know answers. `None`: no name.
+    /// the name from the cluster's log, and also try it when they reach no node. `None`: no name.
     pub advertise_name: Option<String>,
     /// Bounds on the memory that the node uses.
     pub limits: Limits,
@@ -128,7 +128,7 @@ pub enum Threads {
 /// Minimum number of cores for separate chain threads by default.
 const CORES_FOR_CHAINS: usize = 4;
 const MAX_CHAIN_THREADS: usize = 256;
-/// An operator should end a longer wait.
+/// The maximum of [`DataConfig::reopen`]: an operator should end a longer wait.
 const MAX_REOPEN: Duration = Duration::from_secs(3600);
 
 impl Default for Threads {
@@ -187,8 +187,8 @@ pub struct Limits {
     /// single connection may use a quarter of each.
     pub queue_bytes: usize,
     /// Client sessions of each chain, including the records that identify retries (16 MiB). When it is full, the least
-    /// recently used session is evicted, and its retries fail with that reason. A single session may use a quarter.
-    /// Must be the same at all nodes of a cluster.
+    /// recently used session is evicted, and retries in it fail. A single session may use a quarter. Must be the same
+    /// at all nodes of a cluster.
     pub sessions_bytes: usize,
     /// Keys and values of all chains at the node (unlimited). At this limit its chains accept no values until some are
     /// deleted ([`MemoryFull`](crate::Refusal::MemoryFull)). Updates already in flight are still applied, at most one

@@ -1,5 +1,5 @@
-//! The control plane: which members form a chain, in which order and epoch. `artillery-proto` makes the decisions; here
-//! is the log on which the nodes agree.
+//! The control plane: which members form a chain, in which order and epoch. `artillery-proto` makes the decisions; this
+//! module holds the log on which the nodes agree.
 
 pub(crate) mod embedded;
 

@@ -15,7 +15,7 @@ use tokio::{
 /// The time that tasks have for their last messages to peers, once the last clone of their [`Driven`] is dropped.
 const SHUTDOWN_GRACE: Duration = Duration::from_millis(100);
 
-/// A runtime that one thread drives until the last clone is dropped, on any thread.
+/// A runtime that one thread drives until the last clone is dropped. A clone may be dropped on any thread.
 #[derive(Clone, Debug)]
 pub(crate) struct Driven {
     handle: Handle,

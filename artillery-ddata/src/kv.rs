@@ -1,6 +1,6 @@
 //! Keys and values as bytes: the calls of a [`Kv`](crate::Kv), and their results.
 
-/// Setters for the options of a read, for a call that has them in `how`. The caller passes the documentation of `mode`.
+/// Setters for the options of a read, which the call keeps in its field `how`. The user of the macro documents `mode`.
 macro_rules! read_options {
     ($(#[$mode:meta])*) => {
         $(#[$mode])*

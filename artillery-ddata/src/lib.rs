@@ -68,7 +68,7 @@
 //!     println!("another write was first: {:?}", conflict.current);
 //! }
 //!
-//! // The newest version at this node. It may be uncommitted; the result states which.
+//! // The newest version at this node. It may be uncommitted: then the result's state is `Dirty`.
 //! let newest = kv.get("stock/7").mode(ReadMode::Eventual).await?;
 //! println!("{:?}, dirty: {}", newest.value(), newest.state == ReadState::Dirty);
 //!
@@ -98,7 +98,7 @@
 //!
 //! # Modules
 //!
-//! The handles are at the root: [`Node`], [`Client`], [`Kv`], [`Map`]. Each module holds the types that belong to them:
+//! The handles are at the root: [`Node`], [`Client`], [`Kv`], [`Map`]. The modules hold the other types:
 //!
 //! - [`node`] and [`client`]: why a node or client can't start, or why a node never becomes ready.
 //! - [`kv`] and [`map`]: calls, results and conflicts.
@@ -118,8 +118,8 @@
 //! retried: a call retries by itself under one request id, and [`Kv::resolve`] settles an outcome that is still
 //! unknown. A dead member is removed once its lease has certainly expired. Until then the other members continue to
 //! serve clean reads, and writes wait. Without a data directory, written data survives as long as one serving member
-//! does. With one, a write is on the disk of each serving member before it is acknowledged, and survives a restart of
-//! all of them.
+//! does. With one, a write is on the disk of each serving member before it is acknowledged, unless
+//! [`sync`](config::DataConfig::sync) is `Never`, and survives a restart of all of them.
 
 // Unit tests disable guards, so their `artillery_proto` is the build with mutants (docs/adr/0003-mutants.md). `testing`
 // exports the checker.

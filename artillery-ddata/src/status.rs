@@ -44,7 +44,7 @@ pub struct NodeStatus {
     /// The configuration log. `None`: the node has a fixed configuration, or doesn't belong to a cluster yet.
     #[serde(default)]
     pub log: Option<LogStatus>,
-    /// Progress of loading the data directory. `None`: there is none, or it is loaded.
+    /// Progress of loading the data directory. `None`: the node has no directory, or it is loaded.
     #[serde(default)]
     pub loading: Option<LoadingStatus>,
     /// Reasons why the node isn't ready or no longer serves. Empty while it serves.
@@ -94,8 +94,8 @@ pub struct LogStatus {
     /// Why the node isn't settled. `None`: it is.
     #[serde(default)]
     pub unready: Option<String>,
-    /// No incarnation that ever served answers, and this node never served: the cluster's data may be lost. An operator
-    /// can form a new cluster from the remaining nodes with `ctl create-anew`.
+    /// Whether no incarnation that ever served answers, and this node never served: then the cluster's data may be
+    /// lost. An operator can form a new cluster from the remaining nodes with `ctl create-anew`.
     #[serde(default)]
     pub orphaned: bool,
     /// Another cluster with the same name and secret, because of which this node isn't ready: its id, and how to

@@ -72,7 +72,7 @@ impl ClientBuilder {
         self.inner.secret(secret).into()
     }
 
-    /// An identity with certificates, instead of one from the secret.
+    /// An identity, instead of one derived from a secret.
     pub fn identity(self, identity: Identity) -> Self {
         self.inner.identity(identity).into()
     }
@@ -129,7 +129,7 @@ pub enum StartError {
     /// The operating system refused a thread, or the I/O driver of its runtime.
     #[error("couldn't start the client's thread and runtime: {0}")]
     Runtime(#[source] io::Error),
-    /// The cluster wasn't found, or refuses this client.
+    /// The client couldn't connect.
     #[error(transparent)]
     Client(#[from] ClientError),
 }

@@ -14,8 +14,8 @@ use crate::{
     replica::NotLocal,
 };
 
-/// The data of a cluster for plain threads: the calls of [`Kv`], with the same results and errors. Each blocks until it
-/// has ended.
+/// The data of a cluster for plain threads: the calls of [`Kv`], with the same results and errors. Each blocks until
+/// its result is known.
 ///
 /// A call runs on the calling thread, and uses the sockets and timers of the runtime in which the node or client was
 /// started. That runtime must be running, or the call waits indefinitely. A multi-threaded runtime always runs. A
@@ -102,7 +102,7 @@ impl BlockingKv {
         self.wait(self.kv.get_many(keys))
     }
 
-    /// Same as [`Kv::get_local`], which never blocks and also works within a runtime.
+    /// Same as [`Kv::get_local`], which also works within a runtime.
     pub fn get_local<K: AsRef<[u8]> + ?Sized>(&self, key: &K) -> Result<Option<Versioned<Bytes>>, NotLocal> {
         self.kv.get_local(key)
     }

@@ -124,8 +124,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Settings of the transport. The socket must be able to reach the nodes: the default one reaches all addresses. It
-    /// never accepts a connection.
+    /// Settings of the transport. The socket must be able to reach the nodes: the default one reaches all addresses.
+    /// The client never accepts a connection.
     pub fn transport(mut self, transport: TransportConfig) -> Self {
         self.transport = transport;
         self

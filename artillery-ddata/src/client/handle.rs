@@ -68,7 +68,7 @@ impl Client {
         self.router.arrange(node, wish, timeout).await
     }
 
-    /// The locations at which the client looks for nodes. Add newly discovered ones to it.
+    /// The locations at which the client looks for nodes. The list may be extended at any time.
     pub fn candidates(&self) -> &Candidates {
         &self.candidates
     }
@@ -100,7 +100,7 @@ impl Client {
     }
 }
 
-/// Why a client couldn't connect. Nothing was sent except greetings.
+/// Why a client couldn't connect. No read or write was sent.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
@@ -119,7 +119,7 @@ pub enum ClientError {
     /// The socket can't be opened, or the settings are invalid.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// No node was reached; each address or name with its reason.
+    /// No node was reached, or none admitted this client; each address or name with its reason.
     #[error("no node was reached: {}", reasons(.0))]
     Unreachable(Vec<Unreached>),
     /// Nodes were reached, but their cluster isn't formed yet.

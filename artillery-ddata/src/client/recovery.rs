@@ -25,15 +25,15 @@ use crate::{
 pub struct Survey {
     /// The reports of the nodes that answered.
     pub standings: Vec<Standing>,
-    /// The names of the nodes that did not answer.
+    /// The names of the known nodes that gave no report in time.
     pub silent: Vec<String>,
 }
 
 impl Client {
-    /// Asks every known node what it holds, and omits nodes that don't answer in time.
-    /// [`recovery::plan`](crate::control::recovery::plan) determines which recovery is possible.
+    /// Asks every known node what it holds. [`recovery::plan`](crate::control::recovery::plan) determines which
+    /// recovery is possible.
     pub async fn survey(&self, timeout: Duration) -> Survey {
-        // Most nodes with newer routing may be dead: fall back to the routing learned on connecting.
+        // The nodes that have newer routing may be dead: fall back to the routing already known.
         let routing = self.refresh(timeout).await.unwrap_or_else(|_| self.routing());
         let mut asked = JoinSet::new();
         for (&node, address) in &routing.nodes {

@@ -88,7 +88,7 @@ async fn a_client_makes_all_calls() {
     assert!(kv.put("k", "v").await.unwrap_err().is_not_applied());
 }
 
-/// More calls than may be outstanding on a stream; large values between small ones.
+/// Thousands of concurrent calls, with large values between small ones.
 #[tokio::test]
 async fn many_calls_at_a_time_are_answered() {
     let (_node, client) = client_of_one().await;

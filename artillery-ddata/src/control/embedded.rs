@@ -4,10 +4,10 @@
 //!
 //! A node of the group is a *store* of a node ([`RaftId`]). A memory node that restarts has forgotten its votes and its
 //! log, and has another store: so it joins the group as another node, and messages name the store that they are for. A
-//! store on a disk is the same node of the group across restarts. A node that isn't a voter waits without a log until
-//! the leader has made it one ([`ConfigLog::set_voters`]). Only incarnations named in the founding start the log: a
-//! restarted node never does so again. The leader sends the log to every node of the cluster ([`Configs::nodes`]), so
-//! that each can apply it.
+//! store on a disk is the same node of the group across restarts. A node that isn't among the first voters starts with
+//! an empty log, and waits for a leader's messages. Only incarnations named in the founding start the log: a restarted
+//! node never does so again. The leader sends the log to every node of the cluster ([`Configs::nodes`]), so that each
+//! can apply it.
 //!
 //! # Two logs in one
 //!
@@ -156,8 +156,8 @@ impl Embedded {
         part.begin(store, applied, first).await
     }
 
-    /// Continues the log alone, from `configs` in another history; this part in the old group ends. No term of the new
-    /// group equals one of the old group.
+    /// Continues the log alone, from `configs` in another history; this part in the old group ends. The terms of the
+    /// new group follow the last term that is known here.
     pub(super) async fn recover(&self, configs: Configs) -> Result<Self, ConfigLogError> {
         let EmbeddedInner { me, cluster, name, founders, settings, peers, place, histories, .. } = &*self.0;
         let EmbeddedInner { store, metrics, applied, .. } = &*self.0;
@@ -282,7 +282,7 @@ impl Embedded {
     }
 }
 
-/// The constant parts of a node's part in the group.
+/// The parameters with which a node takes part in the group.
 struct GroupParts {
     me: RaftId,
     cluster: ClusterId,
@@ -360,8 +360,8 @@ impl Default for Stands {
     }
 }
 
-/// Lets a node lead again once another one has been elected, or if it isn't the leader anyway: a proposal of the term
-/// that it resigned from may still enter the log (trap 35).
+/// Lets a node lead again once it isn't the leader: until then, a proposal of the term that it resigned from may still
+/// enter the log (trap 35).
 async fn stand_again(
     raft: Raft,
     mut metrics: watch::Receiver<Metrics>,

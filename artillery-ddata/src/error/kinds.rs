@@ -6,8 +6,8 @@ use artillery_core::error::{CloseReason, ConnectError};
 
 use crate::{NodeId, RequestId, api::Refusal};
 
-/// Why a call failed. The variant states whether the write was applied; its reason explains why. The handle has already
-/// retried until the timeout wherever a retry was safe.
+/// Why a call failed. The variant states whether the write was applied; its reason explains why. Where a retry was safe
+/// and could help, the handle has already retried until the timeout.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -69,8 +69,7 @@ pub enum NotApplied {
     /// A [`BlockingKv`](crate::blocking::BlockingKv) was called within a runtime, whose thread it would block.
     #[error("a blocking call within a tokio runtime: await the asynchronous call instead")]
     WithinRuntime,
-    /// The call was made outside of a tokio runtime. Only a [`BlockingKv`](crate::blocking::BlockingKv) works without
-    /// one.
+    /// The call was made outside of a tokio runtime. There, use a [`BlockingKv`](crate::blocking::BlockingKv).
     #[error("a call outside of a tokio runtime: enter one, or use the blocking handle")]
     OutsideRuntime,
 }
@@ -113,7 +112,7 @@ pub enum Unknown {
 pub enum Advice {
     /// Call again, a little later: nothing was applied.
     Retry,
-    /// Change the request, or use another handle: the same call would always fail.
+    /// Change the request, or use another handle: the same call would fail again.
     Change,
     /// Repeat the call under the same request id, or settle its outcome: either way it takes effect at most once.
     Resolve,

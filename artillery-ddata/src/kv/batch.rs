@@ -22,7 +22,7 @@ impl Batch {
         Self::default()
     }
 
-    /// Requires that the key is as `expected`; otherwise the whole batch is not applied.
+    /// Requires that the key is as `expected`; otherwise no part of the batch is applied.
     pub fn require(mut self, key: impl AsRef<[u8]>, expected: Expected) -> Self {
         self.steps.push(Step::Require { key: copy(key), expected });
         self

@@ -1,4 +1,4 @@
-//! Streams that fetch their items in pages, when the next item is polled for.
+//! Streams that fetch their items in pages, on demand.
 
 use std::task::{Context, Poll, ready};
 
@@ -20,7 +20,7 @@ pub(super) trait PageSource: Send + Sized + 'static {
     fn fetch(&mut self) -> impl Future<Output = Result<(), Error>> + Send;
 }
 
-/// A stream over a source. A poll may be cancelled: the next one continues the same fetch.
+/// A stream over a source. If the caller stops polling, its next poll continues the same fetch.
 pub(super) struct Fetched<S> {
     /// `None` while a fetch owns the source.
     source: Option<S>,

@@ -54,8 +54,8 @@ impl Kv {
     }
 
     /// A strong read from this node's own state, for any thread, with or without a runtime. `None`: the key is absent.
-    /// It waits at most for another thread that is exchanging this key's versions. It wakes no task and allocates
-    /// nothing.
+    /// It may wait briefly for a thread that is changing this key or the routing. It wakes no task, and outside a
+    /// session it allocates nothing.
     ///
     /// # Errors
     /// [`NotLocal`] when this node can't serve the read now, and always [`NotLocal::NotHere`] for a

@@ -16,7 +16,7 @@ const LIMIT: u32 = 10;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KeyPage {
-    /// The keys. An empty page may be followed by others: `next` states whether it is.
+    /// The keys. A page may be empty even if more pages follow.
     pub keys: Vec<Bytes>,
     /// The cursor of the next page. 0: this was the last page.
     pub next: u64,

@@ -148,8 +148,8 @@ impl Kv {
         ScanHashed::new(self, cursor)
     }
 
-    /// Watches the keys that begin with `prefix`: every committed change, once and in order, from now on or from a
-    /// given position.
+    /// Watches the keys that begin with `prefix`: every committed change, once and in the order of its chain, from now
+    /// on or from a given position.
     pub fn watch(&self, prefix: impl AsRef<[u8]>) -> Watch {
         Watch::new(self, copy(prefix))
     }

@@ -67,7 +67,7 @@ impl<T> Read<T> {
 pub enum ReadState {
     /// The result is committed.
     Clean,
-    /// The result may not be committed yet, and may be lost. Only mode [`Eventual`](crate::ReadMode::Eventual) and
+    /// The result may not be committed yet, and may be lost. Only the modes [`Eventual`](crate::ReadMode::Eventual) and
     /// [`Bounded`](crate::ReadMode::Bounded) return such results.
     Dirty,
 }
@@ -181,7 +181,7 @@ pub struct Conflict {
     /// The index, from 0, of the failed step of a batch, or of the failed requirement of a script.
     pub step: usize,
     request_id: Option<RequestId>,
-    /// The update that records the failure. `current` is committed as of it.
+    /// The version of the update that records the failure. `current` is committed as of this update.
     pub at: Version,
 }
 

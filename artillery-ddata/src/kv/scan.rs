@@ -198,7 +198,7 @@ impl PageSource for ScanState {
 }
 
 impl ScanState {
-    /// Whether the next entry of some chain is unknown. Then the first entry of all chains is unknown too.
+    /// Whether the next entry of some chain is unknown. Then the scan's next entry is unknown too.
     fn is_short(&self) -> bool {
         let is_short = |cursor: &ChainCursor| cursor.fetched.is_empty() && !cursor.at_end;
         self.chains.as_ref().is_none_or(|chains| chains.iter().any(is_short))

@@ -79,7 +79,7 @@ impl FromIterator<Group> for Script {
 
 /// Steps of a [`Script`] that are applied together or not at all. If a requirement isn't met or a step fails, the group
 /// changes nothing, and the script continues with the next group. Requirements and steps see the changes of earlier
-/// groups; steps also see those of earlier steps.
+/// groups; steps also see the changes of earlier steps.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[must_use = "a group does nothing until its script is run"]
 pub struct Group(api::ScriptGroup);

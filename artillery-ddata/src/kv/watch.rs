@@ -26,7 +26,7 @@ use crate::{
     store::ScanRecord,
 };
 
-/// The time that one query waits for changes before the watch sends the next.
+/// How long one query waits for changes if the cluster has a single chain.
 const WATCH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A committed change.
@@ -98,8 +98,8 @@ impl Watch {
         Self(Fetched::new(state))
     }
 
-    /// Returns the changes after this position, one of another watch ([`position`](Self::position)) or from a
-    /// session. By default a watch begins with the changes after its first poll.
+    /// Returns the changes after this position, which another watch ([`position`](Self::position)) or a session
+    /// reported. By default a watch begins with the changes after its first poll.
     pub fn from(self, from: Frontier) -> Self {
         Self(self.0.set(|state| state.from = from))
     }
@@ -153,7 +153,8 @@ impl PageSource for WatchState {
         let mut routing = self.kv.router.routing_of(position.cluster(), from_now(self.how.timeout)).await?;
         if self.position.is_none() {
             match self.begin(&routing).await {
-                // A watch from now on has no history yet, so only the routing is outdated: fetch a newer one.
+                // A watch without a given position belongs to no history yet, so only the routing is outdated: fetch a
+                // newer one.
                 Err(Error::Refused { reason: Refusal::OtherHistory, .. }) if self.from.cluster().is_none() => {
                     routing = self.kv.router.routing(from_now(self.how.timeout)).await?;
                     self.begin(&routing).await?;

@@ -13,7 +13,7 @@ use crate::{
     metrics::OperationTimer,
 };
 
-/// Bytes reserved for the answer to a read that has to wait, or to a write with a result. Most answers need less.
+/// Bytes reserved for the answer to a read other than a watch, or to a write with a result. Most answers need less.
 const RESERVED: usize = 8 << 10;
 
 /// The destination of the answers to one stream's requests. The queue has a slot for each admitted request.
@@ -62,8 +62,8 @@ impl Answers {
         Answering { number: *number, is_write, timing, answers: self.clone(), share, request: Share::none() }
     }
 
-    /// Answers a local read as soon as there is capacity. A large answer doesn't wait: it would block the answers
-    /// behind it.
+    /// Answers a local read, waiting for capacity if the answer is small. A large answer is refused if there is no
+    /// capacity: waiting would block the answers behind it.
     pub(crate) async fn local(&self, number: u64, reply: Reply) {
         let bytes = budget::of_reply(&reply);
         if bytes <= SMALL {

@@ -24,8 +24,8 @@ use crate::{
     store::{Held, Store},
 };
 
-/// Receives the reply to one request, without waiting: the side that creates a responder reserves capacity for the
-/// reply.
+/// The destination of the reply to one request. Replying never waits, since the creator of a responder reserves
+/// capacity for the reply.
 pub(crate) enum Responder {
     Caller(oneshot::Sender<Reply>),
     Stream(Answering),
@@ -45,7 +45,7 @@ pub(crate) type ReadRequest = runner::ReadRequest<Responder>;
 
 pub(crate) type WriteRequest = runner::WriteRequest<Responder>;
 
-/// A write that waits in line. If dropped before it is handed over, it has applied nothing.
+/// A write that waits in line. If dropped before it is passed to the chain's task, it has applied nothing.
 pub(crate) type InLine = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A chain that this node is a member of. Clones refer to the same chain.
@@ -185,7 +185,7 @@ impl ChainHandle {
     }
 
     /// Passes a read to the chain's task, waiting while its queue is full. The caller bounds the wait; a cancelled call
-    /// has queued nothing. The responder gets exactly one reply, or is dropped if the node stops.
+    /// has queued nothing.
     pub(crate) async fn read(&self, request: ReadRequest) {
         let bytes = budget::of_query(&request.query);
         if let Err(request) = self.reads.send(request, bytes).await {
@@ -217,8 +217,8 @@ impl ChainHandle {
         }
     }
 
-    /// Queues a write in its line, behind the writes already waiting. The caller awaits the returned future. `None`
-    /// if the write was handed over at once.
+    /// Queues a write in its line, behind the writes already waiting. The caller must await the returned future. `None`
+    /// if the write was passed to the chain's task at once.
     pub(crate) async fn line_up(&self, request: WriteRequest) -> Option<InLine> {
         let handle = self.clone();
         let mut waiting: InLine = Box::pin(async move { handle.write(request).await });

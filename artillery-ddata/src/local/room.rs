@@ -25,15 +25,15 @@ use crate::{
 /// Bounds, in bytes, for the requests and answers of all connections.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sizes {
-    /// For each kind of request, and for small answers.
+    /// The bound of each kind of request, and of small answers.
     queue: usize,
     frame: usize,
-    /// For large answers of one connection that were passed to QUIC and that the peer hasn't received: they must leave
-    /// space in the connection's window for small answers.
+    /// The bound of one connection's large answers that were passed to QUIC and not yet received by the peer. They must
+    /// leave space in the connection's window for small answers.
     sent: usize,
 }
 
-/// One connection may use the total divided by this.
+/// One connection may use each total divided by this.
 const CONNECTION_SHARE_DIVISOR: usize = 4;
 
 /// Capacity for large answers, in frames of the largest size.

@@ -148,7 +148,7 @@ impl Local {
         self.routing.send_replace(Some(Arc::new(routing)));
     }
 
-    /// Drops all chain handles, which ends the chains' tasks.
+    /// Drops its chain handles. A chain's task ends when its last handle is dropped.
     pub(crate) fn close(&self) {
         let mut handles = self.handles();
         handles.clear();

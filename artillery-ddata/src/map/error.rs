@@ -3,8 +3,7 @@
 use super::{KeyError, NameError, ValueError};
 use crate::{Error, replica::NotLocal};
 
-/// Why a call of a [`Map`](crate::Map) failed. Unless it is a [`Call`](Self::Call), nothing was applied: either no node
-/// was asked, or the bytes read can't be decoded.
+/// Why a call of a [`Map`](crate::Map) failed. Unless it is a [`Call`](Self::Call), nothing was applied.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MapError {

@@ -182,7 +182,7 @@ impl<K, V, C: ValueCodec<V>> Map<K, V, C> {
     ///
     /// # Errors
     /// When awaited, [`MapError`], also if the current value can't be decoded; errors of [`Kv::compare_and_swap`] as
-    /// [`MapError::Call`]. `NotApplied` by a timeout may then mean that every attempt met another write.
+    /// [`MapError::Call`]. `NotApplied` by a timeout may mean that each attempt met another write.
     pub fn update<'a, Q: AsKey<K> + ?Sized>(
         &self,
         key: &Q,

@@ -100,7 +100,7 @@ impl serde::de::Error for KeyError {
 /// Appends the bytes of `key` to `out`.
 ///
 /// # Errors
-/// [`KeyError`] when the type can't be a key; then `out` contains a part of its bytes.
+/// [`KeyError`] when the key can't be encoded; `out` may then contain a part of its bytes.
 pub fn encode_to<Q: Serialize + ?Sized>(key: &Q, out: &mut Vec<u8>) -> Result<(), KeyError> {
     key.serialize(&mut ser::KeyWriter::new(out))
 }
@@ -189,7 +189,7 @@ impl<K> KeySpace<K> {
         self.with_prefix(key)
     }
 
-    /// The common prefix of the raw keys of exactly the entries with these leading fields.
+    /// The prefix that the raw keys of the entries with these leading fields share, and no other raw key has.
     ///
     /// ```
     /// # use artillery_ddata::map::KeySpace;

@@ -76,7 +76,7 @@ async fn read(kv: &Kv, key: &Bytes, deadline: Instant) -> Result<(Version, Optio
     Ok((read.version(), read.into_value()))
 }
 
-/// The time left for the next attempt. If there is none, the update has applied nothing: its last attempt met a
+/// The time left for the next attempt. If none is left, the update has applied nothing: each attempt before met a
 /// conflict.
 fn left(deadline: Instant) -> Result<Duration, Error> {
     let left = deadline.saturating_duration_since(Instant::now());

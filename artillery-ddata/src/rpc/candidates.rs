@@ -38,8 +38,8 @@ impl Candidates {
         Self::default()
     }
 
-    /// Adds a location: an address or a host name. Does nothing if it is in the list already, or if the list has 1,024
-    /// locations.
+    /// Adds a location: an address or a host name. Does nothing if it was added already, or if 1,024 locations were
+    /// added.
     pub fn add(&self, place: impl Into<Seed>) {
         let place = place.into();
         self.list.send_if_modified(|list| {

@@ -94,7 +94,7 @@ impl Carrier {
 /// The channel to one node. Reads have a stream of their own, so that they never wait behind writes.
 pub(crate) struct Channel {
     link: Link,
-    /// Since the last connection was lost, a call has waited for one in vain.
+    /// Whether a call has waited in vain for a connection since the last one was lost.
     was_awaited: AtomicBool,
     reads: Lane,
     writes: Lane,
@@ -143,8 +143,9 @@ impl Channel {
         }
     }
 
-    /// Asks, and waits for the answer until `deadline`. If no answer has arrived after the time in `doubts`, its future
-    /// starts; the call ends when that ends. If the call is dropped, at most the request, if already sent, remains.
+    /// Asks, and waits for the answer until `deadline`. If no answer has arrived after the duration in `doubts`, the
+    /// future in `doubts` starts; when this future ends, the call ends too. Dropping the call doesn't recall a request
+    /// that was already sent.
     pub(crate) async fn ask<'a>(
         &self,
         question: &Question,

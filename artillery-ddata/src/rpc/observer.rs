@@ -38,7 +38,7 @@ pub enum Fate {
     Lost,
 }
 
-/// The latest arrival of a late request, after its caller timed out.
+/// The approximate maximum delay of a late or duplicated request.
 const MAX_LATENESS: Duration = Duration::from_secs(2);
 
 /// Sends a request, until a deadline, and drops the answer.
@@ -56,7 +56,7 @@ pub(crate) struct Witness {
 struct WitnessState {
     book: Book,
     fates: VecDeque<Fate>,
-    /// Probabilities that an answer is lost, and that a request is duplicated.
+    /// Probabilities that a write gets a [`Fate`], and that its request is duplicated.
     losses: f64,
     doubles: f64,
     paused: BTreeSet<NodeId>,
@@ -185,7 +185,7 @@ impl Witness {
     }
 }
 
-/// Each handle that isn't a clone of another has one.
+/// Observes the calls of one handle and its clones.
 #[derive(Clone, Debug)]
 pub(crate) struct Observer {
     witness: Arc<Witness>,
@@ -234,7 +234,7 @@ impl Observer {
         self.is_paused() || self.witness.holds_up()
     }
 
-    /// Called after an answer to an attempt; returns whether the answer is lost, which uses up the rest of the call's
+    /// Called after an answer to an attempt; returns whether the answer is lost. Losing it takes the rest of the call's
     /// time.
     pub(crate) async fn after(&self, question: &Question, reply: &Reply, deadline: Instant) -> bool {
         let lost = self.takes_away(question, reply);
@@ -256,8 +256,7 @@ impl Observer {
     }
 }
 
-/// Whether the request is a write with a request id: only its callers can get an unknown outcome. Settling an id is not
-/// treated as a write.
+/// Whether the request is a write with a request id. Settling an id is not treated as a write.
 fn is_numbered(question: &Question) -> bool {
     match &question.operation {
         Operation::Write { request: Some(_), write, .. } => *write != Write::Resolve,

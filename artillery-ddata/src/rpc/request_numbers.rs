@@ -43,12 +43,12 @@ impl Numbers {
         self.open.first().copied()
     }
 
-    /// The request was answered, or its caller will never ask for the outcome.
+    /// Called when a request was answered, or when its caller will never ask for the outcome.
     pub(super) fn end(&mut self, number: u64) {
         self.open.remove(&number);
     }
 
-    /// The request's outcome is unknown, and may be asked for.
+    /// Called when a request's outcome is unknown, and its caller may ask for it.
     pub(super) fn keep(&mut self, number: u64) {
         self.kept.push_back(number);
         if self.kept.len() > MAX_UNKNOWN {
@@ -56,15 +56,14 @@ impl Numbers {
         }
     }
 
-    /// An unknown outcome has become known.
+    /// Called when an unknown outcome has become known.
     pub(super) fn settle(&mut self, number: u64) {
         self.kept.retain(|&kept| kept != number);
         self.end(number);
     }
 
-    /// Whether a few requests without an outcome hold back the lowest open number, so that nodes keep the records of
-    /// many answered requests. Then the client leaves the session. It stays if most open requests are in flight, since
-    /// those will be answered, while an unknown outcome may stay unknown.
+    /// Whether the lowest open number is far behind the last one, given the number of requests in flight, so that nodes
+    /// keep the records of many answered requests. Then the client may leave the session.
     pub(super) fn are_stuck(&self) -> bool {
         let since = self.open.first().map_or(0, |first| self.last - first);
         let under_way = self.open.len().saturating_sub(self.kept.len());

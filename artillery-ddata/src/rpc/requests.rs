@@ -65,8 +65,9 @@ impl Requests {
     /// Called when a session is full. Returns whether requests may use another session: this one was left now or
     /// before.
     ///
-    /// A session is left if a few requests hold it up; they are settled in it. It is not left while requests are in
-    /// flight in the previous session: a third session could evict the records that those need.
+    /// A session is left if it [is stuck](Numbers::are_stuck); its open requests are still settled in it. It is not
+    /// left while requests are in flight in the previous session: a third session could evict the records that those
+    /// requests need.
     pub(super) fn leave(&self, chain: ChainId, session: Version) -> bool {
         let mut by_chain = lock(&self.by_chain);
         let Some(sessions) = by_chain.get_mut(&chain) else { return false };

@@ -49,7 +49,7 @@ use crate::{
     types::update::MAX_KEY,
 };
 
-/// No attempt begins with less time left: it would more likely end with an unknown outcome than with an answer.
+/// No retry begins with less time left: it would more likely end with an unknown outcome than with an answer.
 const MIN_ATTEMPT_TIME: Duration = Duration::from_millis(10);
 
 #[derive(Debug, Clone)]
@@ -164,9 +164,9 @@ impl Router {
         });
     }
 
-    /// Retries until the outcome is certain or `deadline` has passed. An attempt that certainly applied nothing is
-    /// retried; so is any attempt of a read, or of a write with a request id. A forwarded request gets one attempt: its
-    /// sender decides whether to retry.
+    /// Retries until the outcome is certain or `deadline` has passed. An attempt that certainly applied nothing may be
+    /// retried, and so may any attempt of a read, or of a write with a request id. A forwarded request gets one
+    /// attempt: its sender decides whether to retry.
     pub(crate) async fn call(&self, question: Question, deadline: Instant) -> Result<CallAnswer, RequestError> {
         self.call_again(question, deadline, Earlier::None, |_, _| false).await
     }

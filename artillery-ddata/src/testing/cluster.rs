@@ -48,7 +48,7 @@ pub(super) struct ClusterState {
     witness: Arc<Witness>,
     clients: AtomicU32,
     crashed: Mutex<BTreeSet<NodeId>>,
-    /// No further interruptions begin.
+    /// Once set, no further interruptions begin.
     calm: AtomicBool,
     _clock: clock::Followed,
 }
@@ -160,7 +160,7 @@ impl Cluster {
         self.inner.set_trouble(&trouble);
     }
 
-    /// All recorded calls, one per line: request, answer and times. The same in each run with one seed.
+    /// All recorded calls, one per line: request, answer and times. It is the same in each run with the same seed.
     pub fn history(&self) -> String {
         self.inner.history()
     }

@@ -14,8 +14,8 @@ use artillery_proto::{
 use super::node::NodeSetup;
 use crate::{driver::journal::RunningJournal, store::Store};
 
-/// The size in bytes at which a journal segment is closed, and of the updates in the journal: small enough that tests
-/// reach checkpoints.
+/// The size in bytes at which a journal segment is closed, and the bytes of updates that the journal may hold: small
+/// enough that tests reach checkpoints.
 const SEGMENT_BYTES: u64 = 64 << 10;
 const DISK_BYTES: u64 = 1 << 40;
 const USUAL_SYNC: Duration = Duration::from_millis(2);
@@ -30,13 +30,13 @@ pub(super) struct NodeDisk {
     holds: Vec<StoreHolding>,
 }
 
-/// An empty disk. A power cut loses everything not synced.
+/// An empty disk. A power cut may lose unsynced data, tear sectors and leave garbage.
 pub(super) fn new_disk(seed: u64) -> SimulatedDisk {
     SimulatedDisk::new(seed, DISK_BYTES, CutSettings { tears_sectors: true, leaves_garbage: true })
 }
 
 impl NodeDisk {
-    /// Opens the disk, and loads its content into `store`. An empty disk gets the id `new`.
+    /// Opens the disk, and loads its content into `store`. An empty disk gets the store id `new`.
     ///
     /// # Panics
     /// If it is damaged: no test damages it.

@@ -2,8 +2,8 @@
 //!
 //! Two checks complement each other. The [checker](super::checker) treats every key as a versioned register, and checks
 //! *when* versions were read. [`contents`] orders the writes of a key by version, tries a write of unknown outcome at
-//! every position, and checks *what* was computed and read. It detects an append or increment that was applied twice or
-//! not at all.
+//! every possible position, and checks *what* was computed and read. It detects an append or increment that was applied
+//! twice or not at all.
 
 mod content;
 mod contents;
@@ -123,7 +123,7 @@ fn changed(write: &Write) -> Vec<&Bytes> {
     distinct
 }
 
-/// The version that an acknowledged write made. `None`: it changed nothing.
+/// The version that an acknowledged write made. `None`: it changed nothing, or wasn't acknowledged.
 fn made(entry: &BookEntry) -> Option<Version> {
     match &entry.told {
         BookAnswer::Reply(Reply::Committed(done)) if done.result != Computed::Took(None) => Some(done.version),

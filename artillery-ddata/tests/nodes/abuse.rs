@@ -1,5 +1,5 @@
-//! A malicious peer with the right secret: each of its messages ends in a typed error at its end, and leaves the
-//! node healthy.
+//! A malicious peer with the right secret: each of its messages ends in a typed error at the peer, and leaves the node
+//! healthy.
 
 use std::{sync::Arc, time::Duration};
 

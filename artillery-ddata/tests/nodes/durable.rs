@@ -265,7 +265,7 @@ async fn a_restored_backup_is_refused() {
     durable.stop().await;
     copy(&backup, &durable.of(2));
     durable.start(0..2, 3).await;
-    // However often it is started, and although each start writes to it.
+    // The older directory is refused however often it is started, although each start writes to it.
     for _ in 0..3 {
         let old = started(|| durable.builder(2, 3)).await.unwrap();
         let stopped = tokio::time::timeout(PATIENCE, old.stopped()).await.expect("it is refused in time");

@@ -129,7 +129,7 @@ async fn a_client_that_does_not_reach_the_tail_reads_by_another_member() {
     assert_eq!((read.value().unwrap().as_ref(), read.served.place), (&b"v"[..], Place::Tail));
 }
 
-/// The path of every write at such a node, including those by its Redis port.
+/// Every write at such a node takes this path, including those by its Redis port.
 #[tokio::test]
 async fn a_node_that_does_not_reach_the_head_writes_by_another_member() {
     let mut cluster = TestCluster::start(3).await;

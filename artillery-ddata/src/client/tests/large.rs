@@ -168,8 +168,8 @@ async fn a_malformed_large_answer_closes_the_connection() {
     }
 }
 
-/// Two nodes forward large requests to each other: at each, requests that wait for capacity at the other use up its
-/// own.
+/// Two nodes forward large requests to each other: the requests that wait at one node for capacity at the other use up
+/// the first node's capacity.
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_that_forward_large_writes_to_each_other_never_block() {
     let cluster = unique("client");

@@ -135,7 +135,7 @@ async fn a_room_full_of_other_watches_ends_no_watch() {
     }
     let position = first.position().unwrap();
     drop(first);
-    // The watch's last query may still wait there.
+    // The watch's last query may still wait at the node.
     until(|| taken(&node, "watches") == 0).await;
 
     let prefix = Bytes::from(vec![b'p'; 700]);
@@ -178,7 +178,7 @@ async fn short_answers_count_in_the_total_room() {
         }
         all.push(deaf);
     }
-    // Each client leaves more than an eighth of it unread.
+    // Each client leaves more than an eighth of the capacity unread.
     until(|| taken(&node, "answers").max(taken(&node, "reads")) == fake::QUEUE_BYTES).await;
     all.into_iter().for_each(Deaf::leave);
     until(|| taken(&node, "answers").max(taken(&node, "reads")) == 0).await;
@@ -233,7 +233,7 @@ async fn a_watch_reports_a_chain_that_refuses_for_good() {
     }
 }
 
-/// A read that isn't ready is queued behind many that are, and each answer triggers one more of those.
+/// A read that isn't ready is queued behind many ready ones, and each answer triggers another ready one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_read_that_is_not_ready_has_its_turn() {
     let cluster = unique("client");

@@ -39,7 +39,7 @@ fn value(n: usize) -> Bytes {
 }
 
 /// Puts a value and takes it away, with a short timeout for unlucky keys if `hastes`. Returns whether the outcome of
-/// the latter was unknown. If `settles`, settles it at once.
+/// the removal was unknown. If `settles`, settles it at once.
 async fn take(kv: &Kv, n: usize, hastes: bool, settles: bool) -> bool {
     let key = n.to_be_bytes();
     kv.put(key, value(n)).timeout(PATIENCE).await.unwrap();

@@ -20,7 +20,8 @@ impl Histories {
         Self { mine: Arc::new(Mutex::new(mine)), newer: watch::Sender::new(None), parted: watch::Sender::new(None) }
     }
 
-    /// The history for a node that has recovered `next`. Messages still sent for the former history stay separate.
+    /// The history for a node that has recovered `next`. The former value keeps the former history, for messages still
+    /// in flight.
     pub(crate) fn followed_by(&self, next: History) -> Self {
         Self { mine: Arc::new(Mutex::new(Some(next))), newer: self.newer.clone(), parted: watch::Sender::new(None) }
     }
@@ -33,7 +34,7 @@ impl Histories {
         *self.lock()
     }
 
-    /// Whether messages of the history `theirs` may be handled. A node without a history adopts that one.
+    /// Whether messages of the history `theirs` may be handled. A node without a history adopts `theirs`.
     ///
     /// # Errors
     /// The answer to the peer: this node's history, if the peer's is over.
@@ -57,7 +58,7 @@ impl Histories {
         }
     }
 
-    /// The last history of the same cluster that was met, where neither gives way to the other.
+    /// The last conflicting history that was met: neither it nor this node's gives way to the other.
     pub(crate) fn parted(&self) -> Option<History> {
         *self.parted.borrow()
     }

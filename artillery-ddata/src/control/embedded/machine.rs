@@ -39,11 +39,11 @@ pub(super) struct ApplyProgress {
     pub(super) changes: u64,
     /// The last entry that took a place.
     pub(super) last: LogIndex,
-    /// The last entry of the group's log.
+    /// The last applied entry of the group's log.
     pub(super) raft: Option<RaftLogId>,
-    /// Nothing further will be applied.
+    /// Whether the log has ended: nothing further is applied.
     pub(super) ended: bool,
-    /// The log ended without being stopped.
+    /// Whether the log ended without being stopped.
     pub(super) failed: bool,
 }
 

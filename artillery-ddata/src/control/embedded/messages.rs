@@ -35,7 +35,7 @@ pub(crate) enum CallError {
     /// The sender can't have sent this message.
     #[error("an implausible message of the configuration log: {0}")]
     Senseless(&'static str),
-    /// The message was for another node, another incarnation of this one, or another cluster.
+    /// The message was for another node, another store of this one, or another cluster.
     #[error("{0} was meant")]
     NotMe(MemberId),
     #[error("the cluster was recovered, and the message belongs to another history")]
@@ -53,7 +53,7 @@ pub(super) struct Envelope {
     pub(super) cluster: ClusterId,
     /// The history. Nodes of a recovered history and nodes left behind ignore each other.
     pub(super) history: History,
-    /// The addressed incarnation. The next one has forgotten this one's promises (trap 21).
+    /// The addressed store. A later store of the same node has forgotten its promises (trap 21).
     pub(super) to: RaftId,
     /// The sender's store and its position; `None`: it has no disk.
     pub(super) by: Option<Speaker>,
@@ -117,7 +117,7 @@ impl Envelope {
 }
 
 impl Speaker {
-    /// Checks that the sender reports its own store: a false report about another store would get that one refused.
+    /// Checks that the sender reports its own store: a false report about another store would get that store refused.
     pub(super) fn check(&self, is_sender: impl Fn(MemberId) -> bool) -> Result<(), CallError> {
         if is_sender(self.id) { Ok(()) } else { Err(CallError::Senseless("it reports the store of another node")) }
     }

@@ -48,7 +48,7 @@ pub(super) struct LogNetwork {
     pub(super) answered: AnswerTimes,
 }
 
-/// For each node, the time at which the latest message was sent that it has answered. Clones share it.
+/// For each node, the send time of the latest message that it has answered. Clones share it.
 #[derive(Clone, Default)]
 pub(super) struct AnswerTimes(Arc<Mutex<BTreeMap<RaftId, Timestamp>>>);
 
@@ -114,7 +114,7 @@ impl NodeConnection {
             self.network.answered.has_answered(self.to, sent);
             match answer {
                 LogAnswer::OtherHistory(theirs) => {
-                    // The peer reports this to a node that it has left behind.
+                    // The peer is in a newer history: record this.
                     let _ = histories.meet(theirs);
                     Err(CallError::OtherHistory)
                 }

@@ -138,7 +138,7 @@ impl EmbeddedInner {
     }
 }
 
-/// The number of entries by which a new voter may lag: some are always in flight.
+/// The number of entries by which a new voter may lag: some may be in flight.
 const MAX_VOTER_LAG: u64 = 8;
 
 fn done(term: Term, written: Written) -> Result<(), AppendError> {

@@ -17,7 +17,7 @@ impl<B: Serialize> AsKey<(String, B)> for (&str, B) {}
 impl<A: Serialize> AsKey<(A, String)> for (A, &str) {}
 impl AsKey<(String, String)> for (&str, &str) {}
 
-/// The first `FIELDS` fields of the tuple `K`, which has more: a single field as itself, several as a tuple.
+/// The first `FIELDS` fields of a longer tuple `K`: a single field as itself, several as a tuple.
 ///
 /// The compiler infers `FIELDS`. Implement this trait to scan keys of your own type by their first fields, and only for
 /// types that serde serializes exactly like these fields:

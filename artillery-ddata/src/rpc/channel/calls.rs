@@ -47,13 +47,13 @@ pub(super) struct LaneTable {
 struct LaneCalls {
     calls: Slab<CallEntry>,
     queue: VecDeque<usize>,
-    /// The number of cancelled calls in the queue. They are removed when they reach its front, or when they are more
-    /// than half of it.
+    /// The number of cancelled calls in the queue. Each is removed when it reaches the front; all are removed once they
+    /// are more than half of the queue.
     given_up: usize,
     by_number: BTreeMap<u64, usize>,
     /// When the timer next looks for expired calls. It may be too early, since an answer doesn't postpone it.
     wakes_at: Option<Instant>,
-    /// The sending task has found nothing to send.
+    /// Whether the sending task has found nothing to send.
     is_idle: bool,
     is_closed: bool,
 }
@@ -63,8 +63,8 @@ struct CallEntry {
     until: Instant,
     is_late: bool,
     caller: Caller,
-    /// Held until the node has answered or the connection is lost, even if the caller has cancelled the call: otherwise
-    /// a caller that keeps cancelling would exceed its share. It is freed then, even before the caller polls.
+    /// A sent call holds it until the answer begins to arrive or the connection is lost, even if the caller has
+    /// cancelled the call: otherwise a caller that keeps cancelling would exceed its share.
     room: Option<CallRoom>,
 }
 
@@ -85,7 +85,7 @@ enum Caller {
 }
 
 impl CallEntry {
-    /// The entry stays in the queue, and holds nothing else.
+    /// The entry stays in the queue, but its question and its capacity are freed.
     fn give_up(&mut self) {
         (self.stage, self.caller, self.room) = (CallStage::GivenUp, Caller::Gone, None);
     }
@@ -238,8 +238,8 @@ impl LaneTable {
         waker.into_iter().for_each(Waker::wake);
     }
 
-    /// Takes the call out of the table, since its answer arrives on a stream of its own. Returns the sender to its
-    /// caller, and its capacity; `None` if there is no such call or its caller has gone.
+    /// Prepares the call for an answer on a stream of its own. Returns the sender of its outcome, and its capacity;
+    /// `None` if there is no such call or its caller has gone.
     pub(super) fn take(&self, number: u64) -> Option<(oneshot::Sender<CallOutcome>, Option<CallRoom>)> {
         let (sender, receiver) = oneshot::channel();
         let taken = self.with(|state| {

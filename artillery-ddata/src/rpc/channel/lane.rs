@@ -69,8 +69,8 @@ impl Lane {
         &self.calls
     }
 
-    /// Asks a question of `bytes` bytes. If no answer arrives within the time in `doubts`, its future starts. When that
-    /// ends, the call ends without an answer.
+    /// Asks a question of `bytes` bytes. If no answer arrives within the duration in `doubts`, the future in `doubts`
+    /// starts. When this future ends, the call ends without an answer.
     pub(super) async fn ask<'a>(
         &self,
         question: &Question,

@@ -51,7 +51,7 @@ pub(crate) struct BookEntry {
     pub(crate) ask: Ask,
     pub(crate) told: BookAnswer,
     pub(crate) id: Option<RequestId>,
-    /// The chain that answered, for calls whose keys don't determine it.
+    /// The chain that answered. Needed for calls whose keys don't determine it.
     pub(crate) chain: Option<ChainId>,
 }
 

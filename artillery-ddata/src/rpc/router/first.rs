@@ -59,8 +59,8 @@ impl First {
 }
 
 impl Router {
-    /// The other node that can be asked now. `None` if this node itself should answer, if the call would have to wait,
-    /// if another node has to forward it, or if the routing names no member.
+    /// The other node that can be asked now. `None` if this node itself should answer, if the request is large or would
+    /// have to wait, if another node has to forward it, or if the routing names no member.
     pub(super) fn way(&self, routing: &Routing, question: &Question) -> Option<FirstTarget> {
         match self.pick_by(routing, question, &Attempts::default()) {
             Pick::There { member, answers, place, epoch, others } if member == answers => {
@@ -72,7 +72,7 @@ impl Router {
         }
     }
 
-    /// Sends the first attempt; `None` once the router is stopped.
+    /// Sends the first attempt; `None` if the channel is closed.
     pub(super) fn begin(&self, way: FirstTarget, question: Question, timeout: Duration) -> Option<First> {
         let FirstTarget { channel, room, member, place, epoch, others } = way;
         let (chain, repeat) = (question.chain, repeat(&question.operation));

@@ -21,7 +21,7 @@ use crate::{
 pub(super) const WRITE_DOUBT_AFTER: Duration = Duration::from_millis(250);
 /// After this long without an answer, a read goes to another member.
 const READ_ATTEMPT_TIMEOUT: Duration = Duration::from_millis(250);
-/// That time doubles with each attempt, up to this: all members may be busy.
+/// [`READ_ATTEMPT_TIMEOUT`] doubles with each attempt, up to this limit: all members may be busy.
 const MAX_READ_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(super) enum Tried {
@@ -79,7 +79,7 @@ impl Router {
         self.tried(outcome, question.chain, member, place)
     }
 
-    /// After a long wait for its head, a caller waits until the chain has another head.
+    /// The future for a call whose head has been silent for long: it ends when the chain has another head.
     pub(super) fn doubts<'a>(&'a self, chain: ChainId, epoch: Epoch, member: MemberId) -> impl FnOnce() -> Doubts<'a> {
         move || Box::pin(self.deposed(chain, epoch, member))
     }
@@ -105,8 +105,8 @@ impl Router {
     }
 }
 
-/// Whether the request is a write that may be retried. After [`WRITE_DOUBT_AFTER`], it also ends when another head is
-/// known.
+/// Whether the request is a write with a request id. After [`WRITE_DOUBT_AFTER`], such a write also ends when another
+/// head is known.
 pub(super) fn may_doubt(question: &Question) -> bool {
     repeat(&question.operation) == Repeat::Recorded
 }

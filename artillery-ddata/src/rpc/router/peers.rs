@@ -1,4 +1,4 @@
-//! Links to other nodes. Each is created when its node is first asked.
+//! Links to other nodes. Each is created when it is first needed.
 
 use std::{
     collections::BTreeMap,
@@ -26,7 +26,7 @@ impl Peers {
         self.channels.get(&node).is_some_and(|channel| channel.is_connected())
     }
 
-    /// Whether every attempt to reach the node has failed.
+    /// Whether the node isn't connected, and the last attempt to reach it failed.
     pub(super) fn is_unreached(&self, node: NodeId) -> bool {
         self.channels.get(&node).is_some_and(|channel| channel.is_unreached())
     }

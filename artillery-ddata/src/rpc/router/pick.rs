@@ -22,7 +22,7 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Spread {
-    /// The same member while it is reachable. Different clients prefer different members.
+    /// The same member while it is reachable. Different clients may prefer different members.
     #[default]
     Sticky,
     /// Each member in turn.
@@ -37,7 +37,7 @@ pub(super) struct Attempts {
     count: u32,
     tried: SmallVec<[NodeId; 4]>,
     hint: Option<MemberId>,
-    /// The last refusal was due to load, so the routing isn't in doubt.
+    /// Whether the last refusal was due to load: then the routing isn't in doubt.
     busy: bool,
     unreached: SmallVec<[NodeId; 2]>,
 }

@@ -22,10 +22,10 @@ impl Router {
         }
     }
 
-    /// The routing; of `history`, if one is named.
+    /// The routing, which must be of `history` if one is named.
     ///
-    /// This node's routing may be older than a recovery that the session or watch has observed elsewhere. So query
-    /// newer routing before refusing the history.
+    /// The known routing may be older than a recovery that the session or watch has observed elsewhere. So query newer
+    /// routing before refusing the history.
     pub(crate) async fn routing_of(
         &self,
         history: Option<ClusterId>,
@@ -42,8 +42,8 @@ impl Router {
     }
 
     /// Newer routing for a retry in a session that had observed nothing. Such a session belongs to no history, so only
-    /// the routing used here was outdated. `None` if no newer routing is known, the session belongs to a history by
-    /// now, or no time is left.
+    /// the routing used here was outdated. `None` if no routing of another history is known, if the session now belongs
+    /// to a different history, or if no time is left.
     pub(super) fn newer(&self, session: &Session, routing: &Routing, deadline: Instant) -> Option<Arc<Routing>> {
         let newer = self.known().filter(|newer| newer.history_id() != routing.history_id())?;
         let is_of = session.history_id().is_none_or(|history| history == newer.history_id());
@@ -66,7 +66,7 @@ pub(super) fn one_chain<'a>(routing: &Routing, keys: impl IntoIterator<Item = &'
     Ok(chain.unwrap_or_default())
 }
 
-/// The sequence up to which the history was committed when the reply was created.
+/// The sequence that the reply reflects, as a floor for later reads in the session.
 pub(super) fn as_of(reply: &Reply) -> Option<Sequence> {
     match reply {
         Reply::Committed(done) => Some(done.version.sequence),

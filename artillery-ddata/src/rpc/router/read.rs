@@ -1,4 +1,4 @@
-//! Reads, with their sessions; retried once when there is newer routing.
+//! Reads, with their sessions.
 
 use std::{
     task::{Context, Poll, ready},
@@ -152,8 +152,8 @@ impl Router {
         answer.map_err(|error| self.unserved(chain, mode, error))
     }
 
-    /// The error of an unserved read. A member without a lease asks members that have one. If none was found, the error
-    /// reports the missing lease, which explains more than a timeout.
+    /// The error of an unserved read. A member without a lease asks members that have one. If none of them answered,
+    /// the error reports the missing lease, which explains more than a timeout.
     fn unserved(&self, chain: ChainId, mode: ReadMode, error: Error) -> Error {
         let is_silence =
             matches!(error, Error::NotApplied { reason: NotApplied::TimedOut | NotApplied::Unreachable { .. } });

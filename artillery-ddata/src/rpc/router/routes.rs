@@ -48,7 +48,7 @@ const LATE_ANSWER_GRACE: Duration = Duration::from_millis(20);
 const MAX_UNCONNECTED: usize = 4;
 
 pub(crate) enum Routes {
-    /// A node, which learns it by itself.
+    /// A node, which learns the routing by itself.
     Node(Arc<Local>),
     /// A client, which queries nodes.
     Asked(LearnedRoutes),
@@ -58,11 +58,11 @@ pub(crate) struct LearnedRoutes {
     known: watch::Sender<Arc<Routing>>,
     candidates: Candidates,
     _sources: SourceTasks,
-    /// Held during a query: one at a time, whose answer serves all callers that waited for it. `asked` counts the
-    /// queries.
+    /// Held during a query, so that there is only one at a time. Its answer serves all callers that waited for it.
+    /// `asked` counts the queries.
     asking: Mutex<()>,
     asked: AtomicU64,
-    /// A background refresh is running; its caller may have timed out.
+    /// Whether a background refresh is running. Its caller may have timed out.
     under_way: AtomicBool,
 }
 
@@ -132,7 +132,7 @@ impl Routes {
 }
 
 impl Router {
-    /// A client queries the routing; errors are ignored. The refresh continues when its caller times out: otherwise a
+    /// At a client, queries the routing, ignoring errors. The refresh continues when its caller times out: otherwise a
     /// client whose calls all end early would never learn newer routing.
     pub(super) async fn refresh_routing(&self, deadline: Instant) {
         let (Routes::Asked(asked), Some(me)) = (&self.routes, self.me.upgrade()) else { return };

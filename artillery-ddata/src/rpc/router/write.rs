@@ -207,7 +207,7 @@ impl Router {
         if id.chain != placed.chain {
             return Err(refused(Refusal::ManyChains));
         }
-        // Recompute the lowest open number at each attempt: a full session still accepts that request.
+        // Renew the lowest open number in a full session, which admits a request that frees records.
         let key = || id.key(self.requests.lowest(id.chain, id.session).min(id.number));
         let renews = |question: &mut Question, _: &RetryState| {
             if let Operation::Write { request, .. } = &mut question.operation {
@@ -224,8 +224,8 @@ impl Router {
         outcome
     }
 
-    /// Writes under a new id of this client's session. If that session was evicted, opens another one, as long as
-    /// certainly nothing was applied. `begun`: a first attempt in flight.
+    /// Writes under a new id of this client's session. If that session was evicted or left, uses another one, provided
+    /// that certainly nothing was applied. `begun`: a first attempt in flight.
     async fn write_anew(
         &self,
         placed: PlacedWrite,
@@ -245,7 +245,7 @@ impl Router {
             let leaves = |question: &mut Question, tries: &RetryState| {
                 let leaves = !tries.is_open() && self.requests.leave(chain, session);
                 if let Operation::Write { request: Some(key), .. } = &mut question.operation {
-                    // Renew the lowest open number: a full session accepts that request.
+                    // Renew the lowest open number: a full session admits a request that frees records.
                     *key = numbered.renewed();
                 }
                 left.store(leaves, Ordering::Relaxed);

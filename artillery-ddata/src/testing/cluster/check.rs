@@ -142,7 +142,7 @@ impl ClusterState {
         self.witness.with_book(|book| book.entries.iter().flat_map(of).collect())
     }
 
-    /// Reads every key once more, at every node: a lost write shows only in a later read.
+    /// Reads every key once more, at every live node: a lost write shows only in a later read.
     async fn read_all(&self, keys: &BTreeSet<Bytes>) {
         for member in self.alive() {
             let kv = member.kv().with_timeout(LAST_READ);

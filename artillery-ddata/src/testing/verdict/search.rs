@@ -19,7 +19,7 @@ use crate::{Version, api::Write, rpc::observer::book::text};
 /// The maximum number of states that a search visits for one key.
 const BUDGET: usize = 200_000;
 
-/// A partial order of the writes: those up to a point.
+/// An order of the writes up to a point.
 #[derive(Clone)]
 struct SearchState {
     at: usize,
@@ -27,7 +27,7 @@ struct SearchState {
     content: Content,
     /// The hidden writes that made observed versions, the last one first.
     made: Option<Rc<Made>>,
-    /// Those of them that change other keys too.
+    /// The writes in `made` that change other keys too.
     shared: Rc<Shared>,
 }
 

@@ -81,7 +81,8 @@ impl Group {
         leading.into_iter().nth(pick)
     }
 
-    /// A client appends at a node that leads or believes so; sometimes it waits too long, or names a wrong place.
+    /// A client appends at a node that leads or believes so. Sometimes it waits first, perhaps until the node no longer
+    /// leads, or names a wrong place.
     fn append(&self) {
         let Some((_, log)) = self.leading() else { return };
         let Some(term) = log.leads() else { return };
