@@ -1,4 +1,4 @@
-//! Errors. Each states what failed and what state it leaves behind.
+//! The errors of endpoints, nodes and identities.
 
 mod transport;
 

@@ -10,7 +10,7 @@ use crate::{
     transport::{Connection, Endpoint, Link, StreamKind},
 };
 
-/// A link to a node that is not an active member is closed after this time without a packet.
+/// A link to a node that is not an active member is closed after this time without a sent packet.
 const UNUSED_LINK_TIMEOUT: Duration = Duration::from_secs(5);
 
 const MAX_PACKET_STREAMS: usize = 64;
@@ -80,7 +80,7 @@ impl MembershipLinks {
         for (to, addrs, packet) in packets {
             if let Some(connection) = self.connection(now, to, addrs) {
                 sending.spawn(async move {
-                    // A failed farewell needs no retry: the receiver is gone.
+                    // Ignore errors: a member that misses the farewell learns of the departure from others.
                     let _ = send_by_stream(&connection, &packet).await;
                 });
             }

@@ -79,7 +79,7 @@ impl SwimSettings {
         }
     }
 
-    /// Adjusts the timing of probes such that a member of a small cluster is suspected after `time` of silence.
+    /// Adjusts the timing of probes so that a silent member of a small cluster is suspected within `time`.
     pub fn suspecting_within(self, time: Duration) -> Self {
         let probe_period = time * 24 / 100;
         Self { probe_period, probe_rtt: probe_period * 5 / 12, ..self }

@@ -82,7 +82,7 @@ pub struct TransportConfig {
     /// as packets.
     pub packets_per_ack: u32,
     /// Maximum delay of an acknowledgement (1 ms to 25 ms). A sender with a small congestion window, on a new
-    /// connection or after losses, waits this long for it.
+    /// connection or after losses, may wait this long for it.
     pub max_ack_delay: Duration,
     /// Time limit for the handshake and the hello together.
     pub hello_timeout: Duration,
@@ -178,7 +178,7 @@ impl TransportConfig {
 const MIN_WINDOW_BYTES: u32 = 64 << 10;
 const MIN_FRAME_LIMIT_BYTES: usize = 64 << 10;
 const MAX_FRAME_LIMIT_BYTES: usize = 1 << 30;
-/// From the resolution of quinn's timers to the delay that quinn respects on paths of any length.
+/// The resolution of quinn's timers, and the longest delay that quinn accepts whatever the round trip.
 const ACK_DELAY_RANGE: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_millis(25);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 

@@ -1,4 +1,4 @@
-//! Contains an application's source: it may block, panic, end, or never stop.
+//! Isolates an application's source, which may block, panic, end, or never stop.
 
 use std::{
     any::Any,

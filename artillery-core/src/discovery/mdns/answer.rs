@@ -1,7 +1,7 @@
 //! Encodes a query for all nodes, and decodes the answers (RFC 1035, RFC 6763). Pure. Any host may have sent an answer.
 //!
-//! The parser of `mdns-sd` is private, and no other dependency parses DNS. This one parses what nodes send: the first
-//! records of a packet, of five types.
+//! The parser of `mdns-sd` is private, and no other dependency parses DNS. This one parses what nodes send: TXT, SRV, A
+//! and AAAA records, at the beginning of a packet.
 
 use std::{
     collections::BTreeMap,

@@ -46,7 +46,7 @@ impl Unconfirmed {
         self.answers.first().map(|(until, _)| *until)
     }
 
-    /// An answer that was not confirmed in time, as a hint that the node is gone.
+    /// Removes an answer that was not confirmed in time, and returns it as a hint that the node is gone.
     pub(super) fn withdraw(&mut self, now: Instant) -> Option<Candidate> {
         if self.next_withdrawal()? > now {
             return None;

@@ -85,7 +85,7 @@ fn a_name_that_points_to_itself_ends() {
     assert_eq!(read(&packet, ID), []);
 }
 
-/// The next record must not be read as part of it.
+/// The next record must not be read as part of the short one.
 #[test]
 fn a_short_srv_record_is_not_read_beyond_its_end() {
     for len in 0..SRV_DATA.len() {
