@@ -69,7 +69,7 @@ pub struct TransportConfig {
     /// Interval of keep-alive packets on an idle connection.
     pub keep_alive: Duration,
     /// A connection is closed after this time without received packets. A connection dialled by a link is also closed
-    /// if nothing that it sent was acknowledged for this time: longer round trips make a connection useless.
+    /// if nothing that it sent was acknowledged for this time, so round trips must be shorter.
     pub idle_timeout: Duration,
     /// Congestion control for sending. Each side of a connection uses its own setting.
     pub congestion: Congestion,

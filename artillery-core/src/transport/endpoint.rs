@@ -233,7 +233,7 @@ impl Endpoint {
         dial::dial(self.shared(), addr, Some(peer)).await
     }
 
-    /// The link to `peer`. It dials `addresses`, and redials whenever the connection breaks, while a handle of it
+    /// The link to `peer`. It dials `addresses`, and redials whenever the connection breaks, while a clone of it
     /// exists.
     ///
     /// There is one link per peer. A further call returns the same link, and replaces its addresses unless the new ones
@@ -252,7 +252,7 @@ impl Endpoint {
         self.shared().counters.read()
     }
 
-    /// The number of connections that peers dialled and that this endpoint refused, for each reason of
+    /// The number of refused connections ([`Counters::refused`]), for each reason of
     /// [`Refusal::WORDS`](crate::error::Refusal::WORDS).
     pub fn refused(&self) -> impl Iterator<Item = (&'static str, u64)> {
         self.shared().refused.read()

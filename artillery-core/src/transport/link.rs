@@ -102,8 +102,8 @@ impl Link {
         LinkWatch { state }
     }
 
-    /// Sets the addresses of the peer, and dials them at once. If the peer has a connection to this node, the address
-    /// that it stated there is tried first.
+    /// Sets the addresses of the peer. A link that is waiting to redial dials them at once. If the peer has a
+    /// connection to this node, the address that it stated there is tried first.
     pub fn set_addresses(&self, addresses: Vec<SocketAddr>) {
         self.inner.orders.send_if_modified(|orders| {
             let new = orders.addresses != addresses;

@@ -55,7 +55,7 @@ async fn run(
                 let gone = until_gone(&shared, &connection);
                 let Some(reason) = unless_given_up(&orders, gone).await else { return };
                 // Only a connection that lasted resets the pause. Otherwise a connection that always breaks at once
-                // would be dialled without any pause.
+                // would be redialled after the shortest pause each time.
                 if since.elapsed() > shared.config.redial_max {
                     backoff.reset();
                 }

@@ -42,7 +42,7 @@ impl LineEnd {
         Arc::new(Self { line, side: 1, opened, acceptor: None })
     }
 
-    /// Creates side 0 for this side 1. `acceptor` receives the streams that it opens.
+    /// Creates side 0 for this side 1. `acceptor` receives the streams that side 0 opens.
     pub(in crate::transport) fn dialling(&self, acceptor: Arc<dyn Accept>) -> Arc<Self> {
         let (line, opened) = (self.line.clone(), self.opened.clone());
         Arc::new(Self { line, side: 0, opened, acceptor: Some(acceptor) })

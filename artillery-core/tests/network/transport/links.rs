@@ -170,7 +170,7 @@ fn new(name: &str) -> Identity {
     Identity::from_secret(b"another secret of some length", name).unwrap()
 }
 
-/// By then, the former incarnation had derived its tokens from the new secret.
+/// The former incarnation had already derived its tokens from the new secret.
 #[tokio::test]
 async fn a_successor_by_the_new_secret_is_noticed_too() {
     let ended = ended_after_a_new_secret(new("b"), Duration::from_secs(600)).await;
