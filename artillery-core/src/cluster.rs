@@ -123,8 +123,8 @@ impl Cluster {
         MemberHub::subscribe(&self.inner.hub)
     }
 
-    /// The first source that named `node` at its address. `None` if no source is recorded, for instance because `node`
-    /// dialled this node.
+    /// The source that first led to `node`. `None` if no source is recorded, for instance because `node` dialled this
+    /// node.
     pub fn found_by(&self, node: NodeId) -> Option<Source> {
         self.inner.record.found_by(node)
     }
@@ -211,9 +211,10 @@ impl Cluster {
         self.inner.endpoint.cluster_id()
     }
 
-    /// Passes streams of kinds from [`StreamKind::FIRST_FREE`](crate::transport::StreamKind::FIRST_FREE) on, and all
-    /// other calls, to `service` from now on. Streams that arrive while there is no service are refused. Use
-    /// [`ClusterBuilder::service`] if no call may be missed.
+    /// From now on, passes peers' streams (of kinds from
+    /// [`StreamKind::FIRST_FREE`](crate::transport::StreamKind::FIRST_FREE) on) and all other calls to `service`.
+    /// Streams that arrive while there is no service are refused. Use [`ClusterBuilder::service`] if no call may be
+    /// missed.
     ///
     /// A service must not hold this handle: dropping the other handles would then never stop the node.
     pub fn serve(&self, service: Arc<dyn Service>) {

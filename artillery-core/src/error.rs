@@ -11,7 +11,7 @@ pub use transport::{
     CloseReason, ConnectError, DatagramError, FrameError, ReadError, Refusal, VersionRange, WriteError,
 };
 
-/// Why an identity could not be created. No socket was bound and nothing was sent.
+/// Why an identity could not be created or used. Nothing was sent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum IdentityError {

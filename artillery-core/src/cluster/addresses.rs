@@ -146,7 +146,8 @@ struct NameLooks {
 }
 
 impl NameLooks {
-    /// The addresses to advertise after a lookup has returned `named` (`others` if that is empty). `None`: no change.
+    /// The addresses to advertise after a lookup has returned `named`, or `None` if nothing changes. If `named` is
+    /// empty, `others` is used.
     fn on_look(
         &mut self,
         advertised: &[SocketAddr],

@@ -213,8 +213,8 @@ impl ClusterBuilder {
         self
     }
 
-    /// Whether a node that meets no other node is intended (no). If not, the node logs after 10 s alone what it has
-    /// announced and which announcements it has received.
+    /// Whether the node is meant to work alone (no). If not, and if it meets no other node within 10 s, it logs what it
+    /// has announced and which announcements it has received.
     pub fn may_be_alone(mut self, may: bool) -> Self {
         self.may_be_alone = may;
         self

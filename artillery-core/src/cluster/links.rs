@@ -32,7 +32,7 @@ impl MembershipLinks {
         Self { endpoint, links: BTreeMap::new(), streams: Arc::new(Semaphore::new(MAX_PACKET_STREAMS)) }
     }
 
-    /// The connection to a node. `None` while it is being dialled.
+    /// The connection to a node. `None` while the link is not connected.
     fn connection(&mut self, now: Timestamp, to: NodeId, addrs: Vec<SocketAddr>) -> Option<Connection> {
         let endpoint = &self.endpoint;
         let known = self.links.entry(to).or_insert_with(|| MembershipLink {
@@ -48,7 +48,8 @@ impl MembershipLinks {
         known.link.connection()
     }
 
-    /// Sends a packet, which may get lost. A packet that is too large for a datagram on this path is sent on a stream.
+    /// Sends a packet, which may get lost. A packet that is too large for a datagram on this path is sent on a stream,
+    /// unless too many such streams are open.
     pub(super) fn send(&mut self, now: Timestamp, to: NodeId, addrs: Vec<SocketAddr>, packet: &Bytes) {
         let Some(connection) = self.connection(now, to, addrs) else {
             self.endpoint.count_dropped_datagram();

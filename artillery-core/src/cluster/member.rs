@@ -32,14 +32,14 @@ pub struct Member {
     pub name: String,
     /// The preferred address to dial: the first of `addrs`.
     pub addr: SocketAddr,
-    /// All addresses at which it may be dialled. Some may be reachable only from certain hosts, or belong to other
-    /// hosts too.
+    /// All addresses at which the member may be dialled. Some may be reachable only from certain hosts, or belong to
+    /// other hosts too.
     pub addrs: Vec<SocketAddr>,
     /// The application's payload: see [`Cluster::set_payload`](super::Cluster::set_payload).
     pub payload: Bytes,
     /// The failure detector's current view.
     pub state: MemberState,
-    /// The formation that it belongs to, if this node knows it.
+    /// The formation that the member belongs to, if this node knows it.
     pub cluster_id: Option<ClusterId>,
 }
 

@@ -53,7 +53,7 @@ pub struct RefusedPeer {
     /// The address of the peer.
     pub addr: SocketAddr,
     /// [`ConnectError::Rejected`] if this node refused the peer, [`ConnectError::Refused`] if the peer refused this
-    /// node. Other variants name the fault that one of them found.
+    /// node. Other variants name a fault that one side found.
     pub reason: ConnectError,
 }
 

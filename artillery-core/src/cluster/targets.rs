@@ -59,7 +59,7 @@ struct ProvenAddrs {
 }
 
 impl DialTargets {
-    /// Handles an announcement of `node` at these addresses. Addresses at which it has answered before are tried too.
+    /// Handles an announcement of `node` at these addresses. The proven addresses of `node` are tried too.
     pub(super) fn on_announced(&mut self, node: Option<NodeId>, addrs: &[SocketAddr]) -> TargetChanges {
         let known = node.and_then(|node| self.proven.get(&node)).map_or(&[][..], |proven| &proven.addrs);
         let addrs: BTreeSet<_> = addrs.iter().take(MAX_ADDRS_PER_ANNOUNCEMENT).chain(known).copied().collect();

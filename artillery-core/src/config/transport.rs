@@ -86,17 +86,18 @@ pub struct TransportConfig {
     pub max_ack_delay: Duration,
     /// Time limit for the handshake and the hello together.
     pub hello_timeout: Duration,
-    /// First pause before an address is dialled again. It doubles up to [`Self::redial_max`].
+    /// First pause before a link dials again. It doubles up to [`Self::redial_max`].
     pub redial_min: Duration,
-    /// Longest pause before an address is dialled again.
+    /// Longest pause before a link dials again.
     pub redial_max: Duration,
     /// Maximum number of connections that have not completed their hello.
     pub max_handshakes: u32,
-    /// Maximum number of accepted connections.
+    /// Maximum number of connections dialled by peers, including those that have not completed their hello.
     pub max_connections: u32,
     /// Maximum number of connections accepted from one peer.
     pub max_connections_per_peer: u32,
-    /// Maximum number of open streams per direction on one connection.
+    /// Maximum number of streams that the dialling side of a connection may have open: of unidirectional and of
+    /// bidirectional ones each.
     pub max_streams_per_connection: u32,
 }
 

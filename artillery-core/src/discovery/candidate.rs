@@ -50,8 +50,9 @@ impl fmt::Display for Source {
 
 /// A hint about the address of a member.
 ///
-/// A candidate that names a `node`, or that multicast DNS found, is dialled until it has failed too often. Any other
-/// candidate is dialled until its source reports it as `gone`: use it for addresses from an operator or a registry.
+/// A candidate that names a `node`, or that multicast DNS found, is dialled until it is met or has failed too often.
+/// Any other candidate is dialled until its source reports it as `gone`: use it for addresses from an operator or a
+/// registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Candidate {

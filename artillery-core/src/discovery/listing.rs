@@ -20,7 +20,7 @@ pub(super) const MAX_PLACES: usize = 256;
 /// server may return only some of the addresses.
 pub(super) const LOOKS_UNTIL_GONE: u32 = 3;
 
-/// Time limit for one answer.
+/// Time limit for one answer of the function of a [`PolledDiscovery`].
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Minimum interval between two reads.

@@ -13,7 +13,7 @@ const MIN_FAR: usize = 4;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct AnnouncedAddr {
     pub(super) addr: SocketAddr,
-    /// The indexes of the interfaces on which it was announced.
+    /// The indexes of the interfaces on which the address was announced.
     pub(super) interfaces: Vec<u32>,
 }
 

@@ -62,7 +62,7 @@ impl Profiles {
         self.of(member).map_or(0, |profile| profile.version)
     }
 
-    /// Stores `profile` if it is newer than the known one. Returns whether it was.
+    /// Stores `profile` if it is newer than the known one. Returns whether it was stored.
     pub(super) fn insert_newer(&mut self, profile: Profile) -> bool {
         let newer = profile.version > self.version(&profile.member);
         if newer {

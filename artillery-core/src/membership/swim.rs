@@ -30,7 +30,7 @@ const MAX_CLAIMS: u8 = 3;
 /// Maximum number of remembered peers to which this node announced itself before any member accepted it.
 const MAX_REMEMBERED_PEERS: usize = 64;
 
-/// The local node.
+/// Describes the local node for [`Swim::new`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LocalMember {
     /// The node's id in this incarnation.
@@ -42,7 +42,7 @@ pub struct LocalMember {
     /// The payload that this node publishes about itself: at most [`MAX_MEMBER_PAYLOAD_BYTES`] bytes.
     pub payload: Bytes,
     /// Wall clock at the start of this incarnation, in milliseconds since 1970. It orders the incarnations of one node.
-    /// If the clock was set back between two of them, the new one claims a later start.
+    /// If the clock was set back between two of them, the new one may claim a later start.
     pub started_at_ms: u64,
 }
 

@@ -164,7 +164,7 @@ impl Connection {
     /// the side that dialled has [accepted](Self::accept_uni) and read earlier ones.
     ///
     /// # Errors
-    /// [`WriteError::Lost`].
+    /// [`WriteError`], usually [`WriteError::Lost`].
     pub async fn open_uni(&self, kind: StreamKind, priority: i32) -> Result<FrameWriter, WriteError> {
         match &self.inner.carrier {
             ConnectionCarrier::Quic(quinn) => {
@@ -179,7 +179,7 @@ impl Connection {
     /// Opens a bidirectional stream. Only the side that dialled may do so. On the other side the call never returns.
     ///
     /// # Errors
-    /// [`WriteError::Lost`].
+    /// [`WriteError`], usually [`WriteError::Lost`].
     pub async fn open_bi(&self, kind: StreamKind, priority: i32) -> Result<(FrameWriter, FrameReader), WriteError> {
         match &self.inner.carrier {
             ConnectionCarrier::Quic(quinn) => {

@@ -21,7 +21,8 @@ use crate::{
 /// How long [`Endpoint::shutdown`] waits for acknowledgements.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A node's endpoint on the network. Clones share the endpoint. Dropping the last clone stops it, as in a crash.
+/// The endpoint of a node or client on the network. Clones share the endpoint. Dropping the last clone closes all
+/// connections, without waiting for acknowledgements.
 #[derive(Clone)]
 pub struct Endpoint {
     handle: Arc<EndpointHandle>,
@@ -39,7 +40,7 @@ impl Drop for EndpointHandle {
 }
 
 impl Endpoint {
-    /// Binds the socket and starts accepting peers. Must be called within a tokio runtime.
+    /// Binds the socket. A node starts accepting peers. Must be called within a tokio runtime.
     ///
     /// # Errors
     /// [`BindError`].
@@ -242,7 +243,7 @@ impl Endpoint {
         redial::link(self.shared(), peer, addresses)
     }
 
-    /// The open connections dialled by `peer`, as their hellos described them.
+    /// The descriptions of `peer` in the hellos of its open connections to this node.
     pub fn accepted_from(&self, peer: NodeId) -> Vec<Arc<PeerInfo>> {
         self.shared().registry.accepted_from(peer)
     }

@@ -16,7 +16,8 @@ use crate::{error::ConnectError, id::NodeId};
 pub enum LinkState {
     /// The link is connected.
     Up(Connection),
-    /// The link is not connected. Contains the error of the last attempt, or `None` before the first one.
+    /// The link is not connected. Contains the error of the last attempt or connection, or `None` before the first
+    /// attempt has ended.
     Down(Option<Arc<ConnectError>>),
 }
 

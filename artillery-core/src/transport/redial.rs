@@ -38,7 +38,7 @@ pub(super) fn link(shared: &Arc<EndpointShared>, peer: NodeId, addresses: Vec<So
     })
 }
 
-/// Dials, waits until the connection is closed, and dials again, until the link or the endpoint is dropped.
+/// Dials, waits until the connection is closed, and dials again, until the link is dropped or the endpoint is closed.
 async fn run(
     shared: Arc<EndpointShared>,
     peer: NodeId,
@@ -101,7 +101,8 @@ async fn until_gone(shared: &EndpointShared, connection: &Connection) -> CloseRe
     CloseReason::Unacknowledged
 }
 
-/// Waits for the time of the next dial, or for new orders. `false` if the link was dropped.
+/// Waits for new orders or, if an address is known (`dialable`), for the time of the next dial. Returns `false` if the
+/// link was dropped.
 async fn pause(backoff: &mut Backoff, chance: f64, orders: &mut watch::Receiver<LinkOrders>, dialable: bool) -> bool {
     let pause = backoff.pause(chance);
     tokio::select! {

@@ -23,8 +23,8 @@ pub(super) struct Unconfirmed {
 }
 
 impl Unconfirmed {
-    /// Whether to report an answer: it must be new, and below [`MAX_UNCONFIRMED`]. Further answers are left to the
-    /// continuous search.
+    /// Whether to report an answer: it must be new, and fewer than [`MAX_UNCONFIRMED`] answers may be unconfirmed.
+    /// Further answers are left to the continuous search.
     pub(super) fn on_answer(&mut self, candidate: &Candidate, now: Instant) -> bool {
         let is_known = self.answers.iter().any(|(_, known)| known == candidate);
         if is_known || self.answers.len() >= MAX_UNCONFIRMED {

@@ -103,7 +103,7 @@ impl LineEnd {
         }
     }
 
-    /// Whether a message sent now arrives and is answered. It waits while the path is cut.
+    /// Whether a message sent now arrives and is answered. The call waits while the path is cut.
     pub(in crate::transport) async fn is_answered(&self) -> bool {
         let there = self.line.arrival(self.side, self.line.departure()).await;
         there.is_ok() && self.line.arrival(1 - self.side, self.line.departure()).await.is_ok()
