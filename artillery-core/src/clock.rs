@@ -50,7 +50,7 @@ mod followed {
     pub struct Followed(());
 
     impl Followed {
-        /// Starts following the runtime in which it is called.
+        /// Starts following the clock of the current runtime.
         #[allow(clippy::new_without_default, reason = "it changes the thread's clock")]
         pub fn new() -> Self {
             ORIGIN.with(|origin| {

@@ -77,7 +77,7 @@ pub enum Refusal {
     /// The peer is this node: a node dialled its own address, or two nodes share one name.
     #[error("{0:?} is this node itself")]
     Itself(MemberId),
-    /// A newer incarnation of the peer's node is already known.
+    /// A newer incarnation of the peer's node is already known. This release accepts this refusal but never sends it.
     #[error("replaced by the newer incarnation {newer:?}")]
     Superseded {
         /// The newer incarnation.

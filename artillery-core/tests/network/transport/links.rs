@@ -104,7 +104,7 @@ async fn a_broken_connection_is_dialled_again() {
     works(&second, &mut b).await;
 }
 
-/// Binds `spec` repeatedly until the former owner of its port has released it.
+/// Binds a node at `addr`. Tries again until the former owner of the port has released it.
 async fn rebind(addr: SocketAddr, spec: impl Fn() -> Spec) -> Node {
     within(async {
         loop {
