@@ -2,7 +2,7 @@
 //!
 //! Each side sends one frame. Its header starts with twelve bytes, whose format is the same in every version: a magic
 //! number, and the range of versions that the sender supports. The rest is decoded only if the ranges overlap. The
-//! frame's body contains additions made after version 1, which older peers ignore.
+//! frame's body contains later additions, which older releases ignore.
 
 use std::net::SocketAddr;
 
