@@ -1,4 +1,4 @@
-//! The only file that reads a clock for leases and timers.
+//! Reads the clocks that leases and timers use.
 
 use std::time::SystemTime;
 
@@ -36,11 +36,11 @@ mod followed {
 
     use crate::time::Timestamp;
 
-    /// The wall clock when a followed clock starts: 2026-01-01 00:00 UTC.
+    /// The wall clock at zero of a followed clock: 2026-01-01 00:00 UTC.
     pub(super) const EPOCH_MS: u64 = 1_767_225_600_000;
 
     thread_local! {
-        /// The start of the clock, and the number of its followers.
+        /// Where the followed clock starts, and the number of [`Followed`] values.
         static ORIGIN: Cell<Option<(Instant, usize)>> = const { Cell::new(None) };
     }
 
@@ -50,7 +50,7 @@ mod followed {
     pub struct Followed(());
 
     impl Followed {
-        /// Starts following the runtime in which it is called.
+        /// Starts following the clock of the current runtime.
         #[allow(clippy::new_without_default, reason = "it changes the thread's clock")]
         pub fn new() -> Self {
             ORIGIN.with(|origin| {
@@ -63,7 +63,7 @@ mod followed {
 
     impl Drop for Followed {
         fn drop(&mut self) {
-            // The thread-local is gone once the thread has ended. Then no follower is left.
+            // Ignore errors: while a thread ends, its thread-local may already be destroyed.
             let _ = ORIGIN.try_with(|origin| {
                 let left = origin.get().filter(|(_, followers)| *followers > 1);
                 origin.set(left.map(|(since, followers)| (since, followers - 1)));

@@ -1,9 +1,10 @@
 //! A node in a cluster: discovery, membership and transport combined.
 //!
-//! The node dials every address that discovery finds. A peer that passes the handshake is announced to the membership.
-//! Membership packets travel as QUIC datagrams over links that this node dials itself.
+//! The node dials the addresses that discovery finds. A node that passes the handshake is announced to the membership.
+//! Membership packets travel over links that this node dials itself: as QUIC datagrams, or on streams if they are too
+//! large or announce a departure.
 //!
-//! The membership is only a hint. A member that is `Down` here may be alive elsewhere, so it alone must decide nothing.
+//! The membership is only a hint: a member that is `Down` here may be alive. No decision may rest on it alone.
 
 mod addresses;
 mod builder;
@@ -95,8 +96,8 @@ impl Cluster {
         &self.inner.cluster
     }
 
-    /// The address at which other nodes dial this node. It changes with this machine's addresses if the node listens on
-    /// all of them and no address to advertise was given.
+    /// The preferred address at which other nodes dial this node. It may change: with the addresses of this machine if
+    /// the node listens on all of them and was given none to advertise, or with those of its host name.
     pub fn addr(&self) -> SocketAddr {
         self.inner.endpoint.advertised_addr()
     }
@@ -106,8 +107,8 @@ impl Cluster {
         &self.inner.endpoint
     }
 
-    /// The other members as they seem to be now, by node id. Members that are down or have left stay listed until
-    /// [`SwimSettings::forget_after`](crate::config::SwimSettings::forget_after).
+    /// The other members as this node currently sees them, in the order of node ids. Members that are down or have left
+    /// stay listed until [`SwimSettings::forget_after`](crate::config::SwimSettings::forget_after).
     pub fn members(&self) -> Vec<Member> {
         self.inner.hub.members()
     }
@@ -122,8 +123,8 @@ impl Cluster {
         MemberHub::subscribe(&self.inner.hub)
     }
 
-    /// The first source that named `node` at its address. `None` while no source has: `node` dialled this node, or
-    /// other members reported it.
+    /// The source that first led to `node`. `None` if no source is recorded, for instance because `node` dialled this
+    /// node.
     pub fn found_by(&self, node: NodeId) -> Option<Source> {
         self.inner.record.found_by(node)
     }
@@ -133,19 +134,19 @@ impl Cluster {
         self.inner.record.seeds()
     }
 
-    /// Whether this node searches for others: by multicast DNS, seeds or other sources.
+    /// Whether this node was started with multicast DNS, seeds or another source of addresses.
     pub fn looks_for_others(&self) -> bool {
         self.inner.looks
     }
 
-    /// Whether a seed, announced node or listed place has not answered yet. Seeds that also resolve to this node are
-    /// excluded.
+    /// Whether this node still awaits an answer from a seed, announced node or listed place. Seeds that also resolve to
+    /// this node are excluded.
     pub fn is_searching(&self) -> bool {
         self.inner.record.is_unanswered()
     }
 
     /// The peers that this node refused, and the announced peers that refused it, with the newest reason for each
-    /// address. The list is bounded, so that with many peers some are missing.
+    /// address. The list is bounded: if there are many peers, some are missing.
     pub fn refused_peers(&self) -> Vec<RefusedPeer> {
         self.inner.record.refused()
     }
@@ -155,14 +156,14 @@ impl Cluster {
         self.inner.record.no_multicast()
     }
 
-    /// Waits until every seed has refused this node before it met any member, and returns their answers. It never
-    /// returns otherwise, and never without seeds.
+    /// Waits until every seed is [`SeedState::Refused`] while this node has met no member, and returns their states.
+    /// Otherwise, and without seeds, it never returns.
     pub async fn refused_by_all_seeds(&self) -> Vec<SeedStatus> {
         self.inner.record.refused_by_all().await
     }
 
-    /// Waits until peers refuse this process because another running process has its name, and returns that process. It
-    /// never returns otherwise. Stop this process then: peers will keep refusing it.
+    /// Waits until peers refuse this process because another running process has its name, and returns that process.
+    /// Otherwise it never returns. Stop this process when it returns: peers keep refusing this process.
     pub async fn name_taken(&self) -> MemberId {
         self.inner.record.name_taken().await
     }
@@ -170,7 +171,8 @@ impl Cluster {
     /// Replaces the payload that this node publishes to all members. Gossip carries it to them with a delay.
     ///
     /// # Errors
-    /// [`PayloadError::TooLarge`] above [`Member::MAX_PAYLOAD`] bytes, [`PayloadError::Stopped`].
+    /// [`PayloadError::TooLarge`] above [`Member::MAX_PAYLOAD`] bytes, and [`PayloadError::Stopped`] if the node has
+    /// stopped.
     pub async fn set_payload(&self, payload: impl Into<Bytes>) -> Result<(), PayloadError> {
         let payload = payload.into();
         member::check(&payload)?;
@@ -194,12 +196,12 @@ impl Cluster {
         self.inner.endpoint.set_gave_way(line);
     }
 
-    /// Hellos state whether this node's formation has a confirmed leader; see [`Endpoint::set_led`].
+    /// Sets whether hellos state that this node's formation has a confirmed leader; see [`Endpoint::set_led`].
     pub fn set_led(&self, is_led: bool) {
         self.inner.endpoint.set_led(is_led);
     }
 
-    /// Hellos state that this node's formation holds data; see [`Endpoint::set_holds_data`].
+    /// Makes hellos state that this node's formation holds data; see [`Endpoint::set_holds_data`].
     pub fn set_holds_data(&self) {
         self.inner.endpoint.set_holds_data();
     }
@@ -209,23 +211,24 @@ impl Cluster {
         self.inner.endpoint.cluster_id()
     }
 
-    /// Passes streams of kinds from [`StreamKind::FIRST_FREE`](crate::transport::StreamKind::FIRST_FREE) on, and all
-    /// other calls, to `service` from now on. Streams that arrive before this call are refused, and their senders try
-    /// again. Use [`ClusterBuilder::service`] where no call may be missed.
+    /// From now on, passes peers' streams (of kinds from
+    /// [`StreamKind::FIRST_FREE`](crate::transport::StreamKind::FIRST_FREE) on) and all other calls to `service`.
+    /// Streams that arrive while there is no service are refused. Use [`ClusterBuilder::service`] if no call may be
+    /// missed.
     ///
     /// A service must not hold this handle: dropping the other handles would then never stop the node.
     pub fn serve(&self, service: Arc<dyn Service>) {
         self.inner.router.serve(service);
     }
 
-    /// Announces the departure, so that no member suspects this node, and stops.
+    /// Announces the departure, so that members need not suspect this node, and stops.
     pub async fn leave(&self) {
         // A node that has already stopped announces nothing.
         let _ = self.ask(MembershipInput::Leave).await;
         self.shutdown().await;
     }
 
-    /// Stops, and closes all connections. To the other members this looks like a crash. The node may be started again.
+    /// Stops, and closes all connections. To the other members this looks like a crash.
     pub async fn shutdown(&self) {
         let _ = self.ask(MembershipInput::Stop).await;
         self.inner.tasks.lock().unwrap_or_else(PoisonError::into_inner).abort_all();

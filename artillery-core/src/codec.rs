@@ -1,4 +1,4 @@
-//! The only file that knows bincode (docs/adr/0002): it encodes headers, and the typed values of applications.
+//! Encodes headers, and the typed values of applications. The only file that uses bincode (docs/adr/0002).
 
 use std::io;
 
@@ -72,7 +72,7 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
     decode_all(bytes, config())
 }
 
-/// Memory that the decoder may claim per byte of a value: the widest number takes one byte while it is small.
+/// Memory that the decoder may claim per encoded byte: a small `u128` is encoded in one byte.
 const MAX_CLAIM_PER_BYTE: usize = 16;
 
 /// Decodes an application's value. All of `bytes` must belong to it.

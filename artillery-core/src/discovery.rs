@@ -11,7 +11,7 @@
 //!
 //! An application may implement [`Discovery`] itself. It passes sources to a node or client with the `discovery` method
 //! of their builders. Each such source runs on a thread of its own, so that one that blocks, panics, ends or never
-//! stops affects only its own hints. At most 256 places are dialled per source, and a source that panicked is restarted
+//! stops affects only its own hints. A node dials at most 256 places per source. A source that panicked is restarted
 //! after 5 s.
 
 mod candidate;

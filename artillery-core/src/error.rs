@@ -1,4 +1,4 @@
-//! Errors. Each states what failed and what state it leaves behind.
+//! The errors of endpoints, nodes and identities.
 
 mod transport;
 
@@ -11,7 +11,7 @@ pub use transport::{
     CloseReason, ConnectError, DatagramError, FrameError, ReadError, Refusal, VersionRange, WriteError,
 };
 
-/// Why an identity could not be created. No socket was bound and nothing was sent.
+/// Why an identity could not be created or used. Nothing was sent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum IdentityError {

@@ -62,8 +62,8 @@ impl FrameDecoder {
         self.buffer.extend_from_slice(received);
     }
 
-    /// Reserves capacity for the rest of a large frame at once. A buffer that grows by itself could end up at twice the
-    /// length of the frame, and a value that is retained from it would keep all of that memory.
+    /// Grows the buffer, up to the length of the next frame. A buffer that grows by itself could end up at twice that
+    /// length, and a value that is retained from it would keep all of that memory.
     fn make_room(&mut self, more: usize) {
         let needed = self.buffer.len() + more;
         if needed > self.buffer.capacity()

@@ -1,7 +1,7 @@
 //! Identities of nodes: a name, and a certificate that binds connections to the name.
 //!
 //! Every connection uses mutual TLS 1.3. The certificate of either side contains its node name, and the name determines
-//! the [`NodeId`]. A peer that claims another id in its hello is refused, so no member can impersonate another.
+//! the [`NodeId`]. A peer that claims another id in its hello is refused.
 
 mod name;
 mod pem;
@@ -96,7 +96,8 @@ impl Identity {
     }
 
     /// Additionally trusts holders of `secret`. This allows replacing a secret without downtime: first let all nodes
-    /// trust both secrets, then give each node its identity from the new secret, then drop the old one.
+    /// trust both secrets, then give each node an identity of the new secret that also trusts the old one, then drop
+    /// the old one.
     ///
     /// # Errors
     /// [`IdentityError::SecretTooShort`].

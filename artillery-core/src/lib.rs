@@ -1,8 +1,8 @@
 //! Nodes that find each other, prove their identity, monitor each other and exchange bytes: the *available* half of
 //! Artillery, usable without the data half.
 //!
-//! It provides discovery (multicast DNS, seeds, names, files, and custom sources), mutual TLS from a shared secret or
-//! from given certificates, SWIM membership, and one QUIC endpoint per node with framed streams, datagrams and links
+//! It provides discovery (multicast DNS, seeds, host names, files, and custom sources), mutual TLS from a shared secret
+//! or from given certificates, SWIM membership, and one QUIC endpoint per node with framed streams, datagrams and links
 //! that redial.
 //!
 //! It is not consistent. It reports which members *seem* to be up: two nodes may disagree temporarily, and a member
@@ -41,7 +41,7 @@
 //!
 //! # Send bytes to other nodes
 //!
-//! [`Cluster::endpoint`] provides a [`Link`](transport::Link) to any member, which is dialled again when it breaks.
+//! [`Cluster::endpoint`] provides a [`Link`](transport::Link) to any member. A link redials when its connection breaks.
 //! Streams carry frames: a small header, and a body that is not copied. The receiving node passes each stream to its
 //! [`Service`](transport::Service).
 //!
@@ -85,7 +85,7 @@
 //! # Modules
 //!
 //! [`config`] contains settings, [`identity`] certificates, [`discovery`] the sources of addresses, which applications
-//! can extend, and [`error`] the errors and the state that each leaves behind.
+//! can extend, and [`error`] the errors.
 //!
 //! Without default features only the I/O-free half is compiled, which reads no clock and opens no socket: identifiers,
 //! time, frames, settings, errors and, for the other crates of this project, SWIM as a state machine.

@@ -1,8 +1,9 @@
 //! The QUIC endpoint of a node: admission of peers, long-lived streams of frames, datagrams, and links that redial.
 //!
-//! A node dials for what it *sends*. The side that dialled opens streams and sends datagrams. The other side receives
-//! them through its [`Service`], and answers on bidirectional streams or on a few unidirectional streams of its own. So
-//! two nodes that send to each other have two connections, and never need to agree on which of them to keep.
+//! A node dials the peers to which it *sends*. The side that dialled opens streams and sends datagrams. The other side
+//! receives them through its [`Service`], and answers on bidirectional streams or on a few unidirectional streams of
+//! its own. So two nodes that send to each other have two connections, and never need to agree on which of them to
+//! keep.
 
 mod accept;
 mod answered;

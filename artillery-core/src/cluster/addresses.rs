@@ -30,9 +30,9 @@ struct LocalAddr {
 ///
 /// The node cannot know which of them a peer can reach: the host may have a VPN, or a bridge with the same address as
 /// every other host. So it advertises all of them, up to [`MAX_ADDRS`], and peers try them (docs/adr/0045). Addresses
-/// from which packets to the outside world leave (`outward`) come first, link-local ones last. Two kinds are used only
-/// if there is nothing else: loopback, and IPv6 link-local addresses of container interfaces, which appear and
-/// disappear with each container.
+/// from which packets to the outside world leave (`outward`) come first, link-local ones last. Loopback addresses are
+/// used only if there are no others. With [`Interfaces::All`] this also holds for IPv6 link-local addresses of
+/// container interfaces, which appear and disappear with each container.
 fn choose(outward: &[IpAddr], local: &[LocalAddr], interfaces: &Interfaces) -> Vec<IpAddr> {
     let is_meant = |one: &&LocalAddr| match interfaces {
         Interfaces::All => true,
@@ -57,14 +57,14 @@ fn is_internal_link_local(one: &LocalAddr) -> bool {
 }
 
 /// The addresses to advertise when this read of the interfaces has shown `seen` and the previous one `before`, or
-/// `None` if nothing changes. Order is irrelevant. A machine with loopback alone, or with no network, is treated as
-/// temporarily cut off: it keeps its advertised addresses.
+/// `None` if nothing changes. Order is irrelevant. A machine with no address except loopback is treated as temporarily
+/// cut off: it keeps its advertised addresses.
 fn settle(advertised: &[SocketAddr], before: &[SocketAddr], seen: &[SocketAddr]) -> Option<Vec<SocketAddr>> {
     let is_cut_off = seen.iter().all(|addr| addr.ip().is_loopback());
     if is_cut_off { None } else { agree(advertised, before, seen) }
 }
 
-/// Like [`settle`], but loopback addresses are not treated specially.
+/// Like [`settle`], but without the exception for a machine that is cut off.
 fn agree(advertised: &[SocketAddr], before: &[SocketAddr], seen: &[SocketAddr]) -> Option<Vec<SocketAddr>> {
     let set = |addrs: &[SocketAddr]| addrs.iter().copied().collect::<BTreeSet<_>>();
     let changes = set(seen) == set(before) && set(seen) != set(advertised);
@@ -146,7 +146,8 @@ struct NameLooks {
 }
 
 impl NameLooks {
-    /// The addresses to advertise after a lookup has returned `named` (`others` if that is empty). `None`: no change.
+    /// The addresses to advertise after a lookup has returned `named`, or `None` if nothing changes. If `named` is
+    /// empty, `others` is used.
     fn on_look(
         &mut self,
         advertised: &[SocketAddr],
@@ -167,7 +168,8 @@ impl NameLooks {
 }
 
 /// Keeps the endpoint advertising the addresses of its host name. While the name has no usable address, the endpoint
-/// advertises this machine's addresses (`interfaces`), or those that it had at the start. It never returns.
+/// advertises this machine's addresses if `interfaces` are given, else those that it had at the start. It never
+/// returns.
 pub(super) async fn follow_name(endpoint: Endpoint, name: Seed, interfaces: Option<Interfaces>) {
     let (local, port, first) = (endpoint.local_addr(), endpoint.advertised_addr().port(), endpoint.advertised_addrs());
     let mut looks = NameLooks { before: first.clone() };

@@ -34,7 +34,7 @@ use crate::{
     transport::{Endpoint, LocalInfo, PeerKind, Service, socket::LinkFilter},
 };
 
-/// Settings of a node. Only a secret or an identity is required. Other settings' defaults are in parentheses.
+/// Settings of a node. Only a secret or an identity is required. Defaults are in parentheses.
 #[derive(Clone)]
 #[must_use]
 pub struct ClusterBuilder {
@@ -152,7 +152,8 @@ impl ClusterBuilder {
         self
     }
 
-    /// Settings of the endpoint. They replace those of [`ClusterBuilder::listen`] and [`ClusterBuilder::advertise`].
+    /// Settings of the endpoint. They replace those of earlier calls of [`ClusterBuilder::listen`] and
+    /// [`ClusterBuilder::advertise`].
     pub fn transport(mut self, config: TransportConfig) -> Self {
         self.transport = config;
         self
@@ -183,7 +184,7 @@ impl ClusterBuilder {
     }
 
     /// Interfaces for multicast DNS (loopback if the node listens on loopback, else all). A node that listens on all
-    /// addresses advertises those of these interfaces.
+    /// addresses, and was given none to advertise, advertises the addresses of these interfaces.
     pub fn mdns_interfaces(mut self, interfaces: Interfaces) -> Self {
         self.mdns_interfaces = Some(interfaces);
         self
@@ -212,8 +213,8 @@ impl ClusterBuilder {
         self
     }
 
-    /// Whether a node that meets no other node is intended (no). Otherwise, after 10 s alone, the node logs the
-    /// announcements that it has sent and received.
+    /// Whether the node is meant to work alone (no). If not, and if it meets no other node within 10 s, it logs what it
+    /// has announced and which announcements it has received.
     pub fn may_be_alone(mut self, may: bool) -> Self {
         self.may_be_alone = may;
         self
@@ -308,7 +309,7 @@ impl ClusterBuilder {
         }
     }
 
-    /// Whether this machine's addresses are advertised because no address was given.
+    /// Whether this machine's addresses are advertised, since no specific address was given.
     fn follows_interfaces(&self) -> bool {
         self.transport.advertise.unwrap_or(self.transport.listen).ip().is_unspecified()
     }
@@ -342,14 +343,14 @@ impl ClusterBuilder {
         Ok(endpoint)
     }
 
-    /// The prefix that this node advertises from the start. It lists several addresses, since SWIM itself carries only
-    /// one.
+    /// The prefix that this node advertises from the start. It lists the addresses if there are several, since SWIM
+    /// itself carries only one.
     fn prefix(&self, endpoint: &Endpoint) -> MemberPrefix {
         let addrs = Some(endpoint.advertised_addrs()).filter(|addrs| addrs.len() > 1);
         MemberPrefix { cluster_id: self.cluster_id, addrs: addrs.unwrap_or_default() }
     }
 
-    /// The interfaces on which this node is announced and whose addresses it advertises.
+    /// The interfaces for multicast DNS, and for the choice of addresses to advertise.
     fn interfaces(&self) -> Interfaces {
         self.mdns_interfaces.clone().unwrap_or_else(|| Interfaces::for_listener(self.transport.listen.ip()))
     }

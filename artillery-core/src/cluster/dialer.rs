@@ -1,7 +1,8 @@
 //! Dials the nodes that discovery finds.
 //!
-//! An announced target is dialled until it is met, refuses permanently, or fails too often. A seed, or any other place
-//! that a source lists without a node id, is dialled until its source withdraws it.
+//! A target that was announced, by multicast DNS or with a node id, is dialled until it is met, refuses permanently, or
+//! fails too often. Any other place, such as a seed, is dialled until its source withdraws it or it turns out to be
+//! this node. Both kinds are bounded, see `targets` and `places`.
 
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -31,8 +32,8 @@ const MIN_ROUND_PAUSE: Duration = Duration::from_millis(100);
 
 const MAX_ROUND_PAUSE: Duration = Duration::from_secs(5);
 
-/// The longest pause between two rounds of dialling a seed while this node belongs to no formation: such a node waits
-/// for its seeds before it forms one.
+/// The longest pause between two rounds of dialling a listed place while this node belongs to no formation: such a node
+/// waits for its seeds before it forms one.
 const MAX_FREE_PAUSE: Duration = Duration::from_secs(1);
 
 pub(super) struct Dialer {
@@ -98,8 +99,8 @@ impl Dialer {
         if self.known_member(&candidate).is_some() {
             return;
         }
-        // Members are the only source of a member's addresses, and each of them has shown its certificate. No stranger
-        // can have made this address up, so it is treated as proven.
+        // A member's addresses are reported only by members, which have shown their certificates. No stranger can
+        // invent them, so they are treated as proven.
         if let Some(member) = candidate.node.and_then(|node| self.hub.member(node)) {
             member.addrs.iter().rev().for_each(|&addr| state.targets.set_proven(member.id.node, addr));
         }
@@ -187,8 +188,8 @@ impl Dialer {
         }
     }
 
-    /// Dials a listed place until it turns out to be this node itself, and again whenever its node is no longer an
-    /// active member. Operators expect their seeds to be met, so there is no limit of attempts.
+    /// Dials a listed place until its node is met, and again once that node is no longer an active member. Ends if the
+    /// place is this node itself. Operators expect their seeds to be met, so the number of attempts is unlimited.
     async fn dial_place(self: Arc<Self>, candidate: Candidate) -> Option<RoundResult> {
         let mut pause = MIN_ROUND_PAUSE;
         loop {
@@ -281,7 +282,8 @@ impl Dialer {
             self.record.set_own(candidate);
         }
         let connection = connected?;
-        // The connection may be dropped: the endpoint has reported the peer to the membership, which has its own link.
+        // The connection may be dropped: the endpoint has reported the peer to the membership, which dials a link of
+        // its own.
         let node = connection.peer().id.node;
         self.record.set_source(node, &candidate.source);
         Ok(node)

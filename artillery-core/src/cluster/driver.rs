@@ -26,7 +26,7 @@ use crate::{
 
 pub(super) const MAX_INPUTS: usize = 4096;
 
-/// Inputs handled between two checks of outgoing packets and timers.
+/// After about this many inputs, outgoing packets and timers are checked.
 const MAX_INPUTS_PER_TURN: usize = 64;
 
 /// How often unused links are closed and greetings are repeated.
@@ -136,7 +136,7 @@ impl MembershipDriver {
         Ok(())
     }
 
-    /// Announces this node to a reachable peer, unless the peer already is an active member.
+    /// Announces this node to a reachable peer, unless this incarnation of the peer already is an active member.
     fn on_met(&mut self, peer: &PeerInfo) {
         self.record.set_met(peer.id.node);
         let known = self.hub.member(peer.id.node).is_some_and(|member| member.id == peer.id);
@@ -167,7 +167,7 @@ impl MembershipDriver {
             }
         }
         let sending = self.links.send_reliably(clock::now(), farewells);
-        // A member that misses the farewell learns of it from other members.
+        // A member that misses the farewell learns of the departure from other members.
         let _ = timeout(FAREWELL_TIMEOUT, sending.join_all()).await;
     }
 
@@ -183,7 +183,7 @@ impl MembershipDriver {
         }
     }
 
-    /// The peer's current addresses. SWIM itself knows only the address with which its process started.
+    /// The peer's current addresses. SWIM itself knows only the address with which the peer's process started.
     fn present(&self, to: &SwimPeer) -> Vec<SocketAddr> {
         let member = self.hub.member(to.id.node).filter(|member| member.id == to.id);
         member.map_or_else(|| vec![to.addr], |member| member.addrs)

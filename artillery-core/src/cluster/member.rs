@@ -32,14 +32,14 @@ pub struct Member {
     pub name: String,
     /// The preferred address to dial: the first of `addrs`.
     pub addr: SocketAddr,
-    /// All addresses at which it may be dialled. Some may be reachable only from certain hosts, or belong to other
-    /// hosts too.
+    /// All addresses at which the member may be dialled. Some may be reachable only from certain hosts, or belong to
+    /// other hosts too.
     pub addrs: Vec<SocketAddr>,
     /// The application's payload: see [`Cluster::set_payload`](super::Cluster::set_payload).
     pub payload: Bytes,
     /// The failure detector's current view.
     pub state: MemberState,
-    /// The formation that it belongs to, if this node knows it.
+    /// The formation that the member belongs to, if this node knows it.
     pub cluster_id: Option<ClusterId>,
 }
 
@@ -59,11 +59,12 @@ pub enum MemberEvent {
     Left(Member),
     /// The member changed its payload.
     Payload(Member),
-    /// The member joined a formation, or another one.
+    /// The member joined a formation, or changed to another.
     Formed(Member),
     /// The member can be dialled at other addresses now.
     Moved(Member),
-    /// A seed refused this node. Reported once for each reason.
+    /// A seed refused this node, or this node refused the node at the seed. Equal refusals in succession are reported
+    /// once.
     SeedRefused {
         /// The seed as it was configured.
         seed: String,
@@ -163,7 +164,7 @@ fn read_addr(bytes: &mut Bytes) -> Option<SocketAddr> {
 }
 
 impl Member {
-    /// The largest payload in bytes: the limit of a membership packet minus the cluster id and the addresses.
+    /// The largest payload in bytes: SWIM's limit for a member minus the cluster id and the addresses.
     pub const MAX_PAYLOAD: usize = membership::MAX_MEMBER_PAYLOAD_BYTES - MAX_PREFIX_BYTES;
 
     pub(super) fn from_swim(member: membership::SwimMember) -> Self {
@@ -190,7 +191,7 @@ mod tests {
         assert_eq!(check(&vec![0; limit + 1].into()), Err(PayloadError::TooLarge { len: limit + 1, limit }));
     }
 
-    /// A vector never changes. Additions of a later release get new vectors.
+    /// These vectors never change. Additions of a later release get new ones.
     #[test]
     fn the_bytes_before_the_payload_are_fixed() {
         let id = Some(ClusterId(0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10));

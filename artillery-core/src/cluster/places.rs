@@ -1,7 +1,7 @@
 //! Tracks which listed places are dialled: seeds, and places that other sources list without a node id. Pure.
 //!
-//! Each source has its own quota. A source that lists more places than that, or never withdraws any, loses the place
-//! that it mentioned least recently. It can neither displace nor withdraw places of another source.
+//! All seeds share one quota. Every other source has its own, and all of them share a total. When a quota is used up, a
+//! new place displaces the one that was mentioned least recently. A source cannot withdraw places of another source.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ const MAX_SEEDS: usize = 1024;
 
 const MAX_PLACES_PER_SOURCE: usize = 256;
 
-/// The expected maximum number of other sources. It bounds the total number of their places.
+/// The expected maximum number of sources other than seeds. It bounds the total number of their places.
 const MAX_SOURCES: usize = 16;
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

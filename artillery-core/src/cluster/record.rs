@@ -28,7 +28,7 @@ pub struct SeedStatus {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SeedState {
-    /// No member has answered yet.
+    /// The latest attempt failed, or none has ended yet.
     Trying {
         /// Why the last attempt failed, if one has ended.
         last: Option<String>,
@@ -52,7 +52,8 @@ pub enum SeedState {
 pub struct RefusedPeer {
     /// The address of the peer.
     pub addr: SocketAddr,
-    /// [`ConnectError::Rejected`] if this node refused the peer, any other variant if the peer refused this node.
+    /// [`ConnectError::Rejected`] if this node refused the peer, [`ConnectError::Refused`] if the peer refused this
+    /// node. Other variants name a fault that one side found.
     pub reason: ConnectError,
 }
 
@@ -67,7 +68,7 @@ impl RefusedPeer {
 pub(super) struct DiscoveryRecord {
     seeds: watch::Sender<Vec<SeedStatus>>,
     sources: Mutex<NodeSources>,
-    /// The process that owns this node's name.
+    /// The other process that owns this node's name, if peers have reported one.
     name_taken: watch::Sender<Option<MemberId>>,
 }
 
@@ -76,11 +77,12 @@ struct NodeSources {
     by_node: BTreeMap<NodeId, Source>,
     warned: BTreeSet<SocketAddr>,
     met: bool,
-    /// Announced addresses, and why the last dial of each failed.
+    /// Announced and listed addresses, except seeds, and why the last dial of each failed.
     heard: BTreeMap<SocketAddr, Option<String>>,
-    /// Announced nodes and listed places that have not answered, not even with a refusal.
+    /// Announced nodes and listed places, except seeds, that have neither answered nor refused.
     unanswered: BTreeSet<Awaited>,
-    /// Seeds that also resolve to this node: nodes that start later find this node by the same seed.
+    /// Seeds that also resolve to this node. Their other nodes are not awaited: when they start, they find this node by
+    /// the same seed.
     own: BTreeSet<String>,
     /// Peers that were refused, or that refused this node, with the newest reason.
     refused: BTreeMap<SocketAddr, ConnectError>,
@@ -113,7 +115,7 @@ pub(super) struct Heard {
 /// Maximum number of nodes whose source is remembered.
 const MAX_SOURCES: usize = 4096;
 
-/// Maximum number of announced addresses remembered until a member is met.
+/// Maximum number each of remembered addresses, awaited answers and refused peers.
 const MAX_HEARD: usize = 64;
 
 const MAX_WARNED: usize = 1024;
@@ -154,7 +156,7 @@ impl DiscoveryRecord {
         self.sources().by_node.get(&node).cloned()
     }
 
-    /// Whether to log a warning about `addr`: once for each address, whichever side dialled.
+    /// Whether to log a warning about `addr`: at most once for each address, whichever side dialled.
     pub(super) fn should_warn(&self, addr: SocketAddr) -> bool {
         let mut sources = self.sources();
         sources.warned.len() < MAX_WARNED && sources.warned.insert(addr)

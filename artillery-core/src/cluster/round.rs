@@ -13,7 +13,7 @@ pub(super) enum RoundOutcome {
     Met(NodeId),
     /// Every address belongs to this node.
     Itself,
-    /// Refused for a reason that a retry would meet again.
+    /// Refused for a reason that a retry would not change.
     Refused(SocketAddr, ConnectError),
     /// Failed for a reason that may be temporary: no answer, a busy node, an unresolved name.
     Failed(String),

@@ -42,8 +42,7 @@ impl ServiceRouter {
         self.service.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Drops the input if the queue is full, like a packet lost in transit. Later SWIM packets repeat it. A node that
-    /// is not an active member is dialled again: a seed soon, any other one at its next announcement.
+    /// Drops the input if the queue is full, like a packet lost in transit.
     fn enqueue(&self, input: MembershipInput) {
         if self.inputs.try_send(input).is_err() {
             tracing::debug!("dropping an input: the membership queue is full or closed");

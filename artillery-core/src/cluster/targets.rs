@@ -1,12 +1,11 @@
 //! Chooses which announced addresses are dialled. Pure.
 //!
 //! Announcements prove nothing: a stranger on the network can name any node, at any address, as often as it likes. Only
-//! a node that was met has proved its id, by mutual TLS. So each target is tried independently, with its own pause, and
-//! an announcement affects no other target.
+//! a node that was met has proved its id, by mutual TLS. So each target is tried independently, with its own pause.
 //!
-//! An address at which a node has answered before has reserved capacity and remains a target whatever is announced. All
-//! other targets compete for [`MAX_UNPROVEN_TARGETS`] places: a new target displaces one whose dials have failed, never
-//! an untried one.
+//! A target is proven if its node has answered at the address, or has stated it as a member. No announcement displaces
+//! or withdraws a proven target. All other targets compete for [`MAX_UNPROVEN_TARGETS`] places: a new target displaces
+//! the one that has failed most often, never an untried one.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,12 +14,12 @@ use std::{
 
 use crate::id::NodeId;
 
-/// Maximum number of dialled targets at which no node has answered yet.
+/// Maximum number of dialled targets that are not proven.
 pub(super) const MAX_UNPROVEN_TARGETS: usize = 1024;
 
 const MAX_PROVEN_NODES: usize = 1024;
 
-/// Maximum number of proven addresses per node: the stated ones, and those of its latest incarnations.
+/// Maximum number of proven addresses per node. The oldest are removed first, except the one that answered last.
 const MAX_PROVEN_ADDRS_PER_NODE: usize = 8;
 
 const MAX_ADDRS_PER_ANNOUNCEMENT: usize = 16;
@@ -46,7 +45,7 @@ pub(super) struct DialTargets {
     /// The number of failed rounds of each target.
     dialled: BTreeMap<DialTarget, u32>,
     proven: BTreeMap<NodeId, ProvenAddrs>,
-    /// Counts proofs, to find the node whose proof is oldest.
+    /// Counts proofs, to find the node whose latest proof is oldest.
     proofs: u64,
 }
 
@@ -54,13 +53,13 @@ pub(super) struct DialTargets {
 #[derive(Debug, Default)]
 struct ProvenAddrs {
     addrs: Vec<SocketAddr>,
-    /// The address at which the node answered last. The other ones may only have been stated.
+    /// The address at which the node answered last. The other addresses may only have been stated.
     answered: Option<SocketAddr>,
     last: u64,
 }
 
 impl DialTargets {
-    /// Handles an announcement of `node` at these addresses. Addresses at which it has answered before are tried too.
+    /// Handles an announcement of `node` at these addresses. The proven addresses of `node` are tried too.
     pub(super) fn on_announced(&mut self, node: Option<NodeId>, addrs: &[SocketAddr]) -> TargetChanges {
         let known = node.and_then(|node| self.proven.get(&node)).map_or(&[][..], |proven| &proven.addrs);
         let addrs: BTreeSet<_> = addrs.iter().take(MAX_ADDRS_PER_ANNOUNCEMENT).chain(known).copied().collect();
@@ -106,7 +105,7 @@ impl DialTargets {
         self.dialled.remove(&target);
     }
 
-    /// Handles proof that `node` is at `addr`. Returns the other targets of this node and address, which are now
+    /// Handles proof that `node` is at `addr`. Returns all targets of this node or at this address, which are now
     /// settled.
     pub(super) fn on_answered(&mut self, node: NodeId, addr: SocketAddr) -> Vec<DialTarget> {
         self.set_proven(node, addr);
@@ -119,7 +118,7 @@ impl DialTargets {
         end
     }
 
-    /// Records that `node` is or was at `addr`, as stated under its certificate.
+    /// Records that `node` has answered at `addr`, or has stated it as a member.
     pub(super) fn set_proven(&mut self, node: NodeId, addr: SocketAddr) {
         if !self.proven.contains_key(&node) && self.proven.len() >= MAX_PROVEN_NODES {
             let oldest = self.proven.iter().min_by_key(|(_, proven)| proven.last).map(|(&node, _)| node);
@@ -141,7 +140,7 @@ impl DialTargets {
         proven.is_some_and(|proven| proven.addrs.contains(&target.addr))
     }
 
-    /// Whether one more target fits. May drop the unproven target with the most failed rounds.
+    /// Whether one more target fits. To make this so, it may drop the unproven target with the most failed rounds.
     fn has_room(&mut self, target: DialTarget, end: &mut Vec<DialTarget>) -> bool {
         let unproven = || self.dialled.iter().filter(|&(&target, _)| !self.is_proven(target));
         if self.is_proven(target)

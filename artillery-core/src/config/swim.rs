@@ -14,7 +14,8 @@ pub struct SwimSettings {
     pub probe_rtt: Duration,
     /// A suspected member that does not refute the suspicion within this time is down.
     pub suspect_to_down: Duration,
-    /// How many members are asked to help with a probe. A change is also gossiped at once to this many members.
+    /// How many members are asked to help with a probe. When this node refutes a suspicion or changes its identity, it
+    /// gossips this at once to as many members.
     pub indirect_probes: usize,
     /// How often updates are gossiped in separate packets. Probes carry updates too.
     pub gossip_period: Duration,
@@ -22,7 +23,7 @@ pub struct SwimSettings {
     pub gossip_fan_out: usize,
     /// How many times each member forwards an update.
     pub max_transmissions: u8,
-    /// How often one member is asked for its full member list.
+    /// How often one member is asked for the members that it knows.
     pub refresh_period: Duration,
     /// How often members that are down are asked whether they are back. This heals partitions.
     pub heal_period: Duration,
@@ -30,7 +31,7 @@ pub struct SwimSettings {
     pub heal_fan_out: usize,
     /// A member that is down or has left is forgotten after this time.
     pub forget_after: Duration,
-    /// Largest packet in bytes.
+    /// Largest membership packet in bytes (1,000 to 65,000).
     pub max_packet: usize,
 }
 
@@ -79,7 +80,7 @@ impl SwimSettings {
         }
     }
 
-    /// Adjusts the timing of probes such that a member of a small cluster is suspected after `time` of silence.
+    /// Adjusts the timing of probes so that a silent member of a small cluster is suspected within `time`.
     pub fn suspecting_within(self, time: Duration) -> Self {
         let probe_period = time * 24 / 100;
         Self { probe_period, probe_rtt: probe_period * 5 / 12, ..self }

@@ -69,7 +69,7 @@ pub struct TransportConfig {
     /// Interval of keep-alive packets on an idle connection.
     pub keep_alive: Duration,
     /// A connection is closed after this time without received packets. A connection dialled by a link is also closed
-    /// if nothing that it sent was acknowledged for this time: longer round trips make a connection useless.
+    /// if nothing that it sent was acknowledged for this time, so round trips must be shorter.
     pub idle_timeout: Duration,
     /// Congestion control for sending. Each side of a connection uses its own setting.
     pub congestion: Congestion,
@@ -82,21 +82,22 @@ pub struct TransportConfig {
     /// as packets.
     pub packets_per_ack: u32,
     /// Maximum delay of an acknowledgement (1 ms to 25 ms). A sender with a small congestion window, on a new
-    /// connection or after losses, waits this long for it.
+    /// connection or after losses, may wait this long for it.
     pub max_ack_delay: Duration,
     /// Time limit for the handshake and the hello together.
     pub hello_timeout: Duration,
-    /// First pause before an address is dialled again. It doubles up to [`Self::redial_max`].
+    /// First pause before a link dials again. It doubles up to [`Self::redial_max`].
     pub redial_min: Duration,
-    /// Longest pause before an address is dialled again.
+    /// Longest pause before a link dials again.
     pub redial_max: Duration,
     /// Maximum number of connections that have not completed their hello.
     pub max_handshakes: u32,
-    /// Maximum number of accepted connections.
+    /// Maximum number of connections dialled by peers, including those that have not completed their hello.
     pub max_connections: u32,
     /// Maximum number of connections accepted from one peer.
     pub max_connections_per_peer: u32,
-    /// Maximum number of open streams per direction on one connection.
+    /// Maximum number of streams that the dialling side of a connection may have open: of unidirectional and of
+    /// bidirectional ones each.
     pub max_streams_per_connection: u32,
 }
 
@@ -178,7 +179,7 @@ impl TransportConfig {
 const MIN_WINDOW_BYTES: u32 = 64 << 10;
 const MIN_FRAME_LIMIT_BYTES: usize = 64 << 10;
 const MAX_FRAME_LIMIT_BYTES: usize = 1 << 30;
-/// From the resolution of quinn's timers to the delay that quinn respects on paths of any length.
+/// The resolution of quinn's timers, and the longest delay that quinn accepts whatever the round trip.
 const ACK_DELAY_RANGE: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_millis(25);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 

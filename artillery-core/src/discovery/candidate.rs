@@ -15,8 +15,8 @@ pub struct Announcement {
     pub name: String,
     /// The addresses at which the node can be reached. All have the same port.
     pub addrs: Vec<SocketAddr>,
-    /// The addresses are those of this machine's interfaces. Where possible, each is announced on its own interface
-    /// only: on another network it may belong to another host.
+    /// Whether the addresses are those of this machine's interfaces. Where possible, each such address is announced on
+    /// its own interface only: on another network it may belong to another host.
     pub by_interface: bool,
 }
 
@@ -50,8 +50,9 @@ impl fmt::Display for Source {
 
 /// A hint about the address of a member.
 ///
-/// A candidate that names a `node`, or that multicast DNS found, is dialled until it has failed too often. Any other
-/// candidate is dialled until its source reports it as `gone`: use it for addresses from an operator or a registry.
+/// A candidate that names a `node`, or that multicast DNS found, is dialled until it is met or has failed too often.
+/// Any other candidate is dialled until its source reports it as `gone`: use it for addresses from an operator or a
+/// registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Candidate {
@@ -63,7 +64,8 @@ pub struct Candidate {
     pub node: Option<NodeId>,
     /// The source of the hint.
     pub source: Source,
-    /// The source withdraws the candidate. This is a hint too and often missing, so it cannot serve to detect failures.
+    /// Whether the source withdraws the candidate. Withdrawals are hints too and often missing, so they cannot serve to
+    /// detect failures.
     pub gone: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Contains an application's source: it may block, panic, end, or never stop.
+//! Isolates an application's source, which may block, panic, end, or never stop.
 
 use std::{
     any::Any,
@@ -102,7 +102,8 @@ impl ContainedThread {
         });
     }
 
-    /// Forwards candidates, and announces. Returns when the receiver of the candidates is dropped.
+    /// Forwards candidates, and passes announcements to the source. Returns when the receiver of the candidates is
+    /// dropped.
     async fn follow(&mut self) {
         // Otherwise the current announcement would be skipped.
         self.announced.mark_changed();

@@ -20,7 +20,7 @@ pub(super) const MAX_PLACES: usize = 256;
 /// server may return only some of the addresses.
 pub(super) const LOOKS_UNTIL_GONE: u32 = 3;
 
-/// Time limit for one answer.
+/// Time limit for one answer of the function of a [`PolledDiscovery`].
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Minimum interval between two reads.
@@ -29,7 +29,7 @@ const MIN_PERIOD: Duration = Duration::from_millis(100);
 /// Derives changes from the successive lists of one source.
 pub(super) struct Listing {
     source: Source,
-    /// The current places in the order of discovery, each with the number of successive lists that lacked it.
+    /// The current places in the order of discovery, each with the number of successive lists that omitted it.
     places: Vec<(Seed, u32)>,
     failed: bool,
 }
@@ -39,7 +39,8 @@ impl Listing {
         Self { source, places: Vec::new(), failed: false }
     }
 
-    /// Returns the changes. Known places have precedence over new ones beyond [`MAX_PLACES`]: the order may vary.
+    /// Applies a list, and returns the changes. At most [`MAX_PLACES`] are kept: known ones first, since the order of
+    /// lists may vary.
     pub(super) fn on_list(&mut self, list: impl IntoIterator<Item = Seed>) -> Vec<Candidate> {
         self.failed = false;
         let known: BTreeMap<_, _> =
@@ -83,7 +84,8 @@ pub(super) type ListAnswer = Result<Vec<Seed>, String>;
 
 type AskedList = Pin<Box<dyn Future<Output = ListAnswer> + Send>>;
 
-/// A stream of the changes between the lists that `ask` returns, called once per `period`. It never ends.
+/// A stream of the changes between the lists that `ask` returns. It pauses for `period` after each list, and never
+/// ends.
 pub(super) fn follow<F>(source: Source, period: Duration, mut ask: impl FnMut() -> F + Send + 'static) -> Candidates
 where
     F: Future<Output = ListAnswer> + Send + 'static,
@@ -151,7 +153,7 @@ impl DnsDiscovery {
         Self { name, period: Duration::from_secs(5) }
     }
 
-    /// Changes the interval between two look-ups (at least 100 ms).
+    /// Changes the pause between two look-ups (at least 100 ms).
     pub fn every(self, period: Duration) -> Self {
         Self { period, ..self }
     }
@@ -164,7 +166,7 @@ impl Discovery for DnsDiscovery {
             let name = name.clone();
             async move {
                 let Some((host, port)) = name.host() else { return Ok(vec![name]) };
-                // Not a random part of the addresses: a dropped one would be treated as missing.
+                // Uses all addresses: one that a random selection omits would be treated as missing.
                 let found = lookup::look_up_all(host, port).await.map_err(|error| error.to_string())?;
                 Ok(found.into_iter().map(Seed::from).collect())
             }
@@ -195,7 +197,8 @@ pub struct PolledDiscovery {
 }
 
 impl PolledDiscovery {
-    /// Creates a source with this name, which calls `ask` at once and then every `period` (at least 100 ms).
+    /// Creates a source with this name, which calls `ask` at once, and again after a pause of `period` (at least 100
+    /// ms).
     pub fn new<F, E>(name: impl Into<String>, period: Duration, ask: impl Fn() -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<Vec<Seed>, E>> + Send + 'static,

@@ -22,7 +22,7 @@ pub(super) const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of pending look-ups. Each occupies a thread until the resolver answers.
 const MAX_LOOKUPS: usize = 32;
 
-/// Maximum number of addresses of a name that are dialled. A name server may list any number, and each is tried.
+/// Maximum number of addresses of a name that are dialled. A name server may list any number.
 const MAX_ADDRS: usize = 16;
 
 type Answer = Option<Result<Vec<SocketAddr>, (io::ErrorKind, String)>>;

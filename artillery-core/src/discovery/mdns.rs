@@ -76,7 +76,7 @@ pub struct MdnsSettings {
     pub cluster: String,
     /// The interfaces to announce and listen on.
     pub interfaces: Interfaces,
-    /// The UDP port: [`MDNS_PORT`] except in tests.
+    /// The UDP port, by default [`MDNS_PORT`].
     pub port: u16,
 }
 
@@ -114,8 +114,8 @@ pub enum MdnsError {
 
 /// Finds nodes on the local network, and announces this node to them.
 ///
-/// Other nodes cache a crashed node for about two minutes, so this does not detect failures. Dropping it ends its
-/// threads and withdraws the announcement, soon but asynchronously.
+/// Other nodes cache a crashed node for about two minutes, so this does not detect failures. Dropping the source
+/// withdraws the announcement and ends its threads asynchronously.
 pub struct MdnsDiscovery {
     settings: MdnsSettings,
     daemon: MdnsDaemon,
@@ -158,7 +158,7 @@ impl MdnsDiscovery {
     /// Starts the daemon. Nothing is announced yet.
     ///
     /// # Errors
-    /// [`MdnsError::Unavailable`]. If no interface supports multicast, that shows only later, in the log.
+    /// [`MdnsError::Unavailable`]. A lack of interfaces with multicast is no error: it is logged later.
     pub fn new(settings: MdnsSettings) -> Result<Self, MdnsError> {
         let daemon = MdnsDaemon::start(&settings)?;
         Ok(Self { settings, daemon, shared: Arc::default() })
@@ -203,7 +203,8 @@ impl MdnsDiscovery {
         let host = format!("{}.local.", number(me));
         let info = ServiceInfo::new(SERVICE_TYPE, &instance_name(me), &host, ips.as_slice(), port, txt.as_slice())
             .map_err(unannounceable)?;
-        // Only such services follow interface changes. Others stay silent on an interface that gets its address later.
+        // Only services with automatic addresses follow interface changes. Others stay silent on an interface that gets
+        // its address later.
         let mut info = info.enable_addr_auto();
         info.set_requires_probe(false);
         if !ips.is_empty() {

@@ -1,7 +1,7 @@
 //! Selects which of many announced addresses are used. Pure.
 //!
-//! Announcements prove nothing: any host on the network may add addresses to those of a node. So the selection must not
-//! depend on the addresses, or forged ones could displace the true one permanently.
+//! Announcements prove nothing: any host on the network may add addresses to those of a node. So the selection is
+//! random: otherwise forged addresses could displace the true one permanently.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -13,7 +13,7 @@ const MIN_FAR: usize = 4;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct AnnouncedAddr {
     pub(super) addr: SocketAddr,
-    /// The indexes of the interfaces on which it was announced.
+    /// The indexes of the interfaces on which the address was announced.
     pub(super) interfaces: Vec<u32>,
 }
 
@@ -47,8 +47,8 @@ impl AnnouncedAddr {
     }
 }
 
-/// Selects up to [`MAX_ADDRS`] addresses: those of this machine's subnets first, and a random selection if there are
-/// too many. `pick` returns a random number below its argument.
+/// Selects up to [`MAX_ADDRS`] addresses: those of this machine's subnets first, except for [`MIN_FAR`] slots. If there
+/// are too many, the selection is random. `pick` returns a random number below its argument.
 pub(super) fn sample(
     announced: Vec<AnnouncedAddr>,
     here: &[Subnet],

@@ -99,7 +99,7 @@ impl TryFrom<&String> for Seed {
     }
 }
 
-/// An address is always a seed. This lets callers accept both with one bound.
+/// Converting a `SocketAddr` never fails. With this impl, one bound accepts both addresses and texts.
 impl From<Infallible> for SeedError {
     fn from(never: Infallible) -> Self {
         match never {}

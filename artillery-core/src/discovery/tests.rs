@@ -166,7 +166,7 @@ async fn a_search_right_after_another_one_is_answered() {
     assert_eq!(answers("other", port).await, []);
 }
 
-/// They share the port, and each must receive the query.
+/// The nodes share the port, and each must receive the query.
 #[tokio::test]
 async fn all_nodes_of_a_machine_answer_one_question() {
     let port = free_port();

@@ -27,7 +27,7 @@ impl std::fmt::Display for VersionRange {
     }
 }
 
-/// Why a node refuses a peer. The peer receives the refusal. No application data was exchanged.
+/// Why a node refuses a peer.
 ///
 /// `here` is the refusing side, `there` the refused one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
@@ -41,7 +41,7 @@ pub enum Refusal {
         /// Name of the refused side's cluster.
         there: String,
     },
-    /// The names are equal, but the formations differ. Such clusters never merge.
+    /// The names are equal, but the formations differ.
     #[error("cluster id {there} instead of {here}")]
     DifferentCluster {
         /// Id of the refusing side's formation.
@@ -77,13 +77,13 @@ pub enum Refusal {
     /// The peer is this node: a node dialled its own address, or two nodes share one name.
     #[error("{0:?} is this node itself")]
     Itself(MemberId),
-    /// A newer incarnation of the peer's node is already known.
+    /// A newer incarnation of the peer's node is already known. This release accepts this refusal but never sends it.
     #[error("replaced by the newer incarnation {newer:?}")]
     Superseded {
         /// The newer incarnation.
         newer: MemberId,
     },
-    /// The limit of connections is reached.
+    /// A limit of connections is reached.
     #[error("too many connections")]
     Busy,
     /// A reason given by the service, or by a newer version.
@@ -212,7 +212,7 @@ pub enum CloseReason {
         /// The peer's reason.
         reason: String,
     },
-    /// One side refused the other, for instance because that joined another formation after the hello.
+    /// One side refused the other, for instance because the other joined another formation after the hello.
     #[error("refused: {0}")]
     Refused(Refusal),
     /// The peer closed the connection before the handshake completed: it stopped, or its time limit passed.

@@ -18,7 +18,8 @@ use rustls::{
 use super::{IdentityInner, name};
 use crate::error::IdentityError;
 
-/// The protocol name in the TLS handshake. Versions are negotiated in the hello, whose refusal can name both.
+/// The protocol name in the TLS handshake. Versions are negotiated in the hello, where a refusal can name the versions
+/// of both sides.
 const ALPN: &[u8] = b"artillery";
 
 pub(crate) struct TlsConfigs {

@@ -11,7 +11,7 @@ use crate::Timestamp;
 pub(super) struct Effects {
     pub(super) packets: Vec<(SwimIdentity, Vec<u8>)>,
     pub(super) timers: Vec<(Duration, Timer<SwimIdentity>)>,
-    /// This node was declared down and has returned under a renewed identity.
+    /// Whether this node was declared down and has returned under a renewed identity.
     pub(super) rejoined: bool,
 }
 

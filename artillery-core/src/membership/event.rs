@@ -29,7 +29,7 @@ pub struct SwimMember {
     pub addr: SocketAddr,
     /// The payload that the member publishes about itself.
     pub payload: Bytes,
-    /// Starts at 1 and grows with every change of the payload in this incarnation.
+    /// Starts at 1 in each incarnation, and grows at least with every change of the payload.
     pub payload_version: u64,
     /// The member's state.
     pub state: MemberState,

@@ -9,7 +9,7 @@ use crate::{MemberId, NodeId};
 pub struct SwimPeer {
     /// The node and its incarnation.
     pub id: MemberId,
-    /// The address that it advertises.
+    /// The address that the member advertises.
     pub addr: SocketAddr,
 }
 

@@ -1,10 +1,10 @@
 //! Names and payloads of members, and their dissemination.
 //!
-//! Profiles are too large for SWIM's own packets. Instead, every SWIM packet carries versions as space permits: that of
-//! the sender's profile, the one that the sender has of the receiver's, and that of one more member, each in turn. A
-//! receiver with an older version requests the profile by sending the version it has. A receiver with a newer version
-//! sends the profile. So a change reaches every member that any packet reaches, despite losses, and around a dead link
-//! through other members. A node also sends changes of its own profile to all members at once.
+//! Profiles are too large for SWIM's own packets. Instead, every SWIM packet carries up to three versions, as space
+//! permits: of the sender's profile, of the receiver's profile as the sender knows it, and of one other member's
+//! profile, taken in turn. A receiver with an older version requests the profile by sending the version it has. A
+//! receiver with a newer version sends the profile. So a change reaches all connected members despite losses, and
+//! bypasses a broken link through other members. A node also sends changes of its own profile to all members at once.
 
 use std::collections::BTreeMap;
 
@@ -62,7 +62,7 @@ impl Profiles {
         self.of(member).map_or(0, |profile| profile.version)
     }
 
-    /// Stores `profile` if it is newer than the known one. Returns whether it was.
+    /// Stores `profile` if it is newer than the known one. Returns whether it was stored.
     pub(super) fn insert_newer(&mut self, profile: Profile) -> bool {
         let newer = profile.version > self.version(&profile.member);
         if newer {

@@ -6,7 +6,7 @@ use super::wire::ENVELOPE_BYTES;
 use crate::config::SwimSettings;
 
 /// foca's part of the settings. [`Swim`](super::Swim) implements the rest, including announcements to members that are
-/// down: foca stops those once every member is down.
+/// down: foca would stop announcing once every member is down.
 pub(super) fn foca_config(settings: &SwimSettings) -> Config {
     let at_least_one = |count: usize| NonZeroUsize::new(count).unwrap_or(NonZeroUsize::MIN);
     let every = |frequency, members| PeriodicParams { frequency, num_members: at_least_one(members) };

@@ -30,7 +30,7 @@ const MAX_CLAIMS: u8 = 3;
 /// Maximum number of remembered peers to which this node announced itself before any member accepted it.
 const MAX_REMEMBERED_PEERS: usize = 64;
 
-/// The local node.
+/// Describes the local node for [`Swim::new`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LocalMember {
     /// The node's id in this incarnation.
@@ -42,7 +42,7 @@ pub struct LocalMember {
     /// The payload that this node publishes about itself: at most [`MAX_MEMBER_PAYLOAD_BYTES`] bytes.
     pub payload: Bytes,
     /// Wall clock at the start of this incarnation, in milliseconds since 1970. It orders the incarnations of one node.
-    /// If the clock was set back between two of them, the new one claims a later start.
+    /// If the clock was set back between two of them, the new one may claim a later start.
     pub started_at_ms: u64,
 }
 
@@ -84,12 +84,12 @@ pub struct Swim {
     me: Profile,
     profiles: Profiles,
     views: MemberViews,
-    /// A member has addressed a packet to this incarnation.
+    /// Whether a member has addressed a packet to this incarnation, other than the notice that it is considered down.
     accepted: bool,
     /// The peers to which this node announced itself before `accepted`.
     greeted: BTreeMap<NodeId, SwimPeer>,
     claims: u8,
-    /// This node belongs to a formed cluster.
+    /// Whether this node belongs to a formed cluster.
     belongs: bool,
     stopped: bool,
     outputs: VecDeque<SwimOutput>,
@@ -264,7 +264,7 @@ impl Swim {
 }
 
 impl Swim {
-    /// Handles the SWIM part of a packet. `false` if the sender is an outdated incarnation.
+    /// Handles the SWIM part of a packet. Returns `false` if the sender is an outdated incarnation.
     fn handle_swim(&mut self, now: Timestamp, from: MemberId, packet: &[u8]) -> Result<bool, PacketError> {
         let header = get_header(&mut &*packet)?;
         if header.src.member != from {
@@ -314,7 +314,7 @@ impl Swim {
         self.plan_healing(now);
     }
 
-    /// Declares members that announced their departure down to foca.
+    /// Reports members that have announced their departure to foca as down.
     fn apply_departures(&mut self) {
         let departed: Vec<_> = self
             .foca

@@ -1,4 +1,5 @@
-//! The members as reported to the application. Events are derived by comparing SWIM's state and the profiles with it.
+//! The members as reported to the application. Events result from comparing the last reports with SWIM's state and the
+//! profiles.
 
 use std::collections::BTreeMap;
 
@@ -65,8 +66,8 @@ impl MemberViews {
     }
 }
 
-/// `told` if it is the member of `identity`. Otherwise its node runs in another incarnation now, and `told` is reported
-/// as down if it was active.
+/// Returns `told` if it is the member of `identity`. Otherwise its node runs in another incarnation now, and `told` is
+/// reported as down if it was active.
 fn same_member(told: SwimMember, identity: &SwimIdentity, tell: &mut impl FnMut(SwimEvent)) -> Option<SwimMember> {
     if told.id == identity.member {
         return Some(told);

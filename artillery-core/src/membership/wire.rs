@@ -115,7 +115,7 @@ impl PacketWriter {
         self.limit - 3 - self.entries.len() - self.profiles.len()
     }
 
-    /// Adds a version unless the packet is full. A version that does not fit is sent another time.
+    /// Adds a version if it fits.
     pub(super) fn entry(&mut self, entry: ProfileVersion) {
         if self.room() >= PROFILE_VERSION_BYTES && usize::from(self.entry_count) < MAX_PROFILE_VERSIONS {
             put_member(&mut self.entries, &entry.member);

@@ -130,7 +130,7 @@ impl Connection {
         }
     }
 
-    /// Whether a message on a simulated connection arrives and is answered. It waits while the path is cut.
+    /// Whether a message on a simulated connection arrives and is answered. The call waits while the path is cut.
     #[cfg(feature = "testing")]
     pub(super) async fn is_answered(&self) -> bool {
         match &self.inner.carrier {
@@ -161,10 +161,10 @@ impl Connection {
     /// Opens a stream to the peer. Among streams with data to send, those with a higher `priority` go first.
     ///
     /// The side that was dialled may open streams too, but only a few at a time. At that limit, the call waits until
-    /// the side that dialled has [accepted](Self::accept_uni) one.
+    /// the side that dialled has [accepted](Self::accept_uni) and read earlier ones.
     ///
     /// # Errors
-    /// [`WriteError::Lost`].
+    /// [`WriteError`], usually [`WriteError::Lost`].
     pub async fn open_uni(&self, kind: StreamKind, priority: i32) -> Result<FrameWriter, WriteError> {
         match &self.inner.carrier {
             ConnectionCarrier::Quic(quinn) => {
@@ -179,7 +179,7 @@ impl Connection {
     /// Opens a bidirectional stream. Only the side that dialled may do so. On the other side the call never returns.
     ///
     /// # Errors
-    /// [`WriteError::Lost`].
+    /// [`WriteError`], usually [`WriteError::Lost`].
     pub async fn open_bi(&self, kind: StreamKind, priority: i32) -> Result<(FrameWriter, FrameReader), WriteError> {
         match &self.inner.carrier {
             ConnectionCarrier::Quic(quinn) => {

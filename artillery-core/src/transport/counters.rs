@@ -66,7 +66,7 @@ counters! {
     datagrams_received,
     /// Connections that peers dialled and that were accepted.
     accepted,
-    /// Connections that peers dialled and that were refused, for any reason.
+    /// Connections that were refused, for any reason: when a peer dialled, or later because the formations differ.
     refused,
     /// Dialled connections that were established.
     dialled,

@@ -245,7 +245,7 @@ pub(super) async fn tell_cluster_id(connection: Connection, id: ClusterId) {
         Ok::<_, crate::error::WriteError>(())
     };
     if let Err(error) = told.await {
-        // The hello of the next connection carries it.
+        // The hello of the next connection states the id.
         tracing::debug!(peer = %connection.peer().name, %error, "could not send the cluster id");
     }
 }

@@ -21,7 +21,8 @@ use crate::{
 /// How long [`Endpoint::shutdown`] waits for acknowledgements.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A node's endpoint on the network. Clones share the endpoint. Dropping the last clone stops it, as in a crash.
+/// The endpoint of a node or client on the network. Clones share the endpoint. Dropping the last clone closes all
+/// connections, without waiting for acknowledgements.
 #[derive(Clone)]
 pub struct Endpoint {
     handle: Arc<EndpointHandle>,
@@ -39,7 +40,7 @@ impl Drop for EndpointHandle {
 }
 
 impl Endpoint {
-    /// Binds the socket and starts accepting peers. Must be called within a tokio runtime.
+    /// Binds the socket. A node starts accepting peers. Must be called within a tokio runtime.
     ///
     /// # Errors
     /// [`BindError`].
@@ -233,7 +234,7 @@ impl Endpoint {
         dial::dial(self.shared(), addr, Some(peer)).await
     }
 
-    /// The link to `peer`. It dials `addresses`, and redials whenever the connection breaks, while a handle of it
+    /// The link to `peer`. It dials `addresses`, and redials whenever the connection breaks, while a clone of it
     /// exists.
     ///
     /// There is one link per peer. A further call returns the same link, and replaces its addresses unless the new ones
@@ -242,7 +243,7 @@ impl Endpoint {
         redial::link(self.shared(), peer, addresses)
     }
 
-    /// The open connections dialled by `peer`, as their hellos described them.
+    /// The descriptions of `peer` in the hellos of its open connections to this node.
     pub fn accepted_from(&self, peer: NodeId) -> Vec<Arc<PeerInfo>> {
         self.shared().registry.accepted_from(peer)
     }
@@ -252,7 +253,7 @@ impl Endpoint {
         self.shared().counters.read()
     }
 
-    /// The number of connections that peers dialled and that this endpoint refused, for each reason of
+    /// The number of refused connections ([`Counters::refused`]), for each reason of
     /// [`Refusal::WORDS`](crate::error::Refusal::WORDS).
     pub fn refused(&self) -> impl Iterator<Item = (&'static str, u64)> {
         self.shared().refused.read()

@@ -1,8 +1,8 @@
 //! The first frames of a connection, in which both sides state node, cluster and protocol versions.
 //!
-//! Each side sends one frame. Its header starts with twelve bytes that never change in any version: a magic number, and
-//! the range of versions that the sender supports. The rest is decoded only if the ranges overlap. The frame's body
-//! contains additions made after version 1, which older peers ignore.
+//! Each side sends one frame. Its header starts with twelve bytes, whose format is the same in every version: a magic
+//! number, and the range of versions that the sender supports. The rest is decoded only if the ranges overlap. The
+//! frame's body contains later additions, which older releases ignore.
 
 use std::net::SocketAddr;
 
@@ -30,7 +30,7 @@ pub(super) struct Hello {
     pub(super) cluster_id: Option<ClusterId>,
     pub(super) member: MemberId,
     pub(super) kind: PeerKind,
-    /// The address at which it can be dialled. An unspecified IP means the source IP of its packets.
+    /// The address at which the sender can be dialled. An unspecified IP means the source IP of its packets.
     pub(super) addr: SocketAddr,
 }
 
@@ -61,21 +61,21 @@ pub(super) fn encode<T: Serialize>(versions: VersionRange, message: &T) -> Bytes
     encode_with(versions, message, &Formation::default())
 }
 
-/// The statement on the sender's formation, in the body of a hello or reply.
+/// A statement on the sender's formation, in the body of a hello or reply.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Formation {
-    /// The formations that it succeeds, oldest first.
+    /// The formations that the sender's formation succeeds, oldest first.
     pub(super) succeeds: Vec<ClusterId>,
-    /// The formations that have given way to it or to one of its predecessors.
+    /// The formations that have given way to the sender's formation or to one of its predecessors.
     pub(super) gave_way: Vec<ClusterId>,
-    /// Whether it has ever held data. `false` also if the sender does not know, or predates this statement.
+    /// Whether the formation has ever held data. `false` also if the sender does not know, or predates this statement.
     pub(super) holds_data: bool,
-    /// Whether it currently has a leader confirmed by a quorum.
+    /// Whether the formation currently has a leader confirmed by a quorum.
     pub(super) is_led: bool,
 }
 
-/// Ids that no formation has. In the list of formations they encode statements. A peer that knows only the list takes
-/// them for further formations that it does not belong to.
+/// Ids that no formation has. In the list of predecessors they encode statements. An older peer treats them as further
+/// predecessors, to which it does not belong.
 const HOLDS_DATA: ClusterId = ClusterId(u128::MAX);
 const IS_LED: ClusterId = ClusterId(u128::MAX - 1);
 /// Precedes the formations that gave way.
@@ -161,7 +161,7 @@ pub(super) fn refusal_from(reason: &[u8]) -> Refusal {
     codec::decode(reason).unwrap_or_else(|_| Refusal::Other("the reason is malformed".into()))
 }
 
-/// Each side's checks of the other's hello.
+/// The checks that each side makes of the other's hello.
 pub(super) fn check(mine: &Hello, theirs: &Hello, certificate: &str) -> Result<(), Refusal> {
     if theirs.member.node != crate::NodeId::from_name(certificate) {
         return Err(Refusal::NotItsCertificate { certificate: certificate.into(), claimed: theirs.member.node });
@@ -179,7 +179,7 @@ pub(super) fn check(mine: &Hello, theirs: &Hello, certificate: &str) -> Result<(
     check_cluster_id(mine.cluster_id, theirs.cluster_id)
 }
 
-/// Formations never mix. A node without a formation may connect to any.
+/// Refuses a peer of another formation. A side without a formation accepts any, and is accepted by any.
 pub(super) fn check_cluster_id(here: Option<ClusterId>, there: Option<ClusterId>) -> Result<(), Refusal> {
     match (here, there) {
         (Some(here), Some(there)) if here != there => Err(Refusal::DifferentCluster { here, there }),

@@ -16,7 +16,8 @@ use crate::{error::ConnectError, id::NodeId};
 pub enum LinkState {
     /// The link is connected.
     Up(Connection),
-    /// The link is not connected. Contains the error of the last attempt, or `None` before the first one.
+    /// The link is not connected. Contains the error of the last attempt or connection, or `None` before the first
+    /// attempt has ended.
     Down(Option<Arc<ConnectError>>),
 }
 
@@ -102,8 +103,8 @@ impl Link {
         LinkWatch { state }
     }
 
-    /// Sets the addresses of the peer, and dials them at once. If the peer has a connection to this node, the address
-    /// that it stated there is tried first.
+    /// Sets the addresses of the peer. A link that is waiting to redial dials them at once. If the peer has a
+    /// connection to this node, the address that it stated there is tried first.
     pub fn set_addresses(&self, addresses: Vec<SocketAddr>) {
         self.inner.orders.send_if_modified(|orders| {
             let new = orders.addresses != addresses;

@@ -1,4 +1,4 @@
-//! Two processes with one name: the connected process keeps it while it is running.
+//! Two processes with one name: the connected process keeps the name while it is running.
 //!
 //! A peer may send a hello in one incarnation while this endpoint is connected to another incarnation of the same node.
 //! Either the connected process has ended and the peer is its successor, or an operator has given one name to two
@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep};
 use super::{CloseCode, Connection, registry::NotAdded, shared::EndpointShared};
 use crate::{error::Refusal, id::MemberId};
 
-/// A process that answers no probe for this long is treated as ended.
+/// A process that has not proved within this time that it is running is treated as ended.
 const PROOF_TIMEOUT: Duration = Duration::from_millis(500);
 
 const CHECK_PERIOD: Duration = Duration::from_millis(5);
@@ -29,7 +29,8 @@ const ASK_PERIOD: Duration = Duration::from_millis(50);
 /// probe sent after the first was received.
 const PROOF_ROUNDS: u32 = 2;
 
-/// A process that has been connected, or in a formation, for this long keeps its name against a second process.
+/// A process that has been up or connected to other nodes for this long may keep its name against a second process: see
+/// [`NameClaim`].
 const SETTLED_AFTER: Duration = Duration::from_secs(10);
 
 const TWIN_WARNING_PERIOD: Duration = Duration::from_secs(60);
@@ -92,7 +93,7 @@ pub(super) async fn once_free<T>(shared: &EndpointShared, add: impl Fn() -> Resu
     }
 }
 
-/// Closes these connections, unless a process at the other end is running.
+/// Closes these connections, unless a process at the other end of one is running.
 async fn give_way(shared: &EndpointShared, namesakes: Vec<Connection>) -> Result<(), Refusal> {
     let limit = PROOF_TIMEOUT.min(shared.config.hello_timeout / 2);
     if let Some(by) = living(&namesakes, limit).await {
@@ -212,7 +213,8 @@ impl EndpointShared {
         }
     }
 
-    /// Handles a peer's refusal of this endpoint. Notifies the service if the refusal proves that the name is taken.
+    /// Handles a peer's refusal of this endpoint. Notifies the service if the refusal proves that the name is taken and
+    /// this process must stop.
     pub(super) fn on_refusal(&self, refusal: &Refusal) {
         let (by, yields) = match refusal {
             Refusal::NameTaken { by } => (*by, self.name_claim().yields_to_peer()),

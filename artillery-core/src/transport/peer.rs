@@ -17,7 +17,7 @@ pub enum PeerKind {
     Node,
     /// A client, which dials and is never dialled.
     Client,
-    /// A node that keeps its data on disk. All nodes of a cluster do, or none does.
+    /// A node that keeps its data on disk. Either all nodes of a cluster do so, or none.
     DurableNode,
 }
 
@@ -49,7 +49,7 @@ pub struct PeerInfo {
     pub version: u16,
 }
 
-/// A node of another formation of the cluster with this name.
+/// A node of another formation with the same cluster name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ForeignPeer {
@@ -65,7 +65,8 @@ pub struct ForeignPeer {
     pub addr: SocketAddr,
 }
 
-/// A statement of a node or client about itself. Its identity determines name and node id.
+/// How a node or client describes itself to peers. Its name and node id are not included: they follow from its
+/// identity.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct LocalInfo {
@@ -77,7 +78,7 @@ pub struct LocalInfo {
     pub incarnation: Incarnation,
     /// Node or client.
     pub kind: PeerKind,
-    /// Supported protocol versions: [`PROTOCOL_VERSIONS`].
+    /// Supported protocol versions, by default [`PROTOCOL_VERSIONS`].
     pub versions: VersionRange,
 }
 

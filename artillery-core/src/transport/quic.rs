@@ -26,13 +26,13 @@ use crate::{
     identity::{Identity, name_of},
 };
 
-/// With quinn's estimate of 333 ms, the first lost packet of every handshake would cost a second.
+/// With quinn's default of 333 ms, a lost first packet would delay a handshake by a second.
 const INITIAL_RTT: Duration = Duration::from_millis(100);
 
 /// The recommendation for QUIC (RFC 9002, section 7.2).
 const MIN_INITIAL_WINDOW_BYTES: u64 = 14_720;
 
-/// A burst of this size is harmless to any queue on the path.
+/// Limits the first burst, so that it does not flood a queue on the path.
 const MAX_INITIAL_WINDOW_BYTES: u64 = 1 << 20;
 
 /// Maximum number of open streams of the dialled side. They carry answers too large for the stream of their request.
@@ -143,7 +143,7 @@ fn congestion(config: &TransportConfig) -> Arc<dyn ControllerFactory + Send + Sy
 }
 
 /// Initial congestion window in bytes: twice the amount acknowledged at once. With a smaller window, a sender with a
-/// full window would have fewer packets in flight than `packets_per_ack`, and wait `max_ack_delay` for their
+/// full window could have fewer packets in flight than `packets_per_ack`, and would wait `max_ack_delay` for their
 /// acknowledgement.
 fn initial_window(config: &TransportConfig) -> u64 {
     let acknowledged = u64::from(config.packets_per_ack) * u64::from(config.max_udp_payload);
@@ -181,7 +181,7 @@ pub(super) fn close_reason(error: ConnectionError) -> CloseReason {
         ConnectionError::ConnectionClosed(close) if close.error_code == TransportErrorCode::CONNECTION_REFUSED => {
             CloseReason::Refused(Refusal::Busy)
         }
-        // QUIC hides the reason of a peer that closes this early.
+        // QUIC hides the reason of a peer that closes the connection during the handshake.
         ConnectionError::ConnectionClosed(close) if close.error_code == TransportErrorCode::APPLICATION_ERROR => {
             CloseReason::Handshake
         }
@@ -233,7 +233,7 @@ pub(super) fn refusal(error: ConnectionError) -> Refusal {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Traffic {
-    /// Ack-eliciting frames sent.
+    /// Sent frames of the most frequent ack-eliciting kinds.
     pub(super) sent: u64,
     pub(super) acknowledgements: u64,
 }

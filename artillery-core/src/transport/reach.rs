@@ -16,7 +16,7 @@ pub(crate) fn canonical(addr: SocketAddr) -> SocketAddr {
     }
 }
 
-/// The address as another host can use it: a zone is an interface index of this host.
+/// The address as another host can use it: without the zone, which is an interface index of this host.
 pub(crate) fn without_zone(addr: SocketAddr) -> SocketAddr {
     let addr = canonical(addr);
     SocketAddr::new(addr.ip(), addr.port())

@@ -38,7 +38,7 @@ pub(super) fn link(shared: &Arc<EndpointShared>, peer: NodeId, addresses: Vec<So
     })
 }
 
-/// Dials, waits until the connection is closed, and dials again, until the link or the endpoint is dropped.
+/// Dials, waits until the connection is closed, and dials again, until the link is dropped or the endpoint is closed.
 async fn run(
     shared: Arc<EndpointShared>,
     peer: NodeId,
@@ -55,7 +55,7 @@ async fn run(
                 let gone = until_gone(&shared, &connection);
                 let Some(reason) = unless_given_up(&orders, gone).await else { return };
                 // Only a connection that lasted resets the pause. Otherwise a connection that always breaks at once
-                // would be dialled without any pause.
+                // would be redialled after the shortest pause each time.
                 if since.elapsed() > shared.config.redial_max {
                     backoff.reset();
                 }
@@ -101,7 +101,8 @@ async fn until_gone(shared: &EndpointShared, connection: &Connection) -> CloseRe
     CloseReason::Unacknowledged
 }
 
-/// Waits for the time of the next dial, or for new orders. `false` if the link was dropped.
+/// Waits for new orders or, if an address is known (`dialable`), for the time of the next dial. Returns `false` if the
+/// link was dropped.
 async fn pause(backoff: &mut Backoff, chance: f64, orders: &mut watch::Receiver<LinkOrders>, dialable: bool) -> bool {
     let pause = backoff.pause(chance);
     tokio::select! {

@@ -62,7 +62,7 @@ impl From<Refusal> for NotAdded {
 #[derive(Debug)]
 pub(super) struct Consequences {
     pub(super) foreign: Vec<(Connection, Refusal)>,
-    /// Connections whose acceptor does not know the formation yet.
+    /// Connections dialled by this node. Their acceptors must learn the formation.
     pub(super) to_tell: Vec<Connection>,
 }
 
@@ -237,7 +237,7 @@ impl RegistryState {
         all
     }
 
-    /// `Err` if there are connections to another incarnation of this node. Clients may share a name.
+    /// `Err` if there are connections to another incarnation of the peer's node. Clients may share a name.
     fn check_namesakes(&self, peer: &PeerInfo) -> Result<(), NotAdded> {
         let is_other = |other: MemberId| other.node == peer.id.node && other != peer.id;
         let namesakes = self.all().filter(|connection| {

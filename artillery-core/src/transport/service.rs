@@ -46,7 +46,8 @@ pub trait Service: Send + Sync + 'static {
         let _ = (peer, payload);
     }
 
-    /// A peer that dialled before it belonged to a formation has joined this one.
+    /// A peer that dialled before it belonged to a formation has joined `id`. This node belongs to the same formation
+    /// or to none.
     fn joined_cluster(&self, peer: &Arc<PeerInfo>, id: ClusterId) {
         let _ = (peer, id);
     }
@@ -62,7 +63,8 @@ pub trait Service: Send + Sync + 'static {
     }
 
     /// This node met a node of another formation, with this cluster's name and a trusted certificate, and neither
-    /// formation succeeds the other. The nodes refuse each other. Called at each contact, on both sides.
+    /// formation succeeds the other or has given way to it. The nodes refuse each other. Called at each contact, on
+    /// both sides.
     fn met_foreign(&self, peer: ForeignPeer) {
         let _ = peer;
     }
@@ -72,7 +74,8 @@ pub trait Service: Send + Sync + 'static {
         let _ = by;
     }
 
-    /// A peer that dialled was refused, or a connection was closed because its peer joined another formation.
+    /// A peer that dialled was refused, or a connection was closed because its sides now belong to different
+    /// formations.
     fn refused(&self, addr: SocketAddr, reason: &Refusal) {
         let _ = (addr, reason);
     }

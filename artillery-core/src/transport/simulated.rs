@@ -1,9 +1,9 @@
 //! A simulated network within this process, for tests: without sockets, and with all delays drawn from a seed.
 //!
-//! Its endpoints and connections are those of the real transport, so code built on them runs unchanged. Only the layer
-//! below streams differs. As with QUIC, a stream loses nothing and keeps its order while its connection lasts: a lost
-//! packet becomes a delay, and pieces in flight are lost when the connection breaks. A connection breaks at random, or
-//! if one of its directions was cut for the idle timeout.
+//! Its endpoints and connections are those of the real transport, so code that uses their streams runs unchanged. Only
+//! the layer below streams differs, and datagrams are not supported. As with QUIC, a stream loses nothing and keeps its
+//! order while its connection lasts: a lost packet becomes a delay, and pieces in flight are lost when the connection
+//! breaks. A connection breaks at random, or if one of its directions was cut for the idle timeout.
 //!
 //! Streams are driven by tokio's timers. In a current-thread runtime with a paused clock, a run is a function of its
 //! seed.

@@ -144,8 +144,8 @@ impl AsyncUdpSocket for FilteredSocket {
     ) -> Poll<io::Result<usize>> {
         loop {
             ready!(self.io.poll_recv_ready(cx))?;
-            // Either there was no packet, or the system reports that an earlier sent one was refused. Neither ends the
-            // socket.
+            // Either there was no packet, or the system reports that a packet sent earlier was refused. The socket
+            // stays usable.
             let Ok(received) = self.receive(bufs, meta) else { continue };
             self.counters.udp_receives.add(1);
             self.counters.udp_bytes_received.add(meta[..received].iter().map(|meta| meta.len as u64).sum());

@@ -91,7 +91,7 @@ impl Honest {
         }
     }
 
-    /// Checks that it still serves a well-behaved peer.
+    /// Checks that the node still serves a well-behaved peer.
     async fn is_well(&mut self) {
         let (sender, _events) = mpsc::channel(1);
         let other = Endpoint::bind(config(), identity("other"), local(), Arc::new(Recorder(sender))).unwrap();
@@ -113,7 +113,7 @@ impl Raw {
     fn new(name: &'static str) -> Self {
         let identity = identity(name);
         let resets = Arc::new(reset::ResetKey::of(&identity));
-        // Streams in both directions, since it must answer when it is dialled.
+        // The endpoint accepts connections, since it must answer when it is dialled.
         let (quinn, client) = quic::endpoint(&config(), &identity, true, resets, &Arc::default(), None).unwrap();
         Self { quinn, client, name }
     }
@@ -171,7 +171,7 @@ fn frame(header: &'static [u8], body: &'static [u8]) -> Bytes {
     Frame { header: Bytes::from_static(header), body: Bytes::from_static(body) }.to_bytes()
 }
 
-/// A smaller window, whenever full, would wait for the delayed acknowledgement of a few packets.
+/// With a smaller window, a sender whose window is full would wait for the delayed acknowledgement of a few packets.
 #[tokio::test]
 async fn a_new_connection_may_send_more_than_is_acknowledged_together() {
     let TransportConfig { packets_per_ack, max_udp_payload, .. } = config();

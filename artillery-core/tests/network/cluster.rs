@@ -136,7 +136,8 @@ async fn a_farewell_is_reported_as_left() {
     for events in &mut events {
         next_of(events, |event| match event {
             MemberEvent::Left(member) if member.id == gone => Some(()),
-            // Other members may report the farewell before the member itself does, but none may suspect it.
+            // Other members may report the farewell before it arrives from the member itself, but none may suspect the
+            // member.
             MemberEvent::Suspect(member) => panic!("{member:?} announced its departure"),
             _ => None,
         })
@@ -230,7 +231,7 @@ async fn a_second_process_of_one_name_is_refused() {
     assert_eq!(refused[0].state, SeedState::Refused { addr: a.addr(), reason });
 }
 
-/// Every member refuses a second process and does not treat it as a member.
+/// Every member refuses a second process with the name of a member, and does not treat it as a member.
 #[tokio::test]
 async fn a_second_process_ends_and_harms_none() {
     let [a, b, c] = trio().await;

@@ -14,7 +14,7 @@ fn target(n: u8, at: u16) -> DialTarget {
     DialTarget { node: Some(node(n)), addr: addr(at) }
 }
 
-/// A node that has answered, and the address at which it did.
+/// A node with a proven address, and the port of that address.
 const KNOWN: u8 = 1;
 const THERE: u16 = 1;
 
@@ -117,7 +117,7 @@ fn the_nodes_that_answered_longest_ago_are_forgotten_first() {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Announcements of this many strangers, from this port on.
+    /// Announcements by as many strangers as the first value, at ports from the second value on.
     Crowd(u16, u16),
     Announce(u8, Vec<u16>),
     GoodBye(u8, Vec<u16>),
@@ -185,7 +185,8 @@ proptest! {
     }
 }
 
-/// The dialer treats what a member states as proven at each announcement of its name, even a forged one.
+/// At each announcement of a member, even a forged one, the dialer treats the addresses that the member states as
+/// proven.
 #[test]
 fn addresses_that_a_member_states_do_not_displace_the_one_where_it_has_answered() {
     const ANSWERED: u16 = 500;

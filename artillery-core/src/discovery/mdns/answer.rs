@@ -1,7 +1,7 @@
 //! Encodes a query for all nodes, and decodes the answers (RFC 1035, RFC 6763). Pure. Any host may have sent an answer.
 //!
-//! The parser of `mdns-sd` is private, and no other dependency parses DNS. This one parses what nodes send: the first
-//! records of a packet, of five types.
+//! The parser of `mdns-sd` is private, and no other dependency parses DNS. This one parses what nodes send: TXT, SRV, A
+//! and AAAA records, at the beginning of a packet.
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +21,7 @@ const RESPONSE: u8 = 0x80;
 /// Cache-flush bit, which multicast DNS keeps in the class field (RFC 6762, section 10.2).
 const CACHE_FLUSH: u16 = 0x8000;
 
-/// Maximum number of records parsed per answer, whatever number it states.
+/// Maximum number of records parsed per answer, whatever number the answer states.
 const MAX_RECORDS: u16 = 64;
 
 /// Maximum number of questions repeated in an answer. Our query has one.
@@ -36,7 +36,7 @@ const MAX_STEPS: usize = 128;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Instance {
     pub(super) txt: TxtRecord,
-    /// The port in its SRV record, and the addresses of that record's host, at most [`MAX_RECORDS`].
+    /// The port in the instance's SRV record. `ips` are the addresses of that record's host, at most [`MAX_RECORDS`].
     pub(super) port: u16,
     pub(super) ips: Vec<IpAddr>,
 }

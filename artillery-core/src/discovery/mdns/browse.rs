@@ -1,4 +1,4 @@
-//! The stream of candidates: first answers to a one-shot query, then nodes that the continuous search finds and loses.
+//! The stream of candidates: answers to a one-shot query, and nodes that the continuous search finds and loses.
 
 use std::{
     collections::BTreeMap,

@@ -23,8 +23,8 @@ pub(super) struct Unconfirmed {
 }
 
 impl Unconfirmed {
-    /// Whether to report an answer: it must be new, and below [`MAX_UNCONFIRMED`]. Further answers are left to the
-    /// continuous search.
+    /// Whether to report an answer: it must be new, and fewer than [`MAX_UNCONFIRMED`] answers may be unconfirmed.
+    /// Further answers are left to the continuous search.
     pub(super) fn on_answer(&mut self, candidate: &Candidate, now: Instant) -> bool {
         let is_known = self.answers.iter().any(|(_, known)| known == candidate);
         if is_known || self.answers.len() >= MAX_UNCONFIRMED {
@@ -46,7 +46,7 @@ impl Unconfirmed {
         self.answers.first().map(|(until, _)| *until)
     }
 
-    /// An answer that was not confirmed in time, as a hint that the node is gone.
+    /// Removes an answer that was not confirmed in time, and returns it as a hint that the node is gone.
     pub(super) fn withdraw(&mut self, now: Instant) -> Option<Candidate> {
         if self.next_withdrawal()? > now {
             return None;

@@ -1,4 +1,4 @@
-//! Recovers lost members.
+//! Announces this node to members that are down, so that partitions heal.
 
 use super::Swim;
 use crate::{

@@ -10,9 +10,9 @@ use crate::{
 };
 
 impl Swim {
-    /// Records that this node belongs to a formed cluster. From now on it takes part again after a later incarnation of
-    /// the same store has left: that was a copy of its directory, which the other members refused. Until then, an
-    /// incarnation that meets a later one must stop: the proof of the formation relies on it.
+    /// Records that this node belongs to a formed cluster. From now on it resumes after a later incarnation of the same
+    /// store has left: such an incarnation was a copy of its directory, which the other members refused. Without a
+    /// formed cluster, an accepted incarnation stops in this case, and the proof of the formation relies on this.
     pub fn belong(&mut self) {
         self.belongs = true;
     }
@@ -20,8 +20,8 @@ impl Swim {
     /// Handles a report of another incarnation of this node.
     ///
     /// Incarnations are ordered by wall clocks, which may have been set back. So an incarnation that no member has
-    /// accepted claims a later start, at most [`MAX_CLAIMS`] times. It also does so, without this limit, if the other
-    /// one is a copy of its directory that has `left`. Otherwise it stops.
+    /// accepted claims a later start, at most [`MAX_CLAIMS`] times. It also does so, without this limit, if it belongs
+    /// to a formed cluster and the other incarnation is a copy of its directory that has `left`. Otherwise it stops.
     pub(super) fn on_other_incarnation(&mut self, other: MemberId, order: IncarnationOrder, left: bool) {
         if self.stopped || other == self.me.member || order <= self.me.incarnation_order() {
             return;

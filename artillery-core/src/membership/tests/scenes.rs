@@ -151,7 +151,7 @@ fn a_restart_is_seen_although_the_clock_went_back() {
     assert_eq!(network.count("superseded"), 0);
 }
 
-/// The packets that a process sends to this member; others are dropped. Its events go to `told`.
+/// Drains the outputs of a process. Returns its packets to `member`, drops all others, and passes its events to `told`.
 fn packets_to(member: MemberId, from: &mut Swim, mut told: impl FnMut(SwimEvent)) -> Vec<Bytes> {
     let mut packets = Vec::new();
     while let Some(output) = from.poll_output() {
@@ -237,7 +237,8 @@ fn a_process_comes_back_after_a_copy_of_its_store_has_left() {
     }
 }
 
-/// Without a formation, its proof requires this ([`Swim::belong`]). A later process with another store is no copy.
+/// The proof of the formation requires that a process without a formation stops here ([`Swim::belong`]). A later
+/// process with another store is no copy.
 #[test]
 fn a_process_without_a_cluster_ends_although_the_later_one_has_left() {
     for (belongs, copy) in [(false, copy()), (true, local(2, 2))] {

@@ -42,7 +42,7 @@ impl LineEnd {
         Arc::new(Self { line, side: 1, opened, acceptor: None })
     }
 
-    /// Creates side 0 for this side 1. `acceptor` receives the streams that it opens.
+    /// Creates side 0 for this side 1. `acceptor` receives the streams that side 0 opens.
     pub(in crate::transport) fn dialling(&self, acceptor: Arc<dyn Accept>) -> Arc<Self> {
         let (line, opened) = (self.line.clone(), self.opened.clone());
         Arc::new(Self { line, side: 0, opened, acceptor: Some(acceptor) })
@@ -103,7 +103,7 @@ impl LineEnd {
         }
     }
 
-    /// Whether a message sent now arrives and is answered. It waits while the path is cut.
+    /// Whether a message sent now arrives and is answered. The call waits while the path is cut.
     pub(in crate::transport) async fn is_answered(&self) -> bool {
         let there = self.line.arrival(self.side, self.line.departure()).await;
         there.is_ok() && self.line.arrival(1 - self.side, self.line.departure()).await.is_ok()

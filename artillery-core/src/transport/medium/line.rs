@@ -29,7 +29,7 @@ impl SimulatedLine {
     }
 
     fn lock(&self) -> MutexGuard<'_, [Option<CloseReason>; 2]> {
-        // No code that holds it can panic halfway through a change.
+        // No code that holds the lock can panic halfway through a change.
         self.closed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -55,7 +55,7 @@ impl SimulatedLine {
         }
     }
 
-    /// Both sides time out.
+    /// Closes the connection on both sides, as after a timeout.
     fn break_off(&self) {
         self.set(0, CloseReason::TimedOut);
         self.set(1, CloseReason::TimedOut);

@@ -11,7 +11,7 @@ use tokio::{sync::Notify, time::Instant};
 use super::SimulatedLine;
 use crate::error::{ReadError, WriteError};
 
-/// Maximum number of bytes in flight, like the window of a stream.
+/// Writing waits while this many bytes are in flight, like the window of a stream.
 const WINDOW_BYTES: usize = 1 << 20;
 
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl Pipe {
     }
 
     fn lock(&self) -> MutexGuard<'_, PipeState> {
-        // No code that holds it can panic halfway through a change.
+        // No code that holds the lock can panic halfway through a change.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

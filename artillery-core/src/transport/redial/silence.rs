@@ -1,8 +1,9 @@
 //! Detects connections that no longer receive acknowledgements.
 //!
 //! QUIC closes a connection only after three of its own timeouts, however short the idle timeout is (RFC 9000, section
-//! 10.1). On a path that had long queues each of them takes seconds, and they double. Once the path has recovered and
-//! its queues are lost, the old connection would keep waiting, while a new one works at once.
+//! 10.1). On a path that had long queues such a timeout takes seconds, and it doubles each time. Once the path has
+//! recovered and the queued packets are lost, the old connection would keep waiting, while a new one would work at
+//! once.
 //!
 //! Frames sent since the last acknowledgement are not the only sign that one is expected. A connection whose congestion
 //! window is full, for instance because such a queue has lost packets, sends nothing until QUIC's timeout. So after
@@ -16,7 +17,7 @@ use crate::transport::{Connection, quic::Traffic};
 
 /// The connection is checked this many times within the limit.
 const CHECK_DIVISOR: u32 = 12;
-/// The peer is probed after this fraction of the limit without an acknowledgement.
+/// The peer is probed after `limit / QUIET_DIVISOR` without an acknowledgement.
 const QUIET_DIVISOR: u32 = 6;
 
 #[derive(Debug)]

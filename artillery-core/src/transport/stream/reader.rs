@@ -19,7 +19,7 @@ pub struct FrameReader {
     stream: StreamSource,
     decoder: FrameDecoder,
     counters: Arc<CounterCells>,
-    /// The error that every later read returns. `None` after a clean end.
+    /// The error that ended the stream, returned by every later read. `None` after a clean end.
     failed: Option<ReadError>,
 }
 

@@ -45,7 +45,8 @@ async fn a_reply_with_a_foreign_id_is_rejected() {
     assert_eq!(told(&hello::encode(PROTOCOL_VERSIONS, &answer)).await, ConnectError::Rejected(expected));
 }
 
-/// A node of a later release may send a refusal that this one cannot decode. Its versions suffice.
+/// A node of a later release may send a refusal that this one cannot decode. The version range at its beginning
+/// suffices.
 #[tokio::test]
 async fn a_refusal_by_a_later_version_is_a_version_mismatch() {
     let later = VersionRange { min: 7, max: 9 };
@@ -54,7 +55,7 @@ async fn a_refusal_by_a_later_version_is_a_version_mismatch() {
     assert_eq!(told(&answer).await, ConnectError::Refused(expected));
 }
 
-/// The other side sees QUIC's own text for this: "aborted by peer".
+/// The peer's reason does not arrive: QUIC replaces it by a text of its own, "aborted by peer".
 #[tokio::test]
 async fn a_peer_that_closes_during_the_handshake_is_named_as_the_cause() {
     let honest = Honest::new(config());

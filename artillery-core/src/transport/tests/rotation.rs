@@ -22,7 +22,7 @@ async fn one_secret_takes_the_place_of_another() {
         endpoint.set_identity(by(SECRET, name).also_trust_secret(NEW).unwrap()).unwrap();
     }
     for (name, endpoint) in [("a", &a), ("b", &b)] {
-        // During this step the two nodes are at different steps.
+        // In the first iteration, only `a` presents the new secret's certificate.
         endpoint.set_identity(by(NEW, name).also_trust_secret(SECRET).unwrap()).unwrap();
         within(a.connect(b.local_addr())).await.unwrap();
         within(b.connect(a.local_addr())).await.unwrap();

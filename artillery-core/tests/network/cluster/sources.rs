@@ -126,7 +126,7 @@ async fn a_wrong_source_costs_nothing_but_its_own_hints() {
         .seed(a.addr().to_string());
     let b = within(b.start()).await.unwrap();
     see_each_other(&a, &[&b], MemberState::Alive).await;
-    // More than the 256 places that are dialled at a time.
+    // Wait for more than the 256 places that are dialled at a time.
     until(|| asked.load(Ordering::Relaxed) > 300).await;
     let c = node("c").seed(b.addr().to_string()).start().await.unwrap();
     see_each_other(&b, &[&a, &c], MemberState::Alive).await;
@@ -179,7 +179,7 @@ async fn a_file_that_changes_leads_to_nodes() {
     let (b, c) = (node("b").start().await.unwrap(), node("c").start().await.unwrap());
     fs::write(place.file(), format!("# nodes\n{}\nnonsense\n", b.addr())).unwrap();
     see_each_other(&a, &[&b], MemberState::Alive).await;
-    // Replaced at once, as editors do, and without a final line terminator.
+    // The file is replaced atomically, as editors do, and has no final line terminator.
     let later = free_addr();
     fs::write(place.0.join("new"), format!("{later}\nlocalhost:{}", c.addr().port())).unwrap();
     fs::rename(place.0.join("new"), place.file()).unwrap();

@@ -88,7 +88,7 @@ async fn a_crowd_of_strangers_leaves_room_for_a_node() {
     for n in 0..1200 {
         sender.send(there(NodeId::from_name(&format!("stranger-{n}")), addr)).await.unwrap();
     }
-    // Wait until one of them was dialled.
+    // Wait until a stranger was dialled.
     until(|| a.endpoint().counters().dial_failures > 0).await;
     let b = node("b").start().await.unwrap();
     sender.send(there(b.id().node, b.addr())).await.unwrap();

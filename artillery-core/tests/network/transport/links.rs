@@ -104,7 +104,7 @@ async fn a_broken_connection_is_dialled_again() {
     works(&second, &mut b).await;
 }
 
-/// Binds `spec` repeatedly until the former owner of its port has released it.
+/// Binds a node at `addr`. Tries again until the former owner of the port has released it.
 async fn rebind(addr: SocketAddr, spec: impl Fn() -> Spec) -> Node {
     within(async {
         loop {
@@ -170,7 +170,7 @@ fn new(name: &str) -> Identity {
     Identity::from_secret(b"another secret of some length", name).unwrap()
 }
 
-/// By then, the former incarnation had derived its tokens from the new secret.
+/// The former incarnation had already derived its tokens from the new secret.
 #[tokio::test]
 async fn a_successor_by_the_new_secret_is_noticed_too() {
     let ended = ended_after_a_new_secret(new("b"), Duration::from_secs(600)).await;

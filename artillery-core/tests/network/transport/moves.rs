@@ -92,7 +92,7 @@ async fn a_peer_that_has_moved_is_dialled_where_it_is_now() {
     assert_eq!(from_n.connection().and_then(|connection| connection.close_reason()), None);
 }
 
-/// A dial that waits for an answer must not delay this.
+/// A dial that still waits for an answer must not delay the dial to the new address.
 #[tokio::test]
 async fn a_link_that_dials_in_vain_finds_where_its_peer_is() {
     let gone = Arc::<Mutex<_>>::default();

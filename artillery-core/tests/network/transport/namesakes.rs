@@ -97,7 +97,7 @@ async fn a_process_that_dials_the_owner_of_its_name_is_told() {
     assert_eq!(name_taken(&mut other).await, n.endpoint.id());
 }
 
-/// A node that dials its own address, or the second process, is not notified.
+/// A node is not notified when it dials its own address or the second process.
 #[tokio::test]
 async fn the_owner_of_a_name_keeps_it() {
     let (mut n, other) = (twin(1).bind(), twin(2).bind());

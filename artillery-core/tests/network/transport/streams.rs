@@ -81,7 +81,7 @@ async fn many_small_frames_are_one_write() {
 #[tokio::test]
 async fn packets_are_acknowledged_together() {
     let mut spec = Spec::new("a");
-    // The longest delay allowed. Even on a busy machine, most packets do not wait this long.
+    // The longest delay allowed, so that it rarely passes before enough packets arrive, even on a busy machine.
     spec.config.max_ack_delay = Duration::from_millis(25);
     let (_a, mut b, connection) = connected(spec, Spec::new("b")).await;
     let mut writer = connection.open_uni(RECORD, 0).await.unwrap();
@@ -177,7 +177,7 @@ async fn a_shutdown_is_told() {
     drop(a);
 }
 
-/// After a cancelled write, no other frame may follow in the middle of the frame.
+/// After a cancelled write, no other frame may begin in the middle of the cancelled one.
 #[tokio::test]
 async fn a_cancelled_write_spoils_the_stream() {
     let mut spec = Spec::new("b");

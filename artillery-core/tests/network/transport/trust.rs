@@ -113,7 +113,8 @@ fn met(event: Event) -> Option<ForeignPeer> {
     }
 }
 
-/// Of two formations of one name and secret, each node reports the other with its statements, whichever side dialled.
+/// When nodes of two formations with the same name and secret meet, each reports the other with its statements,
+/// whichever side dialled.
 #[tokio::test]
 async fn another_formation_is_reported_with_its_data() {
     let with = |name, id| Spec { cluster_id: Some(ClusterId(id)), ..Spec::new(name) }.bind();

@@ -80,12 +80,12 @@ fn a_name_that_points_to_itself_ends() {
     let at = question(ID).len();
     packet[at..at + 2].copy_from_slice(&[0xc0, at as u8]);
     assert_eq!(read(&packet, ID), []);
-    // With a label in between, the name grows with every turn.
+    // With a label in the loop of pointers, the name grows with each turn.
     packet[at..at + 4].copy_from_slice(&[1, b'n', 0xc0, at as u8]);
     assert_eq!(read(&packet, ID), []);
 }
 
-/// The next record must not be read as part of it.
+/// The next record must not be read as part of the short one.
 #[test]
 fn a_short_srv_record_is_not_read_beyond_its_end() {
     for len in 0..SRV_DATA.len() {
@@ -158,7 +158,7 @@ proptest! {
     #[test]
     fn any_bytes_are_read_without_a_panic(bytes in bytes()) {
         prop_assert!(is_bounded(&read(&bytes, ID)));
-        // After a valid beginning, which leads into the records more often.
+        // After a valid beginning, the bytes are more often decoded as records.
         prop_assert!(is_bounded(&read(&[empty(200), bytes].concat(), ID)));
     }
 
