@@ -124,7 +124,7 @@ impl Replica {
         replica
     }
 
-    /// Test-only: a member in the same state, over a store and behind a gate that are copies of this one's.
+    /// Test-only: a copy of this member over `store` and behind `gate`, which are copies of this member's.
     #[cfg(feature = "mutants")]
     pub(crate) fn fork(&self, store: Arc<dyn Store>, gate: Arc<Gate>) -> Self {
         let mut fork = self.clone();
@@ -176,13 +176,13 @@ impl Replica {
         self.follow_up(now);
     }
 
-    /// Runs after each input, and after each step of an assembly or a resync.
+    /// Runs after each input, and after each step of an assembly or of a joiner's buffered updates.
     fn follow_up(&mut self, now: Timestamp) {
         self.evict_sessions(now);
         self.order_barriers(now);
         let cx = self.membership.at(now);
         self.head.report_closed(cx, &self.log, &mut self.outputs);
-        // Until our history is a prefix, the successor's acknowledgements are deferred.
+        // Until our history is known to be a prefix, the successor's acknowledgements are deferred.
         let acknowledged = self.upstream.is_prefix().then(|| {
             let successor = self.peers.get(cx.place().successor);
             let acknowledged = successor.map_or(self.log.last().sequence, |link| link.stream().acknowledged());
@@ -211,8 +211,8 @@ impl Replica {
         self.log.write_watermark();
     }
 
-    /// When the next [`ReplicaInput::Tick`](super::ReplicaInput::Tick) is due: at the next heartbeat while something
-    /// waits for another member, and when a withheld acknowledgement or a report is due.
+    /// When the next [`ReplicaInput::Tick`] is due: at the next heartbeat if anything is unsettled, or when a withheld
+    /// acknowledgement or a report is due, whichever is first.
     pub(crate) fn next_tick(&self) -> Option<Timestamp> {
         let heartbeat = self.is_unsettled().then_some(self.next_heartbeat);
         heartbeat.into_iter().chain(self.upstream.next_ack()).chain(self.log.unreplicated().next_report()).min()
@@ -229,7 +229,7 @@ impl Replica {
                 || !self.unsure_peers().is_empty())
     }
 
-    /// Enters a newer configuration that names this member; it may skip some (docs/DESIGN.md §5.4).
+    /// Enters a newer configuration that names this member. Configurations may be skipped (docs/DESIGN.md §5.4).
     fn enter(&mut self, now: Timestamp, config: Arc<ChainConfig>) {
         if !self.membership.may_enter(&config) || self.membership.is_halted() {
             return;
@@ -270,9 +270,9 @@ impl Replica {
         }
     }
 
-    /// A newer configuration doesn't name this member (docs/DESIGN.md §5.3, §5.4). It stops serving local readers, then
-    /// refuses all waiting requests. It keeps its history and store for a return. Nothing is rolled back: updates above
-    /// our watermark may be committed, and only the chain knows (trap 37).
+    /// A newer configuration doesn't name this member (docs/DESIGN.md §5.3, §5.4). The member stops serving local
+    /// readers, then refuses all waiting requests. It keeps its history and store for a return, and rolls nothing back:
+    /// only the chain knows whether updates above our watermark are committed (trap 37).
     fn expelled(&mut self, now: Timestamp, epoch: Epoch) {
         if epoch <= self.membership.newest() || allows!(self.membership.guards(), ServeWhenExpelled) {
             return;
@@ -316,12 +316,12 @@ impl Replica {
         result.map_err(|why| self.halt(why.into())).ok()
     }
 
-    /// Whether deferred work is left for [`settle`](Self::settle). No caller waits for it.
+    /// Whether deferred work is left for [`settle`](Self::settle).
     pub(crate) fn is_behind(&self) -> bool {
         !self.membership.is_halted() && (self.log.store().is_behind() || self.has_steps())
     }
 
-    /// Whether there is work that is done in steps, each in a turn of its own.
+    /// Whether there is work that is done in steps, so that other inputs are handled between them.
     fn has_steps(&self) -> bool {
         self.joiner.is_clearing() || self.is_catching_up() || self.head.is_assembling()
     }
@@ -391,13 +391,13 @@ impl Replica {
         self.status_of(self.log.store().size())
     }
 
-    /// The status without the size of the store, which takes locks: for checks after every step.
+    /// The status without the size of the store, whose measurement takes locks: for checks after every step.
     #[cfg(feature = "mutants")]
     pub fn unmeasured_status(&self) -> Status {
         self.status_of(Size::default())
     }
 
-    /// The last durable sequence of this member, if it has entered this epoch, has not halted, and keeps a journal.
+    /// The last durable sequence of this member, if it is in this epoch, has not halted, and keeps a journal.
     #[cfg(feature = "mutants")]
     pub fn durable_in(&self, epoch: Epoch) -> Option<Sequence> {
         let is_in_epoch = self.membership.epoch() == Some(epoch) && !self.membership.is_halted();
@@ -445,7 +445,7 @@ impl Replica {
         }
     }
 
-    /// The history kept here, oldest first, for invariant checks. Committed updates may have been dropped already.
+    /// The history kept here, oldest first, for invariant checks. Older committed updates are trimmed.
     pub fn history(&self) -> impl DoubleEndedIterator<Item = &Update> + ExactSizeIterator + '_ {
         self.log.history().updates().iter()
     }

@@ -249,7 +249,8 @@ impl Log {
         Ok(())
     }
 
-    /// A resync begins: drops the history and the sessions. The store is cleared in steps. Returns the updates.
+    /// A resync begins: drops the sessions and the history, whose updates it returns. The store is cleared later, in
+    /// steps.
     pub(super) fn begin_resync(&mut self) -> VecDeque<Update> {
         if let Some(journal) = &mut self.journal {
             journal.not_whole();
@@ -293,7 +294,7 @@ impl Log {
         Some(self.journal.as_ref()?.held().sequence)
     }
 
-    /// No update has carried the present watermark to the journal.
+    /// Whether the journal has only a lower watermark than the present one.
     pub(super) fn has_unwritten_watermark(&self) -> bool {
         self.journal.as_ref().is_some_and(|journal| journal.watermark() < self.watermark)
     }
@@ -306,8 +307,8 @@ impl Log {
         }
     }
 
-    /// Adds parts of the checkpoint in progress behind the records: one for each batch of them, so a checkpoint ends
-    /// however many updates are written.
+    /// Queues parts of the checkpoint in progress after the records, so that a checkpoint ends however many updates are
+    /// written.
     pub(super) fn add_parts(&mut self, member: &Membership, room: usize) -> Result<(), StoreError> {
         let wanted = self.journal.as_ref().map_or(0, |journal| journal.wanted_parts(room, member.settings().chunk()));
         (0..wanted).try_for_each(|_| self.continue_checkpoint(member, room))
@@ -319,7 +320,7 @@ impl Log {
         self.journal.as_mut()?.next_batch(member.chain(), room, data, late)
     }
 
-    /// Whether this member serves and is full.
+    /// The resource in which this member has no space left, if the member serves.
     pub(super) fn fullness(&self, member: &Membership) -> Fullness {
         let has_full_disk = || self.journal.as_ref().is_some_and(|journal| journal.is_full());
         let has_full_memory = || member.settings().max_memory.is_some_and(|most| self.store.bytes() >= most);

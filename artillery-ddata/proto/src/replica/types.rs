@@ -30,9 +30,7 @@ pub struct ReplicaSettings {
     /// Bytes of committed updates kept for resends.
     pub backlog: usize,
     /// Bytes of client sessions and of the records by which retries are recognized (docs/DESIGN.md §9). Above this
-    /// limit, the least recently used session is evicted. Committed sessions exceed it by at most one record or
-    /// session, whose update is followed directly by the eviction. Updates in flight add to that; the window bounds
-    /// them.
+    /// limit, the head evicts the least recently used sessions.
     pub sessions: usize,
     /// The largest value, in bytes.
     pub max_value: usize,
@@ -139,8 +137,8 @@ impl Default for ReplicaSettings {
 pub(crate) enum ReplicaInput {
     /// A newer configuration names this member: enter its epoch. Older or equal ones are ignored.
     Enter(Arc<ChainConfig>),
-    /// The newer configuration of this epoch doesn't name this member. It keeps its data and serves eventual reads
-    /// only, until it enters a still newer one.
+    /// The newer configuration of this epoch doesn't name this member. The member keeps its data, and serves eventual
+    /// reads only until it enters a newer configuration.
     Expelled(Epoch),
     /// Frames to this peer can be sent from now on. Earlier frames may be lost.
     Connected(MemberId),
@@ -164,8 +162,8 @@ pub(crate) enum ReplicaInput {
         token: Token,
         query: Query,
         mode: ReadMode,
-        /// The floor of the client's session, if any. Then only committed versions are served, at a watermark at or
-        /// above the floor.
+        /// The floor of the client's session, if any. With a floor, only committed versions are served, at a watermark
+        /// at or above the floor.
         floor: Option<Sequence>,
         deadline: Timestamp,
     },
@@ -327,7 +325,7 @@ pub struct Status {
     /// Resyncs of this member and of the joiner that it serves.
     pub resync: ResyncStatus,
     pub halted: Option<Halt>,
-    /// Every update up to this sequence is on this member's disk; `None`: it has no disk.
+    /// Every update up to this sequence is on this member's disk; `None`: the member keeps no journal.
     pub durable: Option<Sequence>,
     /// Progress of settling the records that a restart found above the watermark.
     pub rereplication: Rereplication,

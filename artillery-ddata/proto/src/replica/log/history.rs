@@ -119,7 +119,7 @@ impl UpdateHistory {
 
     /// The newest version that this history shares with the one at `other`; [`Version::NONE`]: none.
     ///
-    /// Equal versions imply equal histories up to them, so it lies in the newest epoch that both contain.
+    /// Equal versions imply equal histories up to them, so the result lies in the newest epoch that both contain.
     pub(crate) fn common(&self, other: &Position) -> Version {
         let mut end = other.last.sequence;
         for &(epoch, first) in other.epochs.iter().rev() {

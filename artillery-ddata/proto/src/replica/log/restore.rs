@@ -2,7 +2,8 @@
 //!
 //! The journal is read twice. [`RestoreSurvey`] finds the beginning of the last complete checkpoint of each chain.
 //! [`ChainRestore`] applies the entries from there on. Updates wait in a queue until the checkpoint is complete and the
-//! watermark covers them. A cut removes the newest ones from the queue, so only committed updates change records.
+//! watermark covers them. A cut removes the newest ones from the queue. Those left after the last entry are applied as
+//! uncommitted.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -62,11 +63,11 @@ struct ChainSurvey {
 }
 
 /// A checkpoint without an end. The next start continues it: its parts are from different times anyway, and the journal
-/// has the updates behind its beginning.
+/// has the updates after its beginning.
 #[derive(Debug, Clone)]
 struct BegunCheckpoint {
     begin: EntryPlace,
-    /// The position behind its last part.
+    /// The position after its last part.
     at: SnapshotCursor,
     /// The record, if the last part is a piece of it.
     piece: Option<(Bytes, Version)>,
@@ -199,7 +200,7 @@ pub struct ChainRestore {
     ended: bool,
     /// A later checkpoint without an end.
     begun: Option<BegunCheckpoint>,
-    /// The remaining table of sessions for that checkpoint; `None`: it can no longer be reconstructed.
+    /// The table of sessions at the beginning of that checkpoint; `None`: its beginning hasn't been read.
     table: Option<Vec<SessionEntry>>,
 }
 
@@ -298,10 +299,10 @@ impl ChainRestore {
         Ok(())
     }
 
-    /// The later checkpoint, which continues behind its last part.
+    /// The later checkpoint, if it can be continued after its last part.
     fn continued(&mut self) -> Result<Option<Checkpoint>, StoreError> {
-        // Don't continue a checkpoint without parts: the updates that were pending at its beginning may not be behind
-        // it yet.
+        // Don't continue a checkpoint without parts: the updates that were pending at its beginning may not have been
+        // written again yet.
         let begun = self.begun.take().filter(|begun| begun.at != SnapshotCursor::default());
         let Some(BegunCheckpoint { mut at, piece, sessions, .. }) = begun else { return Ok(None) };
         let Some(table) = self.table.take().filter(|table| table.len() as u64 == sessions) else { return Ok(None) };
@@ -313,7 +314,7 @@ impl ChainRestore {
             None => None,
         };
         if large.is_none() {
-            // The value has changed since. Restart with its first piece, or with the record behind it.
+            // The value has changed since. Restart with its first piece, or with the record after it.
             at.bytes = 0;
         }
         Ok(Some(Checkpoint::begun(table, at, large)))
@@ -355,7 +356,7 @@ impl ChainRestore {
         let taken = self.taken.take().filter(|(version, _)| *version == update.version).map(|(_, value)| value);
         let (after, found) = (self.newest, update.version);
         if found.sequence <= after.sequence {
-            // The update was written again, behind the beginning of a later checkpoint.
+            // The update was written again, after the beginning of a later checkpoint.
             return Ok(());
         }
         if found.sequence != after.sequence.next() || found.epoch < after.epoch {

@@ -144,7 +144,7 @@ impl WriteBehindStore {
         }
     }
 
-    /// Defers a batch that changes nothing for readers.
+    /// Defers a batch. A batch that readers would notice needs [`put_later`](Self::put_later).
     pub(crate) fn apply_later(&self, keep_from: Sequence, ops: Ops) -> Result<(), StoreError> {
         let mut deferred = self.deferred();
         deferred.ops += ops.len();
@@ -193,7 +193,7 @@ impl WriteBehindStore {
         self.store.size(self.chain)
     }
 
-    /// The bytes of all chains without the deferred batches.
+    /// The bytes of all chains, without the deferred batches.
     pub(crate) fn bytes(&self) -> u64 {
         self.store.bytes()
     }
