@@ -31,7 +31,7 @@ pub const MAX_UPDATES: usize = 1 << 16;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Encoded {
     pub header: EncodedHeader,
-    /// The keys and values of the message, in order. They share its memory.
+    /// The keys and values of the message, in order. They share the message's memory.
     pub body: EncodedBody,
 }
 
@@ -188,8 +188,7 @@ struct ChunkHeader<P> {
 
 /// Encodes `message`. Keys and values are shared, not copied.
 ///
-/// # Errors
-/// [`EncodeError`] if [`decode`] would reject the message.
+/// # Errors [`EncodeError`] if [`decode`] would reject the message, or if the frame would be too long.
 pub fn encode(message: &ChainFrame) -> Result<Encoded, EncodeError> {
     let (said, body) = match &message.message {
         ChainMessage::Updates(updates) => {

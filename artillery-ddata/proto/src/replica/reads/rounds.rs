@@ -12,7 +12,7 @@ pub(super) struct Rounds {
     sent: u64,
     /// When it was sent.
     sent_at: Timestamp,
-    /// The highest number that was answered, or abandoned because no read waited for it.
+    /// The highest number that was answered or abandoned.
     answered: u64,
     /// Pairs of a round and a read that waits for it.
     waiting: BTreeSet<(u64, u64)>,

@@ -93,7 +93,7 @@ impl Watchers {
 }
 
 impl Watchers {
-    /// Answers a query, or parks it. `from` has its token, its deadline, and the floor of its session.
+    /// Answers or refuses a query, or parks it.
     pub(super) fn watch(
         &mut self,
         cx: Context<'_>,
@@ -122,9 +122,9 @@ impl Watchers {
         self.wait(prefix, PendingWatch { token, deadline, after, shown });
     }
 
-    /// Answers the queries that wait for changes committed behind `before`. They have seen all changes of their keys up
-    /// to `before`. The steps of one commit are bounded, however many queries wait. If the steps run out, the remaining
-    /// queries get the position reached, and their clients query again.
+    /// Answers the queries for which changes were committed after `before`. All queries have seen the changes of their
+    /// keys up to `before`. The steps of one commit are bounded, however many queries wait. If the steps run out, all
+    /// queries are answered with their position, and their clients query again.
     pub(super) fn answer(&mut self, cx: Context<'_>, log: &Log, before: Sequence, out: &mut Outbox) {
         if self.len == 0 {
             return;
@@ -176,7 +176,7 @@ impl Watchers {
         }
     }
 
-    /// Answers queries whose deadline has passed with the position reached: the next query continues there.
+    /// Answers queries whose deadline has passed with their position, where the next query continues.
     pub(super) fn expire(&mut self, now: Timestamp, watermark: Sequence, out: &mut Outbox) {
         self.take_late(now).into_iter().for_each(|waiting| waiting.reply_position(watermark, out));
     }

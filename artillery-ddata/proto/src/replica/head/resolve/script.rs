@@ -102,8 +102,8 @@ impl<R: ReadKey> ScriptRun<R> {
         }))
     }
 
-    /// The key's value for the results. Values read by a failed group are counted too, since they were held until it
-    /// failed.
+    /// The key's value for the results. Values read by a failed group are counted too, since they were held until the
+    /// group failed.
     fn found(&mut self, key: &Bytes) -> Result<StepOutcome, Stop> {
         // Count the value before it is assembled, so that a value above the limit isn't copied.
         self.told += self.drafts.length(key)?.unwrap_or(0);
