@@ -50,6 +50,7 @@ pub enum ChainOrder {
     Resign,
     /// Use leases of this stretch again.
     Resume {
+        /// See [`Lease::stretch`].
         stretch: u64,
     },
     /// Another cluster, or a newer history, replaces this one: refuse requests, use no lease, and keep all data.
