@@ -330,18 +330,17 @@ impl Replica {
         !self.membership.is_halted() && self.joiner.is_catching_up()
     }
 
-    /// Whether the deferred work should wait. While the gate is open to local readers, it can wait until the next
-    /// update is sent. A member between head and tail waits because its successor works on the same update now,
-    /// possibly on the same processor. The head has time until the commit, and all members have time after it.
+    /// Whether the deferred work should wait: while it doesn't hold local readers back, or while the successor works on
+    /// the same update, possibly on the same processor. Work in steps doesn't wait.
     pub(crate) fn is_between(&self) -> bool {
         let place = self.membership.place();
         let others_work = place.successor.is_some() && !place.is_head && !self.log.is_committed();
         !self.has_steps() && (others_work || !self.log.store().is_held())
     }
 
-    /// Does the deferred work. Until it is done, the next input takes longer, and local reads go through the replica. A
-    /// joiner that clears its store does one step, and accepts no record before the last one. Then it applies buffered
-    /// updates, some in each step. A head assembles more of a write's values.
+    /// Does the deferred work. Until it is done, the next input may take longer, and local reads may go through the
+    /// replica. A joiner does one step of clearing its store or of applying buffered updates, and a head one step of
+    /// assembling a write's values.
     pub(crate) fn settle(&mut self, now: Timestamp) {
         self.catch_up_store(now);
         if self.is_catching_up() {

@@ -468,7 +468,7 @@ impl<C> ChainRunner<C> {
     }
 
     /// Does the deferred work if it has waited for `MAX_DEFERRAL`, since local readers take the slow path until it is
-    /// done. Returns whether that completed it. Then poll outputs and messages.
+    /// done. Returns whether it completed the work. Poll outputs and messages afterwards.
     pub fn settle_in_time(&mut self, clock: impl Fn() -> Timestamp) -> bool {
         if !self.replica.is_behind() {
             self.behind_since = None;

@@ -126,7 +126,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// `None` if the store hasn't built the order yet. Each call does a bounded part of that work, so call again.
     fn scan_hashed(&self, chain: ChainId, from: u64, at_most: Sequence) -> Option<HashedIter<'_>>;
 
-    /// Applies a batch. The changes to each key become visible immediately and atomically, and durable later.
+    /// Applies a batch. Each change becomes visible immediately and as a whole, and durable later.
     ///
     /// # Errors [`StoreError`]: the store must not be used any longer.
     fn apply(&self, batch: &StoreBatch) -> Result<Applied, StoreError>;

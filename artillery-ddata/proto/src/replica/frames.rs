@@ -461,7 +461,7 @@ impl Replica {
             // During a snapshot the successor has no history that could follow ours.
             control.following = link.stream().is_following() && !self.source.is_sending();
             control.cut = link.stream().cut();
-            // Send `open` only to a known prefix of our history: in another history its sequence means other updates.
+            // Send `open` only to a known prefix of our history: in another history the sequence means other updates.
             control.open = self.upstream.open_upto().filter(|_| control.following);
         }
         if place.predecessor == Some(to) {

@@ -144,7 +144,7 @@ impl Log {
         Ok(newest.is_some_and(|held| held.version.sequence >= version.sequence))
     }
 
-    /// The record of the update with this sequence, if the update is still kept.
+    /// The record of the update with this sequence, which must not have been trimmed.
     pub(super) fn record_at(&self, sequence: Sequence) -> Option<RequestRecord> {
         let update = self.history.from(sequence).next()?;
         Some(RequestRecord::of(update, self.sessions.taken(update)))
@@ -356,7 +356,7 @@ impl Log {
         }
     }
 
-    /// A strong read waits, since the newest version of one of its keys isn't known to be committed.
+    /// Counts a strong read that waits because the newest version of one of its keys isn't known to be committed.
     pub(super) fn count_waiting_read(&mut self, now: Timestamp, query: &Query) -> Result<(), StoreError> {
         if self.unreplicated.is_empty() {
             return Ok(());

@@ -24,7 +24,7 @@ pub(super) struct Peers {
     /// Every node with a link, whether or not it is a member.
     connected: BTreeSet<MemberId>,
     links: BTreeMap<MemberId, PeerLink>,
-    /// When the last report of a full peer expires. The reports themselves are hashed.
+    /// When the latest report about fullness expires. The reports themselves are hashed.
     full_until: Unhashed<Timestamp>,
 }
 
@@ -67,7 +67,7 @@ impl Peers {
         first.into_iter().flatten().filter(|&id| self.contains(id)).chain(others.copied())
     }
 
-    /// A control frame to this peer is due.
+    /// Makes a control frame to this peer due.
     pub(super) fn due(&mut self, id: Option<MemberId>) {
         if let Some(link) = self.get_mut(id) {
             link.due();
@@ -99,8 +99,8 @@ impl Peers {
 
     /// Treats a risen watermark as the acknowledgement of a serving successor, which holds every update that it covers.
     ///
-    /// A joiner may not have every committed update. If the watermark acknowledged for it, it would be promoted without
-    /// them (trap 5).
+    /// A joiner may not have every committed update. If the watermark acknowledged updates for a joiner, the joiner
+    /// would be promoted without them (trap 5).
     pub(super) fn acknowledge_by_watermark(&mut self, cx: Context<'_>, watermark: Sequence) {
         let place = cx.place();
         let serves = place.serves() && (!place.is_tail || allows!(cx.guards(), AcknowledgeForJoiner));

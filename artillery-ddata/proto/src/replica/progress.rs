@@ -211,7 +211,7 @@ impl Replica {
         self.restart_reads(now);
     }
 
-    /// Begins a checkpoint, unless one is in progress, or a resync, which has no state to write.
+    /// Begins a checkpoint, unless a checkpoint or a resync is in progress. During a resync there is no state to write.
     pub(crate) fn begin_checkpoint(&mut self) {
         if !self.joiner.is_filling() {
             let begun = self.log.begin_checkpoint();

@@ -137,8 +137,8 @@ impl Default for ReplicaSettings {
 pub(crate) enum ReplicaInput {
     /// A newer configuration names this member: enter its epoch. Older or equal ones are ignored.
     Enter(Arc<ChainConfig>),
-    /// The newer configuration of this epoch doesn't name this member. The member keeps its data, and serves eventual
-    /// reads only until it enters a newer configuration.
+    /// The newer configuration of this epoch doesn't name this member. The member keeps its data. Until it enters a
+    /// newer configuration, it serves only eventual reads.
     Expelled(Epoch),
     /// Frames to this peer can be sent from now on. Earlier frames may be lost.
     Connected(MemberId),

@@ -1,4 +1,5 @@
-//! Resolves a write at the head against the newest versions: conditions and differences become full values.
+//! Resolves a write at the head against the newest versions: conditions are checked, and appends and increments become
+//! full values.
 
 mod draft;
 mod script;

@@ -101,7 +101,7 @@ enum Wholeness {
     /// A checkpoint is missing.
     #[default]
     Lacking,
-    /// It does once the record with this number, which ends a checkpoint, is durable.
+    /// The journal holds the whole store once the record with this number, which ends a checkpoint, is durable.
     Until(u64),
     Whole,
 }

@@ -187,7 +187,7 @@ pub struct ChainRestore {
     history: UpdateHistory,
     /// The updates that aren't known to be committed, with the values that they deleted.
     queue: VecDeque<(Update, Option<Bytes>)>,
-    /// The newest update in the queue, or the last one before it.
+    /// The newest update in the queue or, if the queue is empty, in the history.
     newest: Version,
     taken: Option<(Version, Bytes)>,
     /// The received bytes of a value in pieces.
@@ -289,7 +289,7 @@ impl ChainRestore {
         }
     }
 
-    /// A part of a later checkpoint without an end. The updates up to its watermark are committed, so that the
+    /// Handles a part of a later checkpoint without an end: commits the updates up to the part's watermark, so that the
     /// checkpoint can be continued.
     fn later_part(&mut self, place: EntryPlace, part: SnapshotPart) -> Result<(), RestoreError> {
         self.commit(part.watermark)?;

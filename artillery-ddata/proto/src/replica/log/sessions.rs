@@ -127,8 +127,8 @@ impl Sessions {
     }
 
     /// Returns the state of a request, where `limit` bounds the bytes of all sessions. One session may use a quarter of
-    /// that, so that its client can open another one alongside it. A request that [settles](crate::api::Write::Resolve)
-    /// the outcome of others may use twice as much.
+    /// `limit`, so that its client can open another one alongside it. A request that
+    /// [settles](crate::api::Write::Resolve) the outcome of others may use twice as much.
     pub(crate) fn look_up(&self, request: RequestKey, settles: bool, limit: usize) -> KnownRequest {
         let RequestKey { session: id, number, .. } = request;
         let session = self.committed.get(&id);

@@ -22,7 +22,7 @@ const MAX_DEFERRED_OPS: usize = 1024;
 
 pub(crate) type Ops = SmallVec<[StoreOp; 2]>;
 
-/// The part of a store that belongs to one chain. It applies the deferred batches before any access.
+/// The part of a store that belongs to one chain. It applies the deferred batches before it reads, scans or pins.
 pub(crate) struct WriteBehindStore {
     chain: ChainId,
     store: Arc<dyn Store>,

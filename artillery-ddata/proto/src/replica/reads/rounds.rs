@@ -1,4 +1,4 @@
-//! Rounds: numbered queries. One query serves many reads.
+//! Rounds: numbered version queries, or numbered requests for barriers. One serves many reads.
 //!
 //! At most one is in flight. A round serves every read that was parked before it was sent, and no later one (trap 3).
 

@@ -123,8 +123,8 @@ impl Watchers {
     }
 
     /// Answers the queries for which changes were committed after `before`. All queries have seen the changes of their
-    /// keys up to `before`. The steps of one commit are bounded, however many queries wait. If the steps run out, all
-    /// queries are answered with their position, and their clients query again.
+    /// keys up to `before`. The steps of one commit are bounded, however many queries wait. If the steps run out, the
+    /// remaining queries are answered with their position, and their clients query again.
     pub(super) fn answer(&mut self, cx: Context<'_>, log: &Log, before: Sequence, out: &mut Outbox) {
         if self.len == 0 {
             return;
@@ -139,7 +139,7 @@ impl Watchers {
                 break;
             };
             for prefix in prefixes {
-                // Taken at its first match, so later changes don't match it again.
+                // Each query is taken at its first match, so later changes don't match it again.
                 let waiting = self.take(&prefix);
                 changed.push((prefix, waiting));
             }

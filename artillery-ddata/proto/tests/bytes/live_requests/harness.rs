@@ -35,7 +35,7 @@ const CHAIN: ChainId = ChainId(0);
 const MAX_VALUE: usize = 4 << 10;
 /// The longest frame between client and node: the smallest limit that a node's configuration allows.
 const MAX_FRAME: usize = MAX_VALUE + 2 * MAX_KEY + (256 << 10);
-/// An upper bound of the bytes of a request's record, and of a session without records.
+/// An upper bound on the bytes of a request's record, and on those of a session without records.
 const RECORD: usize = 160 + MAX_KEY;
 /// The most snapshots of scans that a member keeps.
 const SNAPSHOTS: usize = 64;
@@ -66,7 +66,7 @@ fn member(name: &str) -> MemberId {
 
 /// Sends a replica the requests in `input`, and counts the replies. The lowest bit of the first byte selects the form
 /// of the rest: frames, each after the lengths of its header and its body, or choices from which requests are built.
-/// The second bit selects the chain.
+/// The second bit selects which of the two chains is used first.
 ///
 /// # Panics
 /// If a check fails.
@@ -347,8 +347,8 @@ impl Live {
         self.check_deadlines();
     }
 
-    /// Checks that no caller waits longer than one heartbeat beyond its deadline, unless the replica is still
-    /// assembling a write.
+    /// Checks that no caller waits longer than one heartbeat beyond its deadline, unless the replica still has deferred
+    /// work.
     fn check_deadlines(&self) {
         for caller in self.runner.callers().filter(|_| !self.runner.is_behind()) {
             let &Caller { deadline, handed, .. } = &self.callers[caller];

@@ -34,7 +34,7 @@ struct ScriptRun<R> {
     terms: Terms,
     /// The changes of the steps that have run, except those of failed groups.
     drafts: Drafts<R>,
-    /// Bytes of the values in the results.
+    /// Bytes of the values read for the results, including those of failed groups.
     told: usize,
 }
 
