@@ -1,4 +1,4 @@
-//! The protocol's guards, each of which a test can disable (docs/adr/0003-mutants.md).
+//! The protocol's guards. A test can disable any one of them (docs/adr/0003-mutants.md).
 //!
 //! Settings carry [`Guards`]. Guarded code asks [`allows!`](crate::allows), by the name of a mutant, whether its guard
 //! is disabled. `guards/mutant.rs` lists all mutants. Only the package `artillery-proto-mutants`, built from the same

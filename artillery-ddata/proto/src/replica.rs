@@ -1,7 +1,7 @@
-//! The CRAQ state machine of one member of one chain, sans-IO: no clock, no socket, no task.
+//! The CRAQ state machine of one member of one chain, without I/O: no clock, no socket, no task.
 //!
-//! A [`ChainRunner`](crate::runner::ChainRunner) drives it. A member consists of parts, each of which owns its state. A
-//! part receives what it needs as arguments, and calls only parts below it:
+//! A [`ChainRunner`](crate::runner::ChainRunner) drives it. A member consists of parts, and each part owns its state. A
+//! part receives everything else as arguments, and calls only parts below it:
 //!
 //! ```text
 //! replica → head, reads, promotion, resync, sending → peers, upstream → log → gate, membership

@@ -253,7 +253,7 @@ impl<C> ChainRunner<C> {
         }
     }
 
-    /// Whether there is room for a write of this line. If not, leave writes in the driver's queues.
+    /// Whether the replica has capacity for a write of this line. If not, leave writes in the driver's queues.
     pub fn has_room(&self, line: WriteLine) -> bool {
         match line {
             WriteLine::Small => self.replica.has_room(),

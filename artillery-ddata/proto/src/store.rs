@@ -53,7 +53,8 @@ pub enum StoreOp {
     /// both [`StoreBatch::keep_from`] and every pin; and the newest, if it is a tombstone at or below them.
     Prune { key: Bytes },
     /// Drops all versions of the key above `last`, whose updates are no longer part of the history. A batch has one
-    /// such step for each key that a dropped update changed, so the cost of a cut is proportional to what is dropped.
+    /// such step for each key that a dropped update changed, so the cost of a cut is proportional to the number of
+    /// dropped changes.
     DropAbove {
         key: Bytes,
         /// The last sequence that is kept.

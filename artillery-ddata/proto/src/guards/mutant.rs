@@ -181,8 +181,8 @@ mutants! {
     ForgetDrift = "forget-drift", trap 4;
     /// A request for a promotion stays valid in later epochs.
     PromoteInAnyEpoch = "promote-in-any-epoch", trap 5;
-    /// A node is treated as alive when its message is read, however old that message is. Two guards: also as the heir
-    /// of a leaver.
+    /// A node is treated as alive when its message is read, however old that message is. Also disables the same guard
+    /// for the heir of a leaver.
     BelieveOldMessages = "believe-old-messages", trap 42;
     /// A living member keeps its place though its neighbour can't reach it.
     TolerateDeadHop = "tolerate-dead-hop", trap 39;
@@ -347,8 +347,7 @@ mutants! {
     BothGiveWay = "both-give-way", trap 95;
     /// A sealed cluster that doesn't give way after all stays sealed.
     NeverUnseal = "never-unseal", trap 96;
-    /// Any node's answer is accepted as evidence that the cluster has not given way, as if an operator had created its
-    /// successor.
+    /// The answer of any member, not only of a leader, is accepted as evidence that the cluster has not given way.
     AnyAnswerRefutes = "any-answer-refutes", trap 97;
 
     // The configuration log (in the crate artillery-ddata).

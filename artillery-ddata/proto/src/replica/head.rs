@@ -101,9 +101,10 @@ impl Head {
         self.assembling.is_some()
     }
 
-    /// Whether the window has room for a write, and the head is neither closed nor assembling another write. Otherwise
-    /// writes are refused with [`Refusal::Busy`], so drivers leave them in their own bounded queues. The last accepted
-    /// write may exceed the window by its own size: otherwise a value larger than the window would wait forever.
+    /// Whether the window has capacity for a write, and the head is neither closed nor assembling another write.
+    /// Otherwise writes are refused with [`Refusal::Busy`], so drivers leave them in their own bounded queues. The last
+    /// accepted write may exceed the window by its own size: otherwise a value larger than the window would wait
+    /// forever.
     pub(super) fn has_room(&self, member: &Membership, log: &Log) -> bool {
         self.held(log) < member.settings().window.max(1) && !self.is_closed() && !self.is_assembling()
     }
@@ -275,7 +276,7 @@ impl Head {
     }
 
     /// Evicts the least recently used session if all sessions together exceed the byte limit. An eviction is an update,
-    /// so it may have to wait for room in the window; it is tried again after every input.
+    /// so it may have to wait for capacity in the window; it is tried again after every input.
     pub(super) fn evict_session(&mut self, cx: Context<'_>, log: &mut Log) -> Result<IsAppended, Halt> {
         if !cx.place().is_head {
             return Ok(false);

@@ -158,7 +158,7 @@ impl Log {
         Ok(held.filter(|held| held.version == version).and_then(|held| held.value).filter(|v| v.len() <= MAX_TAKEN))
     }
 
-    /// Appends the next update to the history, and puts it into the store or defers that.
+    /// Appends the next update to the history, and puts its changes into the store, now or later.
     pub(super) fn apply(&mut self, cx: Context<'_>, update: Update) -> Result<(), Halt> {
         if !update.kind.is_known() {
             return Err(Halt::UnknownKind(update.kind.0));

@@ -96,7 +96,7 @@ impl Replica {
         }
     }
 
-    /// Queries the tail, and requests a barrier of the head, if a parked read needs that.
+    /// Makes the control frames due in which parked reads query the tail or request a barrier from the head.
     fn request_for_reads(&mut self) {
         let place = *self.membership.place();
         if self.reads.wants_query() {
@@ -308,7 +308,7 @@ impl Replica {
         is_close.then_some(joiner)
     }
 
-    /// Applies the deferred batches to the store, and does one step of clearing it.
+    /// Applies the deferred batches to the store. A joiner also does one step of clearing the store.
     pub(super) fn catch_up_store(&mut self, now: Timestamp) {
         let settled = self.log.store().settle();
         if self.halt_if_failed(settled).is_some() {

@@ -344,7 +344,7 @@ pub struct ReadCounts {
     pub shared_queries: u64,
     /// Reads served after an answer, or once the member's own watermark had advanced far enough.
     pub dirty: u64,
-    /// Reads served behind a barrier.
+    /// Reads served after a barrier.
     pub through_chain: u64,
     /// Answers to version queries, by the number of reads that each one served. [`READERS_PER_QUERY`] has the upper
     /// bounds of the ranges; the last range is unbounded. An answer that served no read isn't counted.

@@ -58,7 +58,7 @@ impl UpdateHistory {
         self.epochs.iter().copied().take_while(|&(_, first)| first <= sequence).collect()
     }
 
-    /// Whether all updates after `sequence` are kept and take up at most `limit` bytes.
+    /// Whether all updates after `sequence` are kept, and have at most `limit` bytes.
     pub(crate) fn is_close(&self, sequence: Sequence, limit: usize) -> bool {
         let mut bytes = 0;
         sequence.next() >= self.first()

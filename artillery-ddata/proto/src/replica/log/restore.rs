@@ -69,7 +69,7 @@ struct BegunCheckpoint {
     begin: EntryPlace,
     /// The position after its last part.
     at: SnapshotCursor,
-    /// The record, if the last part is a piece of it.
+    /// The key and the version of a large record, if the last part is one of its pieces.
     piece: Option<(Bytes, Version)>,
     /// The number of entries in its table of sessions.
     sessions: u64,

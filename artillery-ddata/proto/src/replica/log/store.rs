@@ -1,4 +1,5 @@
-//! The store behind the log. Other members receive an update before it is applied to this member's store.
+//! The store to which the log applies updates. Other members receive an update before it is applied to this member's
+//! store.
 //!
 //! Only one member of a chain works on an update at a time, and most of that work is putting keys into the store. So a
 //! member first forwards the update, or announces its commit. Until the update is in the store, the gate is held: local

@@ -131,7 +131,8 @@ impl PeerLink {
         if query > 0 && query >= self.query {
             self.query = query;
             self.owes_answer = true;
-            // Before the epoch is open here, a tail answers no query; when it opens, the tail answers all that wait.
+            // Before the epoch is open here, a tail answers no query. When the epoch opens, the tail answers all
+            // waiting queries.
             self.due |= answers;
         }
     }

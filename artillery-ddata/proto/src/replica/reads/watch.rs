@@ -1,8 +1,8 @@
 //! Watches: queries for committed changes.
 //!
-//! A member queues no changes for a watch. Each query requests the changes after those that the client has, and waits
-//! here until one is committed. Changes are read from the history that is kept for resends. A query for older changes
-//! is refused.
+//! A member queues no changes for a watch. Each query requests the changes after the client's position, and waits here
+//! until such a change is committed. Changes are read from the history that is kept for resends. A query for older
+//! changes is refused.
 
 use std::{collections::BTreeMap, ops::Bound};
 

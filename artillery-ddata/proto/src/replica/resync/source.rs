@@ -49,7 +49,7 @@ enum NextPart {
 /// A record whose value is too large for one part.
 #[derive(Clone, Hash, Debug)]
 struct LargeRecord {
-    /// The key before it.
+    /// The key before the record.
     behind: Option<Bytes>,
     record: ScanRecord,
 }

@@ -45,8 +45,8 @@ impl Acks {
 
     /// An update arrived in order, with the predecessor's `watermark`. Returns whether to acknowledge it now.
     ///
-    /// `watermark` shows what the predecessor has received from the tail. If the link between these two is dead, this
-    /// member's acknowledgements carry the tail's watermark.
+    /// `watermark` shows which watermark of the tail the predecessor has received. If the link between predecessor and
+    /// tail is dead, this member's acknowledgements carry the watermark.
     pub(super) fn acknowledges(&mut self, now: Timestamp, last: Sequence, watermark: Sequence) -> bool {
         if now >= self.sent + PROBE_EVERY {
             return true;

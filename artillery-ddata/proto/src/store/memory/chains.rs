@@ -19,7 +19,7 @@ pub(super) struct Chains {
 
 #[derive(Debug, Default)]
 pub(super) struct Chain {
-    /// The highest watermark in a batch so far.
+    /// The highest watermark of the batches applied.
     pub(super) keep_from: Sequence,
     pins: BTreeMap<Sequence, u64>,
     /// Keys with versions that only the pins keep.
