@@ -66,7 +66,7 @@ pub struct ChainRunner<C> {
     history: Option<ClusterId>,
     /// The store was restored from a disk, and may belong to any history until a configuration is known.
     is_restored: bool,
-    /// The store was filled in a history other than that of the current epoch, or in an unknown one.
+    /// The store may have been filled in a history other than the present one.
     is_foreign: bool,
     offered: Lease,
     /// Only leases of this stretch are used; `None` while the node has resigned.

@@ -55,7 +55,7 @@ pub enum NotLocal {
     Store(#[from] StoreError),
 }
 
-/// Counts local reads without contention: each thread adds to its own cache line.
+/// Counts local reads with little contention: the threads are spread over several cache lines.
 #[derive(Debug, Default)]
 pub struct ReadCounters {
     stripes: [Stripe; STRIPES],

@@ -15,7 +15,7 @@ use crate::{
     types::update::RequestKey,
 };
 
-/// The maximum number of updates in one frame. It keeps their headers far below the header limit.
+/// The maximum number of updates in one frame.
 pub(super) const MAX_UPDATES: usize = 4096;
 
 /// Identifies a request of the driver. The reply carries the same token.
@@ -213,7 +213,7 @@ pub enum ReplicaEvent {
     },
     /// The member started to receive a snapshot. Its earlier data is no longer valid.
     Resyncing,
-    /// The snapshot is complete, and the updates received alongside it are applied.
+    /// The snapshot is complete, and the committed updates received alongside it are applied.
     Resynced {
         /// The newest version of the member.
         upto: Version,

@@ -37,8 +37,8 @@ pub struct JournalBatch {
 
 /// The maximum overhead of a record in a checkpoint, in bytes, in addition to its key and value.
 pub(crate) const RECORD_BYTES: u64 = 32;
-/// While the disk is full, a batch with parts of a checkpoint ends after about `FULL_UPDATES` bytes of updates, and
-/// adds up to `FULL_PARTS` parts of a checkpoint if they fit in a batch.
+/// While the disk is full and parts of a checkpoint are queued, a batch ends after about `FULL_UPDATES` bytes of
+/// updates. It adds up to `FULL_PARTS` parts, if they fit in a batch.
 const FULL_UPDATES: usize = 64 << 10;
 const FULL_PARTS: usize = 8;
 /// Otherwise a batch adds at most this number of parts.

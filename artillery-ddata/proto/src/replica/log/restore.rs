@@ -62,8 +62,8 @@ struct ChainSurvey {
     updates: u64,
 }
 
-/// A checkpoint without an end. The next start continues it: its parts are from different times anyway, and the journal
-/// has the updates after its beginning.
+/// A checkpoint without an end. A later start may continue it: the parts of a checkpoint are from different times
+/// anyway, and the journal has the updates after its beginning.
 #[derive(Debug, Clone)]
 struct BegunCheckpoint {
     begin: EntryPlace,

@@ -171,7 +171,7 @@ impl Snapshots {
         Ok(Reply::Page(page))
     }
 
-    /// Answers a page of a snapshot. Each page extends the snapshot's deadline; the last one ends it.
+    /// Answers a page of a snapshot. Each page extends the snapshot's deadline; the last page ends the snapshot.
     pub(super) fn page(
         &mut self,
         cx: Context<'_>,

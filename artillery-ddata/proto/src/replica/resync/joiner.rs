@@ -29,7 +29,7 @@ pub(in crate::replica) struct Joiner {
     filling: Option<Box<SnapshotReceiver>>,
     /// Updates from before a snapshot, which are freed in steps.
     past: VecDeque<Update>,
-    /// The number of the newest snapshot that the source has begun in this epoch.
+    /// The number of the newest snapshot that began here in this epoch.
     seen: u64,
     /// Completed resyncs: with a snapshot (`full`), and from the predecessor's backlog alone (`partial`).
     full: u64,
@@ -184,8 +184,8 @@ impl Joiner {
     /// Applies one step of the buffered updates: first those that the records may contain, then those that the source
     /// has committed since. The joiner is complete once its buffer has no such update (docs/adr/0029).
     ///
-    /// Each input and each [`settle`](crate::runner::ChainRunner::settle) does one step, so lease renewals are sent
-    /// between two steps.
+    /// Each received frame of updates and each [`settle`](crate::runner::ChainRunner::settle) does one step, so lease
+    /// renewals are sent between two steps.
     pub(in crate::replica) fn catch_up(
         &mut self,
         cx: Context<'_>,
