@@ -184,8 +184,8 @@ impl Joiner {
     /// Applies one step of the buffered updates: first those that the records may contain, then those that the source
     /// has committed since. The joiner is complete once its buffer has no such update (docs/adr/0029).
     ///
-    /// Each received frame of updates and each [`settle`](crate::runner::ChainRunner::settle) does one step, so lease
-    /// renewals are sent between two steps.
+    /// A received frame or a [`settle`](crate::runner::ChainRunner::settle) does at most one step, so lease renewals
+    /// are sent between two steps.
     pub(in crate::replica) fn catch_up(
         &mut self,
         cx: Context<'_>,

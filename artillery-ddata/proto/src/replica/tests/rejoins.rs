@@ -32,7 +32,7 @@ enum Third {
     Serves,
 }
 
-/// A chain of two members with a short backlog, and a third one that joins and leaves.
+/// A chain of two members with a short or a long backlog, and a third one that joins and leaves.
 struct Company {
     rig: Rig,
     rng: ChaCha8Rng,
