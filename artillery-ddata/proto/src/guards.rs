@@ -1,9 +1,9 @@
-//! The protocol's guards, each of which a test can disable (docs/adr/0003-mutants.md).
+//! The protocol's guards. A test can disable any one of them (docs/adr/0003-mutants.md).
 //!
 //! Settings carry [`Guards`]. Guarded code asks [`allows!`](crate::allows), by the name of a mutant, whether its guard
 //! is disabled. `guards/mutant.rs` lists all mutants. Only the package `artillery-proto-mutants`, built from the same
-//! sources, enables the feature `mutants`. Without the feature no guard can be disabled: [`Guards`] has no size, and
-//! `allows!` is the constant `false`.
+//! sources, enables the feature `mutants`. Without the feature, and outside of this crate's own tests, no guard can be
+//! disabled: [`Guards`] has no size, and `allows!` is always `false`.
 
 #[cfg(any(test, feature = "mutants"))]
 mod mutant;
@@ -60,8 +60,8 @@ impl From<Option<Mutant>> for Guards {
 
 /// Whether these [`Guards`] permit the named mutant's behaviour: `allows!(self.guards, KeepDirty)`.
 ///
-/// A macro lets guarded code name its mutant even in a build without mutants. There it is `false`, and the compiler
-/// removes the code that depends on it.
+/// A macro lets guarded code name its mutant even in a build without mutants. In such a build the macro is `false`, and
+/// the compiler removes the code that depends on it.
 #[cfg(any(test, feature = "mutants"))]
 #[doc(hidden)]
 #[macro_export]

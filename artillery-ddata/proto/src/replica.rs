@@ -1,7 +1,7 @@
-//! The CRAQ state machine of one member of one chain, sans-IO: no clock, no socket, no task.
+//! The CRAQ state machine of one member of one chain, without I/O: no clock, no socket, no task.
 //!
-//! A [`ChainRunner`](crate::runner::ChainRunner) drives it. A member consists of parts, each of which owns its state. A
-//! part receives what it needs as arguments, and calls only parts below it:
+//! A [`ChainRunner`](crate::runner::ChainRunner) drives it. A member consists of parts, and each part owns its state. A
+//! part receives everything else as arguments, and calls only parts below it:
 //!
 //! ```text
 //! replica → head, reads, promotion, resync, sending → peers, upstream → log → gate, membership
@@ -125,7 +125,7 @@ impl Replica {
         replica
     }
 
-    /// Test-only: a member in the same state, over a store and behind a gate that are copies of this one's.
+    /// Test-only: a copy of this member over `store` and behind `gate`, which are copies of this member's.
     #[cfg(feature = "mutants")]
     pub(crate) fn fork(&self, store: Arc<dyn Store>, gate: Arc<Gate>) -> Self {
         let mut fork = self.clone();
@@ -177,13 +177,13 @@ impl Replica {
         self.follow_up(now);
     }
 
-    /// Runs after each input, and after each step of an assembly or a resync.
+    /// Runs after each input, and after each step of an assembly or of a joiner's buffered updates.
     fn follow_up(&mut self, now: Timestamp) {
         self.evict_sessions(now);
         self.order_barriers(now);
         let cx = self.membership.at(now);
         self.head.report_closed(cx, &self.log, &mut self.outputs);
-        // Until our history is a prefix, the successor's acknowledgements are deferred.
+        // Until our history is known to be a prefix, the successor's acknowledgements are deferred.
         let acknowledged = self.upstream.is_prefix().then(|| {
             let successor = self.peers.get(cx.place().successor);
             let acknowledged = successor.map_or(self.log.last().sequence, |link| link.stream().acknowledged());
@@ -212,8 +212,8 @@ impl Replica {
         self.log.write_watermark();
     }
 
-    /// When the next [`ReplicaInput::Tick`](super::ReplicaInput::Tick) is due: at the next heartbeat while something
-    /// waits for another member, and when a withheld acknowledgement or a report is due.
+    /// When the next [`ReplicaInput::Tick`] is due: at the next heartbeat if anything is unsettled, or when a withheld
+    /// acknowledgement or a report is due, whichever is first.
     pub(crate) fn next_tick(&self) -> Option<Timestamp> {
         let heartbeat = self.is_unsettled().then_some(self.next_heartbeat);
         heartbeat.into_iter().chain(self.upstream.next_ack()).chain(self.log.unreplicated().next_report()).min()
@@ -230,7 +230,7 @@ impl Replica {
                 || !self.unsure_peers().is_empty())
     }
 
-    /// Enters a newer configuration that names this member; it may skip some (docs/DESIGN.md §5.4).
+    /// Enters a newer configuration that names this member. Configurations may be skipped (docs/DESIGN.md §5.4).
     fn enter(&mut self, now: Timestamp, config: Arc<ChainConfig>) {
         if !self.membership.may_enter(&config) || self.membership.is_halted() {
             return;
@@ -271,9 +271,9 @@ impl Replica {
         }
     }
 
-    /// A newer configuration doesn't name this member (docs/DESIGN.md §5.3, §5.4). It stops serving local readers, then
-    /// refuses all waiting requests. It keeps its history and store for a return. Nothing is rolled back: updates above
-    /// our watermark may be committed, and only the chain knows (trap 37).
+    /// A newer configuration doesn't name this member (docs/DESIGN.md §5.3, §5.4). The member stops serving local
+    /// readers, then refuses all waiting requests. It keeps its history and store for a return, and rolls nothing back:
+    /// only the chain knows whether updates above our watermark are committed (trap 37).
     fn expelled(&mut self, now: Timestamp, epoch: Epoch) {
         if epoch <= self.membership.newest() || allows!(self.membership.guards(), ServeWhenExpelled) {
             return;
@@ -317,12 +317,12 @@ impl Replica {
         result.map_err(|why| self.halt(why.into())).ok()
     }
 
-    /// Whether deferred work is left for [`settle`](Self::settle). No caller waits for it.
+    /// Whether deferred work is left for [`settle`](Self::settle).
     pub(crate) fn is_behind(&self) -> bool {
         !self.membership.is_halted() && (self.log.store().is_behind() || self.has_steps())
     }
 
-    /// Whether there is work that is done in steps, each in a turn of its own.
+    /// Whether there is work that is done in steps, so that other inputs are handled between them.
     fn has_steps(&self) -> bool {
         self.joiner.is_clearing() || self.is_catching_up() || self.head.is_assembling()
     }
@@ -331,18 +331,17 @@ impl Replica {
         !self.membership.is_halted() && self.joiner.is_catching_up()
     }
 
-    /// Whether the deferred work should wait. While the gate is open to local readers, it can wait until the next
-    /// update is sent. A member between head and tail waits because its successor works on the same update now,
-    /// possibly on the same processor. The head has time until the commit, and all members have time after it.
+    /// Whether the deferred work should wait: while it doesn't hold local readers back, or while the successor works on
+    /// the same update, possibly on the same processor. Work in steps doesn't wait.
     pub(crate) fn is_between(&self) -> bool {
         let place = self.membership.place();
         let others_work = place.successor.is_some() && !place.is_head && !self.log.is_committed();
         !self.has_steps() && (others_work || !self.log.store().is_held())
     }
 
-    /// Does the deferred work. Until it is done, the next input takes longer, and local reads go through the replica. A
-    /// joiner that clears its store does one step, and accepts no record before the last one. Then it applies buffered
-    /// updates, some in each step. A head assembles more of a write's values.
+    /// Does the deferred work. Until it is done, the next input may take longer, and local reads may go through the
+    /// replica. A joiner does one step of clearing its store or of applying buffered updates, and a head one step of
+    /// assembling a write's values.
     pub(crate) fn settle(&mut self, now: Timestamp) {
         self.catch_up_store(now);
         if self.is_catching_up() {
@@ -392,13 +391,13 @@ impl Replica {
         self.status_of(self.log.store().size())
     }
 
-    /// The status without the size of the store, which takes locks: for checks after every step.
+    /// The status without the size of the store, whose measurement takes locks: for checks after every step.
     #[cfg(feature = "mutants")]
     pub fn unmeasured_status(&self) -> Status {
         self.status_of(Size::default())
     }
 
-    /// The last durable sequence of this member, if it has entered this epoch, has not halted, and keeps a journal.
+    /// The last durable sequence of this member, if it is in this epoch, has not halted, and keeps a journal.
     #[cfg(feature = "mutants")]
     pub fn durable_in(&self, epoch: Epoch) -> Option<Sequence> {
         let is_in_epoch = self.membership.epoch() == Some(epoch) && !self.membership.is_halted();
@@ -446,7 +445,7 @@ impl Replica {
         }
     }
 
-    /// The history kept here, oldest first, for invariant checks. Committed updates may have been dropped already.
+    /// The history kept here, oldest first, for invariant checks. Older committed updates are trimmed.
     pub fn history(&self) -> impl DoubleEndedIterator<Item = &Update> + ExactSizeIterator + '_ {
         self.log.history().updates().iter()
     }

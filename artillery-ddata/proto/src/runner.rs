@@ -1,5 +1,5 @@
-//! Runs the replica of one chain. The runner decides the order of inputs, the clock reading for each, when deferred
-//! work runs, and when replies leave. Sans-IO.
+//! Runs the replica of one chain, without I/O. The runner decides in which order inputs are processed, and with which
+//! clock reading.
 //!
 //! The contract with a driver, which owns sockets, tasks and timers:
 //!
@@ -49,7 +49,7 @@ use crate::{
     store::Store,
 };
 
-/// Maximum number of writes admitted per turn before messages are sent.
+/// Maximum number of writes that a turn admits in addition to its own, before messages are sent.
 const WRITES: usize = 256;
 /// Number of small writes after which a large one takes precedence.
 const SMALL_WRITES: u32 = 256;
@@ -67,19 +67,19 @@ pub struct ChainRunner<C> {
     history: Option<ClusterId>,
     /// The store was restored from a disk, and may belong to any history until a configuration is known.
     is_restored: bool,
-    /// The store was filled in a history other than that of the current epoch, or in an unknown one.
+    /// The store may have been filled in a history other than the present one.
     is_foreign: bool,
     offered: Lease,
-    /// Only leases of this stretch are used; `None` after the node has resigned.
+    /// Only leases of this stretch are used; `None` while the node has resigned.
     stretch: Option<u64>,
     /// Why this node gives way. No request is served while it is set.
     yields: Option<Refusal>,
     words: VecDeque<Word>,
     refused: VecDeque<(C, Refusal)>,
-    /// This and the next follow from the replica's events.
+    /// Derived from the replica's events, like `halted`.
     open: Unhashed<Option<Epoch>>,
     halted: Unhashed<Option<Halt>>,
-    /// Decides only which line comes first.
+    /// Small writes admitted since the last large one. Decides only which line comes first.
     small_writes: Unhashed<u32>,
     behind_since: Option<Timestamp>,
     /// Decides only when other tasks run.
@@ -136,7 +136,7 @@ impl<C> ChainRunner<C> {
         self
     }
 
-    /// Test-only: a runner in the same state, over a store and behind a gate that are copies of this one's.
+    /// Test-only: a copy of this runner over `store` and behind `gate`, which are copies of this runner's.
     #[cfg(feature = "mutants")]
     pub fn fork(&self, store: Arc<dyn Store>, gate: Arc<Gate>) -> Self
     where
@@ -165,8 +165,8 @@ impl<C> ChainRunner<C> {
     /// that arrived after the end of its lease, when others may already have committed newer values without it
     /// (docs/DESIGN.md §6, trap 56). `wall` reads the wall clock, in milliseconds since the Unix epoch.
     ///
-    /// Each turn processes the lease first: behind requests, a constantly busy chain would never process it (trap 57).
-    /// Orders that change or end a configuration precede the requests that depend on it.
+    /// Each turn processes the lease first: otherwise a constantly busy chain might never process it (trap 57). Orders
+    /// that change or end a configuration precede the requests that depend on it.
     pub fn take<R: Into<ReadRequest<C>>, W: Into<WriteRequest<C>>>(
         &mut self,
         clock: impl Fn() -> Timestamp,
@@ -254,7 +254,7 @@ impl<C> ChainRunner<C> {
         }
     }
 
-    /// Whether a write of this line would be admitted now. If not, leave writes in the driver's queues.
+    /// Whether the replica has capacity for a write of this line. If not, leave writes in the driver's queues.
     pub fn has_room(&self, line: WriteLine) -> bool {
         match line {
             WriteLine::Small => self.replica.has_room(),
@@ -469,7 +469,7 @@ impl<C> ChainRunner<C> {
     }
 
     /// Does the deferred work if it has waited for `MAX_DEFERRAL`, since local readers take the slow path until it is
-    /// done. Returns whether that completed it. Then poll outputs and messages.
+    /// done. Returns whether it completed the work. Poll outputs and messages afterwards.
     pub fn settle_in_time(&mut self, clock: impl Fn() -> Timestamp) -> bool {
         if !self.replica.is_behind() {
             self.behind_since = None;

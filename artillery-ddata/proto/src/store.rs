@@ -16,7 +16,7 @@ pub use position::position;
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Held {
-    /// The version of the update that wrote it.
+    /// The version of the update that wrote this value or deleted the key.
     pub version: Version,
     /// `None` if that update deleted the key.
     pub value: Option<Bytes>,
@@ -52,8 +52,9 @@ pub enum StoreOp {
     /// Allows the store to drop the versions of the key that no reader needs: each that has a newer one at or below
     /// both [`StoreBatch::keep_from`] and every pin; and the newest, if it is a tombstone at or below them.
     Prune { key: Bytes },
-    /// Drops all versions of the key above this sequence, whose updates are no longer part of the history. One step per
-    /// key that a dropped update changed, so the cost of truncating the history is proportional to what is dropped.
+    /// Drops all versions of the key above `last`, whose updates are no longer part of the history. A batch has one
+    /// such step for each key that a dropped update changed, so the cost of a cut is proportional to the number of
+    /// dropped changes.
     DropAbove {
         key: Bytes,
         /// The last sequence that is kept.
@@ -106,8 +107,9 @@ pub type Persisted = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 /// A store of the versions of every key of a node's chains.
 ///
 /// Calls are synchronous and only [`persist`](Self::persist) has a callback, so the simulator drives a store without a
-/// runtime. Any thread may call `read` at any time; it waits for a writer at most while that exchanges the versions of
-/// one key. All other calls for a chain come from its one driver. Versions of a key are applied in ascending order.
+/// runtime. Any thread may call `read` at any time; the reader waits for a writer at most while the writer exchanges
+/// the versions of one key. All other calls for a chain come from its one driver. Versions of a key are applied in
+/// ascending order.
 pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// The newest version of `key` at or below `at_most`, including tombstones.
     ///
@@ -125,10 +127,9 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// `None` if the store hasn't built the order yet. Each call does a bounded part of that work, so call again.
     fn scan_hashed(&self, chain: ChainId, from: u64, at_most: Sequence) -> Option<HashedIter<'_>>;
 
-    /// Applies a batch. The changes to each key become visible immediately and atomically, and durable later.
+    /// Applies a batch. Each change becomes visible immediately and as a whole, and durable later.
     ///
-    /// # Errors
-    /// [`StoreError`]: no change of the batch is visible, and the store must not be used any longer.
+    /// # Errors [`StoreError`]: the store must not be used any longer.
     fn apply(&self, batch: &StoreBatch) -> Result<Applied, StoreError>;
 
     /// Calls `done` once all batches up to `upto` are on stable storage. Several calls may share one sync.

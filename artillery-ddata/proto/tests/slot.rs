@@ -2,7 +2,7 @@
 //! compiled again here with another `sync`.
 #![allow(missing_docs, dead_code, reason = "the files belong to the store, which uses all of them")]
 
-// The files refer to these by their paths in the crate.
+// The store's files refer to these items by their paths in the crate.
 use artillery_proto::{Sequence, store};
 
 #[path = "../src/store/memory"]

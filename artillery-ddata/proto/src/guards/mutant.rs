@@ -1,4 +1,4 @@
-//! All mutants: the name, the trap, and the failure without the guard of each.
+//! All mutants, each with its name, its trap, and the failure that its guard prevents.
 
 /// Defines the enum of the mutants and their attributes in one table.
 macro_rules! mutants {
@@ -65,7 +65,7 @@ mutants! {
     WatchUncommitted = "watch-uncommitted", trap 18;
     /// A chunk of a large update is appended to the received bytes even if it belongs elsewhere.
     JoinPieces = "join-pieces", trap 41;
-    /// A member serves without a lease, even if it was expelled or paused in between. Also trap 19.
+    /// A member serves without a lease, even if it was expelled or paused. Also trap 19.
     IgnoreLease = "ignore-lease", trap 1;
     /// A member that a newer configuration doesn't name continues to serve.
     ServeWhenExpelled = "serve-when-expelled", trap 1;
@@ -87,7 +87,7 @@ mutants! {
     TakeWhileClearing = "take-while-clearing", trap 64;
     /// A tail answers version queries before its epoch is open.
     AnswerBeforeOpen = "answer-before-open", trap 23;
-    /// When its link to the joiner breaks, a tail no longer waits for the joiner whose promotion it asked for.
+    /// When a link breaks, a tail no longer waits for the joiner whose promotion it asked for.
     ForgetAsked = "forget-asked", trap 24;
     /// A tail asks for a promotion before its epoch is open.
     AskBeforeOpen = "ask-before-open", trap 25;
@@ -95,30 +95,31 @@ mutants! {
     KeepWaiting = "keep-waiting", trap 27;
     /// A local read doesn't check a second time that its member still serves.
     LookOnce = "look-once", trap 28;
-    /// A returning member drops the updates above its own watermark before it has contacted the chain. Two guards: a
-    /// later cut below that point doesn't halt it.
+    /// A returning member drops the updates above its own watermark before it has contacted the chain. Also disables
+    /// the guard that halts the member at a later cut.
     RollBackFirst = "roll-back-first", trap 37;
     /// A new snapshot resumes where the previous one was interrupted.
     SkipFinished = "skip-finished", trap 38;
     /// A joiner is treated as complete after the last part of its snapshot, even if the parts show updates that it
-    /// hasn't applied: a state that never existed. Two guards: an older update then leaves a newer value in place.
+    /// hasn't applied: a state that never existed. Also disables a second guard: an update that is older than the
+    /// stored value is skipped.
     WholeTooSoon = "whole-too-soon", trap 43;
     /// A tail answers version queries without a lease.
     AnswerUnleased = "answer-unleased", trap 2;
     /// Version queries, and answers to them, are accepted from any epoch.
     TakeAnyAnswer = "take-any-answer", trap 2;
     /// In a new epoch a member sends only updates that it hadn't sent to its old successor, and the new one accepts the
-    /// gap. Two guards: either one alone prevents it.
+    /// gap. Disables two guards, either of which prevents this.
     LoseInFlight = "lose-in-flight", trap 8;
     /// A joiner discards the updates that arrive during its snapshot.
     KeepNothing = "keep-nothing", trap 16;
-    /// A local reader uses a cached clock reading: the one of the replica's last activity.
+    /// A local reader uses a cached clock reading: that of the replica's last input.
     CacheClock = "cache-clock", trap 19;
     /// A member that is alone answers reads through the chain by itself, even after it asked for a promotion.
     AnswerAlone = "answer-alone", trap 26;
-    /// A member uses its successor's position before its own history is known to be a prefix of its predecessor's.
-    /// Three guards: the version before a frame's first update is not compared, and a later cut doesn't halt the
-    /// member.
+    /// A member uses its successor's position before its own history is known to be a prefix of its predecessor's. Also
+    /// disables two other guards: the version before a frame's first update is not compared, and a later cut doesn't
+    /// halt the member.
     FollowTooSoon = "follow-too-soon", trap 52;
     /// A local reader compares the version of its lookup with a watermark that is loaded after the lookup.
     LoadWatermarkLate = "load-watermark-late", trap 53;
@@ -138,7 +139,7 @@ mutants! {
 
     /// The clock reading of one turn also decides the requests of the next turn.
     KeepReading = "keep-reading", trap 56;
-    /// A renewed lease is applied only in turns in which no request was received.
+    /// A renewed lease is not applied in a turn in which orders, frames or requests were received.
     LeaseLast = "lease-last", trap 57;
     /// A chain processes its entire backlog of input before its node does anything else, however long that takes.
     NeverPause = "never-pause", trap 90;
@@ -180,8 +181,8 @@ mutants! {
     ForgetDrift = "forget-drift", trap 4;
     /// A request for a promotion stays valid in later epochs.
     PromoteInAnyEpoch = "promote-in-any-epoch", trap 5;
-    /// A node is treated as alive when its message is read, however old that message is. Two guards: also as the heir
-    /// of a leaver.
+    /// A node is treated as alive when its message is read, however old that message is. Also disables the same guard
+    /// for the heir of a leaver.
     BelieveOldMessages = "believe-old-messages", trap 42;
     /// A living member keeps its place though its neighbour can't reach it.
     TolerateDeadHop = "tolerate-dead-hop", trap 39;
@@ -294,7 +295,8 @@ mutants! {
     ReadOnce = "read-once", trap 72;
     /// The control file exists in one copy: a torn write loses the node's promises.
     KeepOneCopy = "keep-one-copy", trap 80;
-    /// The control file doesn't name the newest segment of the journal, so its loss goes unnoticed at the next start.
+    /// The control file doesn't name the newest segment of the journal, so the loss of that segment goes unnoticed at
+    /// the next start.
     NameNoSegment = "name-no-segment", trap 81;
     /// Segments are removed that a chain still needs.
     ReleaseAll = "release-all", trap 82;
@@ -345,8 +347,7 @@ mutants! {
     BothGiveWay = "both-give-way", trap 95;
     /// A sealed cluster that doesn't give way after all stays sealed.
     NeverUnseal = "never-unseal", trap 96;
-    /// Any node's answer is accepted as evidence that the cluster has not given way, as if an operator had created its
-    /// successor.
+    /// The answer of any member, not only of a leader, is accepted as evidence that the cluster has not given way.
     AnyAnswerRefutes = "any-answer-refutes", trap 97;
 
     // The configuration log (in the crate artillery-ddata).
@@ -355,7 +356,7 @@ mutants! {
     InitialiseAgain = "initialise-again", trap 13;
     /// A node leads before it has applied what its predecessors committed.
     LeadUnapplied = "lead-unapplied", trap 14;
-    /// A deposed leader that doesn't know it confirms that it leads.
+    /// A deposed leader that doesn't know of its deposition confirms that it leads.
     ConfirmWithoutQuorum = "confirm-without-quorum", trap 14;
     /// A restarted node that has forgotten its votes votes as its former incarnation.
     KeepVote = "keep-vote", trap 21;

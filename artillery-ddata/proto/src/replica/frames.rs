@@ -80,8 +80,8 @@ impl Replica {
         }
     }
 
-    /// A peer announces its watermark. That of a joiner is ignored: its store may have committed updates that an
-    /// operator has abandoned (trap 87).
+    /// A peer announces its watermark. A joiner's watermark commits nothing here: its store may have committed updates
+    /// that an operator has abandoned (trap 87).
     fn receive_watermark(&mut self, now: Timestamp, from: MemberId, watermark: Sequence) {
         let Some(link) = self.peers.get_mut(Some(from)) else { return };
         link.raise_watermark(watermark);
@@ -109,8 +109,8 @@ impl Replica {
         }
     }
 
-    /// Another member reported its durable mark. The mark is used only if this member has the same history up to there:
-    /// otherwise it refers to other updates under these sequences (trap 77).
+    /// Another member reported its durable mark. The mark is used only if this member's history has the same version:
+    /// otherwise the mark refers to other updates under these sequences (trap 77).
     fn receive_mark(&mut self, now: Timestamp, from: MemberId, version: Version) {
         let cx = self.membership.at(now);
         let is_ours = || self.log.history().version_at(version.sequence) == Some(version);
@@ -125,9 +125,9 @@ impl Replica {
     /// The successor reports the position of its history.
     ///
     /// Until our history is known to be a prefix of our predecessor's, it may still be cut. Updates that the successor
-    /// got from us by then, or that we wrongly matched in both histories, would stay there and be committed in place of
-    /// the chain's (trap 52). So the successor's position is deferred until we know
-    /// ([`follow_deferred`](Self::follow_deferred)).
+    /// received from us before the cut, or that we wrongly matched in both histories, would stay at the successor and
+    /// be committed in place of the chain's (trap 52). So the successor's position is deferred until our history is
+    /// known to be a prefix ([`follow_deferred`](Self::follow_deferred)).
     fn hear_successor(&mut self, now: Timestamp, from: MemberId, control: &Control) {
         if !self.upstream.is_prefix() && !allows!(self.membership.guards(), FollowTooSoon) {
             if let Some(link) = self.peers.get_mut(Some(from)) {
@@ -165,8 +165,8 @@ impl Replica {
         }
     }
 
-    /// The successor reported its position. Sending continues behind it, unless the successor must first drop updates
-    /// that we never had (rule 5.4).
+    /// The successor reported its position. Continues sending after it, orders a cut of updates that we don't have
+    /// (rule 5.4), or offers a snapshot.
     pub(super) fn follow(&mut self, now: Timestamp, from: MemberId, position: &Position, partial: Option<Partial>) {
         let Some(link) = self.peers.get_mut(Some(from)) else { return };
         let serves = self.membership.serves(from);
@@ -179,9 +179,8 @@ impl Replica {
         }
         let keep = self.log.history().common(position);
         if keep != position.last && !self.upstream.is_open() {
-            // Don't cut yet. Our predecessor may still send us the updates that this cut would drop, and the successor
-            // may acknowledge them until then. A cut can't be withdrawn, so the position is compared again once the
-            // epoch is open here.
+            // Don't cut yet: our predecessor may still send us the updates that this cut would drop. A cut can't be
+            // withdrawn, so the position is compared again once the epoch is open here.
             let resume = Some(position.clone());
             link.stream_mut().defer(Control { acknowledged: position.last, resume, partial, ..Control::default() });
             return;
@@ -205,8 +204,9 @@ impl Replica {
         }
     }
 
-    /// Offers a snapshot, once the epoch is open here: until then committed updates may be above our watermark. A
-    /// joiner that is treated as the tail holds every committed update, so the backlog has the updates that it needs.
+    /// Offers a snapshot, if the epoch is open here: before that, committed updates may be above our watermark. A
+    /// joiner that is treated as the tail needs none: it holds every committed update, so the history has the updates
+    /// that it needs.
     fn offer_snapshot(&mut self, now: Timestamp, to: MemberId, said: Version) {
         if self.upstream.is_open() && self.promotion.joiner().is_none() {
             let cx = self.membership.at(now);
@@ -232,7 +232,7 @@ impl Replica {
         }
     }
 
-    /// The predecessor has confirmed that our history is a prefix of its own. So the watermarks received before are
+    /// The predecessor has confirmed that our history is a prefix of its own. So the watermarks received earlier are
     /// valid for our history too.
     fn found_prefix(&mut self, now: Timestamp) {
         if !self.upstream.is_prefix() && self.membership.place().is_syncing() {
@@ -330,15 +330,15 @@ impl Replica {
     }
 
     /// Whether this joiner accepts no update for now, because its disk is too far behind. Nothing else bounds the
-    /// records that wait for the disk, since the chain continues without this member. The predecessor's history has the
-    /// refused updates. When a resync ends, one step of its buffered updates goes to the journal at once.
+    /// records that wait for the disk, since the chain continues without this member. The refused updates are requested
+    /// again later.
     fn is_clogged(&mut self) -> bool {
         let most = 2 * self.membership.settings().joiner_buffer;
         let is_syncing = self.membership.place().is_syncing();
         self.log.journal_mut().is_some_and(|journal| is_syncing && journal.is_clogged(most))
     }
 
-    /// The last received version. During a snapshot it is that of the buffered updates.
+    /// The last received version: during a snapshot, that of the last update buffered or applied.
     fn reached(&self) -> Version {
         self.joiner.reached().unwrap_or_else(|| self.log.last())
     }
@@ -420,7 +420,7 @@ impl Replica {
         self.log.drop_unreplicated(now, Sequence::ZERO, &mut self.outputs);
     }
 
-    /// Does one step of a joiner's last phase, and ends the resync after the last step.
+    /// Applies one step of a joiner's buffered updates, and ends the resync after the last step.
     pub(super) fn catch_up(&mut self, now: Timestamp) {
         let cx = self.membership.at(now);
         let source = cx.place().predecessor;
@@ -461,7 +461,7 @@ impl Replica {
             // During a snapshot the successor has no history that could follow ours.
             control.following = link.stream().is_following() && !self.source.is_sending();
             control.cut = link.stream().cut();
-            // Send `open` only to a known prefix of our history: in another history its sequence means other updates.
+            // Send `open` only to a known prefix of our history: in another history the sequence means other updates.
             control.open = self.upstream.open_upto().filter(|_| control.following);
         }
         if place.predecessor == Some(to) {

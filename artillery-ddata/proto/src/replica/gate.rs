@@ -55,7 +55,7 @@ pub enum NotLocal {
     Store(#[from] StoreError),
 }
 
-/// Counts local reads without contention: each thread adds to its own cache line.
+/// Counts local reads with little contention: the threads are spread over several cache lines.
 #[derive(Debug, Default)]
 pub struct ReadCounters {
     stripes: [Stripe; STRIPES],
@@ -117,8 +117,7 @@ impl Gate {
     /// §6). `serving` is loaded both before the lookup and at the end: in between, the member may be removed and return
     /// (trap 28).
     ///
-    /// # Errors
-    /// [`NotLocal`]: ask a node.
+    /// # Errors [`NotLocal`]: the read must be served by another path.
     pub fn read(
         &self,
         store: &dyn Store,
@@ -155,7 +154,7 @@ impl Gate {
         if now.as_nanos() >= self.lease_until.load(Ordering::Acquire) {
             return Err(NotLocal::NoLease);
         }
-        // Keeps the lookup from being reordered behind this load.
+        // Keeps the lookup from being reordered after this load.
         fence(Ordering::SeqCst);
         let serving = self.serving.load(Ordering::Relaxed);
         if serving & !HELD_BIT != looked.epoch && !allows!(self.guards, LookOnce) {
@@ -183,8 +182,8 @@ impl Gate {
         &self.counters
     }
 
-    /// Opens the gate in `epoch`, or closes it. After this returns, the second load of `serving` in every reader sees
-    /// the change, so no reader is served by the old epoch.
+    /// Opens the gate in `epoch`, or closes it. A reader whose second load of `serving` comes later sees the change, so
+    /// the old epoch doesn't serve it.
     pub(crate) fn serve(&self, epoch: Option<Epoch>) {
         let held = self.serving.load(Ordering::Relaxed) & HELD_BIT;
         self.serving.store(epoch.map_or(0, |epoch| epoch.0) | held, Ordering::SeqCst);
@@ -208,7 +207,7 @@ impl Gate {
         self.serving.store(self.serving.load(Ordering::Relaxed) & !HELD_BIT, Ordering::Release);
     }
 
-    /// Raises the watermark. The store must already contain all updates that it covers.
+    /// Sets the watermark. The store must already contain all updates that it covers.
     pub(crate) fn commit(&self, watermark: Sequence) {
         self.watermark.store(watermark.0, Ordering::Release);
     }

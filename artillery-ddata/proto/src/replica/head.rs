@@ -1,7 +1,7 @@
 //! The head of a chain: it orders writes, resolves them to full values, and answers them once they are committed.
 //!
-//! Every member has a head, which refuses while the member isn't one. A member that is replaced as head still answers
-//! the writes that wait here.
+//! Every member has this part, which refuses writes while the member isn't the head. A member that is replaced as head
+//! still answers the writes that wait here.
 
 mod answer;
 mod close;
@@ -31,11 +31,11 @@ use crate::{
 #[derive(Clone, Hash, Debug, Default)]
 pub(super) struct Head {
     waiting: WaitingWrites,
-    /// The newest large update.
+    /// The sequence of the newest large update that was ordered here.
     large: Sequence,
     /// The next write to be ordered, while its values are assembled.
     assembling: Option<Box<Assembly>>,
-    /// The head orders nothing for a bounded time.
+    /// While set, the head orders nothing; it expires on its own.
     closing: Option<Closing>,
 }
 
@@ -62,7 +62,7 @@ struct Assembly {
     resolved: Resolved,
 }
 
-/// Whether an update was appended to the log. If so, the tail may commit it at once.
+/// Whether an update was appended. A head that is also the tail may then commit it immediately.
 pub(super) type IsAppended = bool;
 
 #[derive(Debug)]
@@ -101,16 +101,16 @@ impl Head {
         self.assembling.is_some()
     }
 
-    /// Whether a write would be accepted now rather than refused with [`Refusal::Busy`]. While it is false, drivers
-    /// leave writes in their own bounded queues. The last accepted write may exceed the window by its own size:
-    /// otherwise a value larger than the window would wait forever.
+    /// Whether the window has capacity for a write, and the head is neither closed nor assembling another write.
+    /// Otherwise writes are refused with [`Refusal::Busy`], so drivers leave them in their own bounded queues. The last
+    /// accepted write may exceed the window by its own size: otherwise a value larger than the window would wait
+    /// forever.
     pub(super) fn has_room(&self, member: &Membership, log: &Log) -> bool {
         self.held(log) < member.settings().window.max(1) && !self.is_closed() && !self.is_assembling()
     }
 
-    /// The same for a [large](crate::runner::WriteLine::Large) write. A small write is committed after all writes
-    /// ordered before it, so large writes get a quarter of the window. One large write is always accepted while no
-    /// other is in flight.
+    /// Like [`has_room`](Self::has_room), but [large](crate::runner::WriteLine::Large) writes get only a quarter of the
+    /// window, unless none is in flight: small writes are committed after all writes ordered before them.
     pub(super) fn has_room_for_large(&self, member: &Membership, log: &Log) -> bool {
         let is_alone = self.large <= log.watermark();
         self.has_room(member, log) && (is_alone || self.held(log) < member.settings().window / 4)
@@ -153,8 +153,8 @@ impl Head {
         Ok(false)
     }
 
-    /// Makes an update of a write and appends it, even if the write's condition fails. The write is answered when the
-    /// update is committed. So the answer never names a version that may vanish (trap 20), and a late duplicate finds
+    /// Turns a write into an update and appends it, even if the write's condition fails. The write is answered once the
+    /// update is committed. So its answer never names a version that may vanish (trap 20), and a late duplicate finds
     /// its record.
     fn order(
         &mut self,
@@ -257,7 +257,7 @@ impl Head {
         if self.has_room(&cx, log) { Ok(()) } else { Err(Refusal::Busy) }
     }
 
-    /// Orders an update of the head's own, for which no caller waits. `None`: the head may not order.
+    /// Orders an update that is no client's write: a barrier or an eviction. `None`: the head may not order.
     pub(super) fn order_own(
         &mut self,
         cx: Context<'_>,
@@ -275,8 +275,8 @@ impl Head {
         Ok(Some(sequence))
     }
 
-    /// Evicts a session if all sessions exceed their bytes. An eviction is an update like any other. A write may have
-    /// filled the window, so the member tries again after every input, before another write is accepted.
+    /// Evicts the least recently used session if all sessions together exceed the byte limit. An eviction is an update,
+    /// so it may have to wait for capacity in the window; it is tried again after every input.
     pub(super) fn evict_session(&mut self, cx: Context<'_>, log: &mut Log) -> Result<IsAppended, Halt> {
         if !cx.place().is_head {
             return Ok(false);
@@ -291,7 +291,6 @@ impl Head {
             self.large = update.version.sequence;
         }
         log.apply(cx, update)?;
-        // Another head may have ordered newer stamps. Ours must not be lower.
         log.follow_newest_stamp();
         Ok(())
     }
@@ -362,7 +361,7 @@ fn known(cx: Context<'_>, log: &Log, request: Option<RequestKey>, settles: bool)
     })
 }
 
-/// Refuses a write that is too large or malformed. Every head refuses it in the same way.
+/// Refuses a write that is too large or malformed.
 fn check(cx: Context<'_>, request: Option<RequestKey>, write: &Write) -> Result<(), Refusal> {
     let ((key, value), most) = (lengths(write), cx.settings().max_value);
     if key > MAX_KEY {

@@ -145,7 +145,7 @@ impl Log {
         Ok(newest.is_some_and(|held| held.version.sequence >= version.sequence))
     }
 
-    /// The record of the update with this sequence, if the update is still kept.
+    /// The record of the update with this sequence, which must not have been trimmed.
     pub(super) fn record_at(&self, sequence: Sequence) -> Option<RequestRecord> {
         let update = self.history.from(sequence).next()?;
         Some(RequestRecord::of(update, self.sessions.taken(update)))
@@ -159,7 +159,7 @@ impl Log {
         Ok(held.filter(|held| held.version == version).and_then(|held| held.value).filter(|v| v.len() <= MAX_TAKEN))
     }
 
-    /// Appends the next update to the history, and puts it into the store or defers that.
+    /// Appends the next update to the history, and puts its changes into the store, now or later.
     pub(super) fn apply(&mut self, cx: Context<'_>, update: Update) -> Result<(), Halt> {
         if !update.kind.is_known() {
             return Err(Halt::UnknownKind(update.kind.0));
@@ -255,7 +255,8 @@ impl Log {
         Ok(())
     }
 
-    /// A resync begins: drops the history and the sessions. The store is cleared in steps. Returns the updates.
+    /// A resync begins: drops the sessions and the history, whose updates it returns. The store is cleared later, in
+    /// steps.
     pub(super) fn begin_resync(&mut self) -> VecDeque<Update> {
         if let Some(journal) = &mut self.journal {
             journal.not_whole();
@@ -299,7 +300,7 @@ impl Log {
         Some(self.journal.as_ref()?.held().sequence)
     }
 
-    /// No update has carried the present watermark to the journal.
+    /// Whether the journal has only a lower watermark than the present one.
     pub(super) fn has_unwritten_watermark(&self) -> bool {
         self.journal.as_ref().is_some_and(|journal| journal.watermark() < self.watermark)
     }
@@ -312,8 +313,8 @@ impl Log {
         }
     }
 
-    /// Adds parts of the checkpoint in progress behind the records: one for each batch of them, so a checkpoint ends
-    /// however many updates are written.
+    /// Queues parts of the checkpoint in progress after the records, so that a checkpoint ends however many updates are
+    /// written.
     pub(super) fn add_parts(&mut self, member: &Membership, room: usize) -> Result<(), StoreError> {
         let wanted = self.journal.as_ref().map_or(0, |journal| journal.wanted_parts(room, member.settings().chunk()));
         (0..wanted).try_for_each(|_| self.continue_checkpoint(member, room))
@@ -325,7 +326,7 @@ impl Log {
         self.journal.as_mut()?.next_batch(member.chain(), room, data, late)
     }
 
-    /// Whether this member serves and is full.
+    /// The resource in which this member has no space left, if the member serves.
     pub(super) fn fullness(&self, member: &Membership) -> Fullness {
         let has_full_disk = || self.journal.as_ref().is_some_and(|journal| journal.is_full());
         let has_full_memory = || member.settings().max_memory.is_some_and(|most| self.store.bytes() >= most);
@@ -361,7 +362,7 @@ impl Log {
         }
     }
 
-    /// A strong read waits, since the newest version of one of its keys isn't known to be committed.
+    /// Counts a strong read that waits because the newest version of one of its keys isn't known to be committed.
     pub(super) fn count_waiting_read(&mut self, now: Timestamp, query: &Query) -> Result<(), StoreError> {
         if self.unreplicated.is_empty() {
             return Ok(());

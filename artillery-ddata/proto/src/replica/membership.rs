@@ -59,7 +59,8 @@ pub(super) struct Membership {
     chain: ChainId,
     settings: Unhashed<ReplicaSettings>,
     config: Option<Arc<ChainConfig>>,
-    /// The newest epoch that was entered, or whose configuration doesn't name this member. Older ones are ignored.
+    /// The newest epoch that was entered, or whose configuration doesn't name this member. Older configurations are
+    /// ignored.
     newest: Epoch,
     place: ChainPosition,
     halted: Option<Halt>,

@@ -24,12 +24,12 @@ pub(super) struct Peers {
     /// Every node with a link, whether or not it is a member.
     connected: BTreeSet<MemberId>,
     links: BTreeMap<MemberId, PeerLink>,
-    /// When the last report of a full peer expires. The reports themselves are hashed.
+    /// When the latest report about fullness expires. The reports themselves are hashed.
     full_until: Unhashed<Timestamp>,
 }
 
 impl Peers {
-    /// Replaces the links by those of the configuration that was entered.
+    /// Replaces the links with new ones to the other members of the entered configuration.
     pub(super) fn enter(&mut self, cx: Context<'_>) {
         let links = cx.others().map(|id| (id, PeerLink::new(self.connected.contains(&id))));
         self.links = links.collect();
@@ -67,7 +67,7 @@ impl Peers {
         first.into_iter().flatten().filter(|&id| self.contains(id)).chain(others.copied())
     }
 
-    /// A control frame to this peer is due.
+    /// Makes a control frame to this peer due.
     pub(super) fn due(&mut self, id: Option<MemberId>) {
         if let Some(link) = self.get_mut(id) {
             link.due();
@@ -97,10 +97,10 @@ impl Peers {
         self.links.values_mut().for_each(|link| link.cut(keep));
     }
 
-    /// The watermark has risen: a serving successor holds every update that it covers.
+    /// Treats a risen watermark as the acknowledgement of a serving successor, which holds every update that it covers.
     ///
-    /// A joiner may not have every committed update. If the watermark acknowledged for it, it would be promoted without
-    /// them (trap 5).
+    /// A joiner may not have every committed update. If the watermark acknowledged updates for a joiner, the joiner
+    /// would be promoted without them (trap 5).
     pub(super) fn acknowledge_by_watermark(&mut self, cx: Context<'_>, watermark: Sequence) {
         let place = cx.place();
         let serves = place.serves() && (!place.is_tail || allows!(cx.guards(), AcknowledgeForJoiner));
@@ -109,7 +109,8 @@ impl Peers {
         }
     }
 
-    /// The last sequence that is durable at every member from the head to this one; `None`: they keep no journals.
+    /// The last sequence that is durable at every member from the head to this one; `None`: the members keep no
+    /// journals.
     pub(super) fn durable_mark(&self, cx: Context<'_>, log: &Log) -> Option<Sequence> {
         let held = log.durable()?;
         let before = cx.place().predecessor.filter(|_| !allows!(cx.guards(), IgnoreMarks));
@@ -170,7 +171,7 @@ impl Peers {
         self.get_mut(Some(to))?.report_fullness(fullness).then_some(ChainMessage::Full(fullness))
     }
 
-    /// With each heartbeat a full member reports again.
+    /// Makes a full member report again: runs with each heartbeat.
     pub(super) fn repeat_full(&mut self, cx: Context<'_>, log: &Log) {
         if log.fullness(&cx) != Fullness::Nothing
             && let Some(head) = self.get_mut(cx.place().head)

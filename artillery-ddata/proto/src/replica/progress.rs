@@ -96,7 +96,7 @@ impl Replica {
         }
     }
 
-    /// Queries the tail, and requests a barrier of the head, if a parked read needs that.
+    /// Makes the control frames due in which parked reads query the tail or request a barrier from the head.
     fn request_for_reads(&mut self) {
         let place = *self.membership.place();
         if self.reads.wants_query() {
@@ -149,7 +149,7 @@ impl Replica {
     }
 
     /// Receives a watermark of this epoch. While our history isn't known to be a prefix of the head's, the watermark is
-    /// ignored: a returning member may hold other updates under the sequences that it covers.
+    /// ignored: a returning member may hold other updates under the sequences that the watermark covers.
     pub(super) fn advance_commit(&mut self, now: Timestamp, watermark: Sequence) {
         if !self.upstream.is_prefix() {
             return;
@@ -183,8 +183,8 @@ impl Replica {
         self.log.commit_unreplicated(now, &mut self.outputs);
     }
 
-    /// Drops the updates that the predecessor never had, if our history still ends where the predecessor expects. A
-    /// member is cut at most once per epoch, before it has sent anything in it.
+    /// Drops the updates that the predecessor doesn't have, if our history still ends where the predecessor expects.
+    /// Halts if the predecessor had already confirmed our history.
     pub(super) fn cut(&mut self, now: Timestamp, cut: Truncate) {
         let (guards, watermark) = (self.membership.guards(), self.log.watermark());
         if self.log.last() != cut.said {
@@ -213,7 +213,7 @@ impl Replica {
         self.halt_if_failed(noted);
     }
 
-    /// Begins a checkpoint, unless one is in progress, or a resync, which has no state to write.
+    /// Begins a checkpoint, unless a checkpoint or a resync is in progress. During a resync there is no state to write.
     pub(crate) fn begin_checkpoint(&mut self) {
         if !self.joiner.is_filling() {
             let begun = self.log.begin_checkpoint();
@@ -246,7 +246,7 @@ impl Replica {
         self.consider_promotion(now);
     }
 
-    /// Updates are missing: the predecessor must compare histories. Requested now, and with each heartbeat.
+    /// Updates are missing: requests a comparison of histories from the predecessor, now and with each heartbeat.
     pub(super) fn request_missing(&mut self, from: MemberId) {
         if !self.upstream.set_gap() {
             self.peers.due(Some(from));
@@ -275,14 +275,15 @@ impl Replica {
         }
     }
 
-    /// A joiner may become promotable as time passes, without any other input.
+    /// Whether the joiner behind this tail may become promotable as time passes, without any other input.
     pub(super) fn may_promote(&self) -> bool {
         let place = self.membership.place();
         let has_joiner = place.is_tail && place.successor.is_some();
         has_joiner && self.promotion.joiner().is_none() && self.upstream.is_open()
     }
 
-    /// The joiner behind this tail isn't known to follow: it has not reported its position yet, or receives a snapshot.
+    /// Whether the joiner behind this tail isn't known to follow: it has not reported its position yet, or receives a
+    /// snapshot.
     pub(super) fn awaits_joiner(&self) -> bool {
         let joiner = self.membership.place().successor.filter(|_| self.membership.place().is_tail);
         let follows = || self.peers.get(joiner).is_some_and(|link| link.stream().is_following());
@@ -309,7 +310,7 @@ impl Replica {
         is_close.then_some(joiner)
     }
 
-    /// Applies the deferred batches to the store, and does one step of clearing it.
+    /// Applies the deferred batches to the store. A joiner also does one step of clearing the store.
     pub(super) fn catch_up_store(&mut self, now: Timestamp) {
         let settled = self.log.store().settle();
         if self.halt_if_failed(settled).is_some() {

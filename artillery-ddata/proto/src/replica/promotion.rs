@@ -40,8 +40,9 @@ impl Promotion {
         self.joiner = joiner;
     }
 
-    /// The last sequence that the tail may commit. This rule exists only here. Updates pass all members in order, so
-    /// every member has applied the tail's updates. In a durable chain they must also be on every member's disk.
+    /// The last sequence that the tail may commit. Updates pass all members in order, so every serving member has
+    /// applied the tail's updates. In a durable chain they must also be on every serving member's disk. While a joiner
+    /// is treated as the tail, it must hold them too.
     pub(super) fn committable(&self, cx: Context<'_>, log: &Log, peers: &Peers) -> Sequence {
         let last = log.last().sequence;
         let held = match self.joiner {

@@ -1,5 +1,5 @@
-//! Reads. Local clean reads are served by the gate, dirty ones by a version query or a watermark, the others by a
-//! barrier.
+//! Reads that the gate doesn't serve. They are served from this member's state at once, after a version query, once the
+//! watermark is high enough, or after a barrier.
 
 mod hashed_pages;
 mod lookup;
@@ -95,7 +95,7 @@ impl Reads {
         now < self.lease
     }
 
-    /// The granter confirmed that this member served at `at`.
+    /// This member is known to have held every committed update at `at`.
     pub(super) fn served_at(&mut self, at: Timestamp) {
         self.shown = self.shown.max(Some(at));
     }
@@ -304,7 +304,7 @@ impl Reads {
         ids.into_iter().try_for_each(|id| self.serve(cx, log, id, at_most, out))
     }
 
-    /// The head ordered a barrier. The reads of that round now wait for the watermark to reach it.
+    /// The head ordered a barrier. The reads of its round now wait until the watermark reaches the barrier.
     pub(super) fn barrier_ordered(
         &mut self,
         cx: Context<'_>,
@@ -358,7 +358,7 @@ impl Reads {
     ) -> Result<(), ReadFailed> {
         let Some(Parked { asked, through_chain, apart, .. }) = self.parked.take(id) else { return Ok(()) };
         let path = match asked.mode {
-            // It waited for this member's own watermark; no query was sent for it.
+            // The read waited for this member's own watermark, without a query.
             ReadMode::Eventual => ReadPath::Local,
             _ if through_chain => ReadPath::Chain,
             _ => ReadPath::Query,
@@ -382,8 +382,8 @@ impl Reads {
         self.snapshots.end_overtaken(log, cx.settings().snapshots.bytes);
     }
 
-    /// Returns all waiting reads after an epoch change or a cut. Answers to earlier queries don't serve them, so each
-    /// must be read again.
+    /// Returns all waiting reads after an epoch change or a cut. Answers to earlier queries don't serve them, so the
+    /// caller handles each again.
     pub(super) fn restart(&mut self, cx: Context<'_>) -> Vec<PendingRead> {
         if allows!(cx.guards(), KeepWaiting) {
             return Vec::new();

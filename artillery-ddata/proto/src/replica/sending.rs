@@ -55,7 +55,7 @@ impl LargeUpdate<'_> {
 }
 
 /// The next updates at the cursor: as many as fit into `room` bytes, but at least one, or the next piece of a large
-/// update. Also returns the cursor behind them.
+/// update. Also returns the cursor after them.
 pub(super) fn next_message(
     cx: Context<'_>,
     log: &Log,
@@ -80,7 +80,7 @@ fn updates_at(log: &Log, cursor: Cursor, room: usize, chunk: usize) -> Option<(C
         updates.push(update.clone());
     }
     let next = updates.last()?.version.sequence.next();
-    // The backlog may begin behind the cursor by now.
+    // The backlog may begin after the cursor by now.
     let after = version_before(log, updates.first()?.version.sequence);
     Some((ChainMessage::Updates(Updates { watermark: log.watermark(), after, updates }), Cursor::at(next)))
 }

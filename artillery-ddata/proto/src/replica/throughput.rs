@@ -16,9 +16,9 @@ use crate::{
 const SPAN: Duration = Duration::from_millis(250);
 /// A span is slow if it commits less than 1 / `LITTLE_DIVISOR` of the best span.
 const LITTLE_DIVISOR: u64 = 2;
-/// This many spans are also compared in sum, which varies less than a single span.
+/// The sum of this many spans is compared too, since it varies less than a single span.
 const SPANS: usize = 4;
-/// `SPANS` spans in sum are slow if they commit less than `LITTLE_QUARTERS` / 4 of the best sum.
+/// The sum of `SPANS` spans is slow if it is less than `LITTLE_QUARTERS` / 4 of the best sum.
 const LITTLE_QUARTERS: u64 = 3;
 /// Each span lowers the best one by 1 / `FADE_DIVISOR`, which halves it in about ten seconds.
 const FADE_DIVISOR: u64 = 64;

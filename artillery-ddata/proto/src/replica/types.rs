@@ -15,7 +15,7 @@ use crate::{
     types::update::RequestKey,
 };
 
-/// The maximum number of updates in one frame. It keeps their headers far below the header limit.
+/// The maximum number of updates in one frame.
 pub(super) const MAX_UPDATES: usize = 4096;
 
 /// Identifies a request of the driver. The reply carries the same token.
@@ -30,9 +30,7 @@ pub struct ReplicaSettings {
     /// Bytes of committed updates kept for resends.
     pub backlog: usize,
     /// Bytes of client sessions and of the records by which retries are recognized (docs/DESIGN.md §9). Above this
-    /// limit, the least recently used session is evicted. Committed sessions exceed it by at most one record or
-    /// session, whose update is followed directly by the eviction. Updates in flight add to that; the window bounds
-    /// them.
+    /// limit, the head evicts the least recently used sessions.
     pub sessions: usize,
     /// The largest value, in bytes.
     pub max_value: usize,
@@ -139,8 +137,8 @@ impl Default for ReplicaSettings {
 pub(crate) enum ReplicaInput {
     /// A newer configuration names this member: enter its epoch. Older or equal ones are ignored.
     Enter(Arc<ChainConfig>),
-    /// The newer configuration of this epoch doesn't name this member. It keeps its data and serves eventual reads
-    /// only, until it enters a still newer one.
+    /// The newer configuration of this epoch doesn't name this member. The member keeps its data. Until it enters a
+    /// newer configuration, it serves only eventual reads.
     Expelled(Epoch),
     /// Frames to this peer can be sent from now on. Earlier frames may be lost.
     Connected(MemberId),
@@ -164,8 +162,8 @@ pub(crate) enum ReplicaInput {
         token: Token,
         query: Query,
         mode: ReadMode,
-        /// The floor of the client's session, if any. Then only committed versions are served, at a watermark at or
-        /// above the floor.
+        /// The floor of the client's session, if any. With a floor, only committed versions are served, at a watermark
+        /// at or above the floor.
         floor: Option<Sequence>,
         deadline: Timestamp,
     },
@@ -215,7 +213,7 @@ pub enum ReplicaEvent {
     },
     /// The member started to receive a snapshot. Its earlier data is no longer valid.
     Resyncing,
-    /// The snapshot is complete, and the updates received alongside it are applied.
+    /// The snapshot is complete, and the committed updates received alongside it are applied.
     Resynced {
         /// The newest version of the member.
         upto: Version,
@@ -327,7 +325,7 @@ pub struct Status {
     /// Resyncs of this member and of the joiner that it serves.
     pub resync: ResyncStatus,
     pub halted: Option<Halt>,
-    /// Every update up to this sequence is on this member's disk; `None`: it has no disk.
+    /// Every update up to this sequence is on this member's disk; `None`: the member keeps no journal.
     pub durable: Option<Sequence>,
     /// Progress of settling the records that a restart found above the watermark.
     pub rereplication: Rereplication,
@@ -346,7 +344,7 @@ pub struct ReadCounts {
     pub shared_queries: u64,
     /// Reads served after an answer, or once the member's own watermark had advanced far enough.
     pub dirty: u64,
-    /// Reads served behind a barrier.
+    /// Reads served after a barrier.
     pub through_chain: u64,
     /// Answers to version queries, by the number of reads that each one served. [`READERS_PER_QUERY`] has the upper
     /// bounds of the ranges; the last range is unbounded. An answer that served no read isn't counted.

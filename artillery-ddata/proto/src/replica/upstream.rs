@@ -18,13 +18,13 @@ pub(super) use self::acks::ack_delay;
 pub(super) struct Upstream {
     /// The predecessor hasn't confirmed yet that it knows the position of our history.
     needs_resume: bool,
-    /// This history is known to be a prefix of the head's in this epoch. The head itself knows this. Another member
-    /// knows it once a predecessor that knows it confirms that it follows, or sends updates behind our end. From then
-    /// on our history is never cut.
+    /// Our history is known to be a prefix of the head's in this epoch, so it is never cut again. The head knows this
+    /// at once. Another member knows it once its predecessor confirms it or sends the next update, or once a resync
+    /// ends.
     is_prefix: bool,
-    /// An update arrived before its predecessors.
+    /// Updates are missing, which the predecessor must send again.
     gap: bool,
-    /// The update behind our history, if it arrives in pieces.
+    /// The update after our history, if it arrives in pieces.
     incoming: Option<Incoming>,
     /// The last sequence of our history when the epoch opened here; `None`: it is not open here.
     open_upto: Option<Sequence>,
@@ -66,7 +66,7 @@ impl Upstream {
         !self.is_open() && self.open_awaits.is_some_and(|upto| last >= upto)
     }
 
-    /// Whether the marks hold the watermark below updates that may have been committed in earlier epochs (trap 78).
+    /// Whether, in a durable chain, updates above the watermark may have been committed in earlier epochs (trap 78).
     pub(super) fn awaits_marks(&self, cx: Context<'_>, log: &Log) -> bool {
         let waits = log.is_durable() && !allows!(cx.guards(), SpeakTooSoon);
         waits && self.open_upto.is_none_or(|upto| log.watermark() < upto)
@@ -116,7 +116,7 @@ impl Upstream {
         self.incoming = None;
     }
 
-    /// The update behind our history has arrived.
+    /// The update after our history was appended or buffered.
     pub(super) fn appended(&mut self) {
         (self.gap, self.incoming) = (false, None);
     }
@@ -125,7 +125,7 @@ impl Upstream {
         (self.needs_resume, self.gap) = (false, false);
     }
 
-    /// Adds a piece of the update behind our history. Returns the update once it is whole.
+    /// Adds a piece of the update after our history. Returns the update once it is whole.
     pub(super) fn add_piece(
         &mut self,
         cx: Context<'_>,

@@ -6,7 +6,7 @@ use slab::Slab;
 
 use crate::{ClusterId, replica::Token};
 
-/// Each caller has the history in which its request is valid.
+/// The callers, each with the history to which its request is restricted, if any.
 #[derive(Clone, Debug)]
 pub(super) struct Callers<C>(Slab<(C, Option<ClusterId>)>);
 

@@ -31,9 +31,9 @@ pub enum RunnerOutput<C> {
 /// The state of a chain at this node.
 #[derive(Clone, Debug, Default)]
 pub struct ChainReadiness {
-    /// The epoch in which it is open here, if it is.
+    /// The epoch in which the chain is open here, if it is.
     pub open: Option<Epoch>,
-    /// Why it stopped serving, if it did.
+    /// Why the replica stopped serving, if it did.
     pub halted: Option<Halt>,
     pub progress: ChainProgress,
 }

@@ -12,12 +12,12 @@ pub(super) struct Slice {
 }
 
 impl Slice {
-    /// A slice that has not begun. Each will have this length.
+    /// Slices of this length. None has begun.
     pub(super) fn of(length: Duration) -> Self {
         Self { length, ends: Timestamp::ZERO }
     }
 
-    /// Begins a new slice if the last one is over: then the other tasks have had their chance to run.
+    /// Begins a new slice if the last one is over: the driver has let other tasks run after it.
     pub(super) fn begin(&mut self, now: Timestamp) {
         if self.is_over(now) {
             self.ends = now + self.length;

@@ -100,7 +100,7 @@ impl Rig {
     }
 }
 
-/// The path of a strong read received after the end of the lease, in a turn after one that began before it.
+/// The path of a strong read that is received after the end of the lease. The previous turn began within the lease.
 fn served_after_the_lease(mut rig: Rig) -> Option<ReadPath> {
     rig.lease(100, 0);
     rig.later.set(120);
@@ -137,7 +137,7 @@ fn orders_come_before_the_requests_that_they_decide_about() {
     assert_eq!((rig.way(1), rig.words.pop()), (Some(ReadPath::Chain), Some(Word::Resigned)));
 }
 
-/// Whether a chain that has resigned and resumed serves by an earlier lease.
+/// Whether a chain that has resigned and resumed serves with a lease from before the resume.
 fn acts_by_an_old_lease(mut rig: Rig) -> bool {
     rig.turn.orders.push(ChainOrder::Resign);
     rig.take(5);

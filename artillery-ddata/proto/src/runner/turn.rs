@@ -14,10 +14,10 @@ use crate::{
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Lease {
     pub until: Timestamp,
-    /// When the node requested it.
+    /// When the node requested the lease.
     pub asked: Timestamp,
-    /// How many resignations the node had withdrawn when the lease was granted. A chain that resumes only uses leases
-    /// granted since then, and none from before its resignation (trap 62).
+    /// How many resignations the node had withdrawn when the lease was granted. A chain that resumes uses only leases
+    /// of the new stretch, and so none from before its resignation (trap 62).
     pub stretch: u64,
 }
 
@@ -26,25 +26,22 @@ pub struct Lease {
 pub enum ChainOrder {
     /// This configuration names this member. Answered by [`Word::ActsBy`](super::Word::ActsBy).
     Enter {
-        /// The configuration.
         config: Arc<ChainConfig>,
-        /// The history that it belongs to.
+        /// The history to which the configuration belongs.
         history: ClusterId,
         /// The index of the configuration log at which this is the newest configuration.
         upto: LogIndex,
     },
     /// The configuration of this epoch doesn't name this member. Answered by [`Word::ActsBy`](super::Word::ActsBy).
     Expelled {
-        /// The epoch.
         epoch: Epoch,
-        /// The history that it belongs to.
+        /// The history to which the configuration belongs.
         history: ClusterId,
         /// The index of the configuration log at which that configuration is the newest.
         upto: LogIndex,
     },
     /// As head of this epoch, order nothing until the given time.
     Close {
-        /// The epoch.
         epoch: Epoch,
         /// The end of the closing, on this node's clock.
         until: Timestamp,
@@ -53,7 +50,7 @@ pub enum ChainOrder {
     Resign,
     /// Use leases of this stretch again.
     Resume {
-        /// The stretch.
+        /// See [`Lease::stretch`].
         stretch: u64,
     },
     /// Another cluster, or a newer history, replaces this one: refuse requests, use no lease, and keep all data.
@@ -78,9 +75,9 @@ pub enum LinkChange {
 pub struct ReadRequest<C> {
     pub query: Query,
     pub mode: ReadMode,
-    /// The floor of its session, if it has one.
+    /// The floor of the caller's session, if it has one.
     pub floor: Option<Sequence>,
-    /// The history to which its session or watch belongs.
+    /// The history to which the caller's session or watch belongs.
     pub history: Option<ClusterId>,
     /// When the caller stops waiting.
     pub deadline: Timestamp,
@@ -91,7 +88,7 @@ pub struct ReadRequest<C> {
 pub struct WriteRequest<C> {
     /// The request id. Without one, a retry is not recognized.
     pub request: Option<RequestKey>,
-    /// The history to which its session belongs.
+    /// The history to which the caller's session belongs.
     pub history: Option<ClusterId>,
     pub write: Write,
     /// When the caller stops waiting.
@@ -106,7 +103,8 @@ pub struct Turn<R, W> {
     pub lease: Option<Lease>,
     /// The number of the last [batch](crate::replica::JournalBatch) that has become durable.
     pub durable: Option<u64>,
-    /// Whether the journal must become shorter. Then the chain begins a checkpoint, unless one is in progress.
+    /// Whether the chain must begin a checkpoint, so that the journal becomes shorter. Has no effect while one is in
+    /// progress.
     pub checkpoint: bool,
     /// Whether the node's disk is considered full.
     pub disk_full: bool,

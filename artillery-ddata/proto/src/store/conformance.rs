@@ -271,8 +271,7 @@ pub fn dropped_versions_uncover_older_ones(store: &dyn Store) {
     assert_eq!(read(store, CHAIN, b"a", u64::MAX), Some(next));
 }
 
-/// `DropAbove` affects only the named key. It changes nothing for an absent key or one without versions above the
-/// bound.
+/// `DropAbove` affects only the named key. It changes nothing if the key is absent, or has no versions above the bound.
 pub fn a_chain_is_emptied_key_by_key(store: &dyn Store) {
     let name = |n: u64| format!("{n:04}").into_bytes();
     apply(store, CHAIN, 0, (0..300).map(|n| put(&name(n), n + 1, "v")));
@@ -324,7 +323,7 @@ pub fn recovery_names_every_chain(store: &dyn Store) {
     assert!(found[0].watermark == Sequence(0) && found[1].watermark <= Sequence(1), "never ahead of the batches'");
 }
 
-/// A key with many pending versions costs at most twice their bytes, and all of them can be read.
+/// A key with many pending versions costs at most twice the bytes of its needed versions, and all of these can be read.
 pub fn many_pending_versions(store: &dyn Store) {
     const MANY: u64 = 5000;
     for n in 1..=MANY {

@@ -2,9 +2,9 @@
 //!
 //! Every key has one slot with all its versions, committed and pending. A change builds new versions and exchanges them
 //! for the old ones, so a reader sees either set as a whole. The slots are in a hash index that is read without locks.
-//! They are only added and removed there, never replaced: `scc::HashIndex` replaces an entry by adding the new one and
-//! then marking the old one removed. A reader that looks for the new entry before it is added, and for the old one
-//! after it is removed, would find neither (`conformance::readers_meet_whole_entries` detects it).
+//! Slots are only added to the index and removed from it, never replaced: `scc::HashIndex` replaces an entry by adding
+//! the new one and then marking the old one removed. A reader that looks for the new entry before it is added, and for
+//! the old one after it is removed, would find neither (`conformance::readers_meet_whole_entries` detects it).
 
 mod chains;
 mod hashed;
@@ -136,7 +136,7 @@ impl MemoryStore {
             return Ok(());
         };
         let new = new?;
-        // The pins alone keep the older versions.
+        // Only the pins keep the older versions.
         if floor < version.sequence && version.sequence <= keep_from {
             chain.held_back.insert(Bytes::copy_from_slice(key.bytes));
         }

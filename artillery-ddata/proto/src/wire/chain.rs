@@ -31,7 +31,7 @@ pub const MAX_UPDATES: usize = 1 << 16;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Encoded {
     pub header: EncodedHeader,
-    /// The keys and values of the message, in order. They share its memory.
+    /// The keys and values of the message, in order. They share the message's memory.
     pub body: EncodedBody,
 }
 
@@ -52,12 +52,12 @@ pub type EncodedBody = SmallVec<[Bytes; 2]>;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncodeError {
-    /// The updates don't form a valid history.
+    /// The content can't be part of a valid history.
     #[error(transparent)]
     History(#[from] HistoryError),
     #[error(transparent)]
     Codec(#[from] CodecError),
-    /// The frame is longer than its length field can express.
+    /// The frame, or a value in it, is longer than its length field can express.
     #[error("a frame of {0} bytes")]
     TooLong(u64),
 }
@@ -71,7 +71,7 @@ pub enum DecodeError {
     /// The header isn't in the only form that senders use.
     #[error("the header isn't in its shortest form")]
     NotCanonical,
-    /// The updates don't form a valid history.
+    /// The content can't be part of a valid history.
     #[error(transparent)]
     History(#[from] HistoryError),
     /// The number of changes that the updates state differs from the number of listed changes.
@@ -92,7 +92,7 @@ pub enum DecodeError {
     },
 }
 
-/// Updates that can't be consecutive in a history.
+/// Content that can't be part of a valid history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HistoryError {
@@ -115,12 +115,12 @@ pub enum HistoryError {
     /// A piece of an update is empty or longer than [`MAX_CHUNK`].
     #[error("a piece of {0} bytes, 1 to {MAX_CHUNK} are allowed")]
     PieceLength(u64),
-    /// A piece ends beyond the end of its update.
+    /// A piece ends beyond the end of its update or, in a snapshot, of its value.
     #[error("a piece that ends at byte {end} of an update of {len}")]
     PieceTooFar {
-        /// The offset in the update at which the piece ends.
+        /// The offset in the update or value at which the piece ends.
         end: u64,
-        /// The length of all keys and values of the update, in bytes.
+        /// The length of all keys and values of the update, or of the value, in bytes.
         len: u64,
     },
     /// A part of a snapshot is invalid.
@@ -188,8 +188,7 @@ struct ChunkHeader<P> {
 
 /// Encodes `message`. Keys and values are shared, not copied.
 ///
-/// # Errors
-/// [`EncodeError`] if [`decode`] would reject the message.
+/// # Errors [`EncodeError`] if [`decode`] would reject the message, or if the frame would be too long.
 pub fn encode(message: &ChainFrame) -> Result<Encoded, EncodeError> {
     let (said, body) = match &message.message {
         ChainMessage::Updates(updates) => {

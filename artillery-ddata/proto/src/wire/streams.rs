@@ -1,4 +1,4 @@
-//! The kinds of streams between nodes, by their first byte. `artillery_core` leaves numbers from 16 up to this crate.
+//! The kinds of streams between nodes, by their first byte. Numbers below 16 belong to `artillery_core`.
 
 /// Control frames of chains, between members.
 pub const CHAIN_CONTROL: u8 = 16;

@@ -283,7 +283,7 @@ fn readers_beside(read: impl Fn() + Sync, write: impl FnOnce()) {
     });
 }
 
-/// Versions in the store while the gate is closed are not served.
+/// Versions that are stored while the gate is closed are not served.
 #[test]
 fn changes_behind_a_closed_gate_are_never_served() {
     let (gate, store) = open();

@@ -1,4 +1,5 @@
-//! Resolves a write at the head against the newest versions: conditions and differences become full values.
+//! Resolves a write at the head against the newest versions: conditions are checked, and appends and increments become
+//! full values.
 
 mod draft;
 mod script;
@@ -149,7 +150,7 @@ pub(super) fn resolve(write: Write, terms: Terms, read: impl ReadKey) -> Result<
 }
 
 fn batch(steps: Vec<Step>, terms: Terms, read: impl ReadKey) -> Result<Resolved, StoreError> {
-    // Check requirements against the versions before the batch, even those after other steps.
+    // Check all requirements against the versions before the batch, even requirements that come after other steps.
     for (at, step) in steps.iter().enumerate() {
         let Step::Require { key, expected } = step else { continue };
         let newest = read(key)?;

@@ -1,7 +1,7 @@
 //! A checkpoint: a snapshot that this member writes into its own journal (docs/adr/0042).
 //!
 //! The updates above the watermark are already in the journal, but before the beginning of the checkpoint, so they are
-//! written again behind it.
+//! written again after it.
 
 use super::{
     Log,
@@ -97,7 +97,7 @@ impl Log {
 }
 
 impl Checkpoint {
-    /// A checkpoint that an earlier start began. `sessions` is empty behind its table of sessions.
+    /// A checkpoint that an earlier start began. `at` is the position of its next part.
     pub(crate) const fn begun(sessions: Vec<SessionEntry>, at: SnapshotCursor, large: Option<ScanRecord>) -> Self {
         Self { sessions, at, large }
     }

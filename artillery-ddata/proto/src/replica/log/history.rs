@@ -58,7 +58,7 @@ impl UpdateHistory {
         self.epochs.iter().copied().take_while(|&(_, first)| first <= sequence).collect()
     }
 
-    /// Whether all updates after `sequence` are kept and take up at most `limit` bytes.
+    /// Whether all updates after `sequence` are kept, and have at most `limit` bytes.
     pub(crate) fn is_close(&self, sequence: Sequence, limit: usize) -> bool {
         let mut bytes = 0;
         sequence.next() >= self.first()
@@ -119,7 +119,7 @@ impl UpdateHistory {
 
     /// The newest version that this history shares with the one at `other`; [`Version::NONE`]: none.
     ///
-    /// Equal versions imply equal histories up to them, so it lies in the newest epoch that both contain.
+    /// Equal versions imply equal histories up to them, so the result lies in the newest epoch that both contain.
     pub(crate) fn common(&self, other: &Position) -> Version {
         let mut end = other.last.sequence;
         for &(epoch, first) in other.epochs.iter().rev() {

@@ -27,7 +27,7 @@ pub struct JournalBatch {
     pub entries: Vec<JournalEntry>,
     /// The approximate size of the entries in bytes.
     pub bytes: usize,
-    /// The approximate size of the records still queued behind them, in bytes.
+    /// The approximate size of the records still queued after them, in bytes.
     pub queued: usize,
     /// The maximum size of a checkpoint of the chain's whole store, in bytes, without the padding of groups.
     pub data: u64,
@@ -37,8 +37,8 @@ pub struct JournalBatch {
 
 /// The maximum overhead of a record in a checkpoint, in bytes, in addition to its key and value.
 pub(crate) const RECORD_BYTES: u64 = 32;
-/// While the disk is full, each batch has about `FULL_UPDATES` bytes of updates, and adds up to `FULL_PARTS` parts of a
-/// checkpoint if they fit in a batch.
+/// While the disk is full and parts of a checkpoint are queued, a batch ends after about `FULL_UPDATES` bytes of
+/// updates. It adds up to `FULL_PARTS` parts, if they fit in a batch.
 const FULL_UPDATES: usize = 64 << 10;
 const FULL_PARTS: usize = 8;
 /// Otherwise a batch adds at most this number of parts.
@@ -53,7 +53,8 @@ pub(crate) fn checkpoint_bytes(size: Size, sessions: usize) -> u64 {
 #[derive(Clone, Hash, Debug)]
 #[allow(clippy::large_enum_variant, reason = "most records are updates")]
 enum JournalRecord {
-    /// An update, the version before it, the watermark at its arrival, and the value that it deleted.
+    /// An update, the version before it, the watermark when the record was appended, and the value that the update
+    /// deleted.
     Update {
         update: Update,
         after: Version,
@@ -90,7 +91,7 @@ pub(crate) struct Journal {
     /// The number of checkpoints that were begun.
     checkpoints: u64,
     is_full: bool,
-    /// A resync has ended, and the checkpoint behind it begins once the disk has space for it.
+    /// A resync has ended, and its checkpoint begins once the disk has space for it.
     awaits: bool,
 }
 
@@ -100,7 +101,7 @@ enum Wholeness {
     /// A checkpoint is missing.
     #[default]
     Lacking,
-    /// It does once the record with this number, which ends a checkpoint, is durable.
+    /// The journal holds the whole store once the record with this number, which ends a checkpoint, is durable.
     Until(u64),
     Whole,
 }
@@ -213,7 +214,7 @@ impl Journal {
         self.waiting.push_back((self.last, update.version));
     }
 
-    /// Appends an update again, behind the beginning of a checkpoint. Its record before that beginning is valid only if
+    /// Appends an update again, after the beginning of a checkpoint. Its record before that beginning is valid only if
     /// the store was whole.
     pub(super) fn append_again(&mut self, update: &Update, taken: Option<Bytes>, watermark: Sequence) {
         self.push_update(update, taken, watermark);
@@ -228,7 +229,7 @@ impl Journal {
         self.watermark = self.watermark.max(watermark);
     }
 
-    /// Every update behind `keep` was dropped. Their records still become durable, and must not be counted.
+    /// Every update above `keep` was dropped. Their records still become durable, and must not be counted.
     pub(super) fn cut(&mut self, keep: Version, guards: Guards) {
         self.push(JournalRecord::Cut(keep));
         self.newest = keep;
@@ -303,8 +304,8 @@ impl Journal {
         (taken > 0).then_some(JournalBatch { upto: before + taken, entries, bytes, queued, data, awaits })
     }
 
-    /// Whether updates must be refused: more than `most` bytes are waiting for the disk, or were, and
-    /// [`unclogs`](Self::unclogs) hasn't ended that.
+    /// Whether updates must be refused: from the time at which more than `most` bytes wait for the disk, until
+    /// [`unclogs`](Self::unclogs).
     pub(crate) fn is_clogged(&mut self, most: usize) -> bool {
         self.refuses |= self.queued > most;
         self.refuses

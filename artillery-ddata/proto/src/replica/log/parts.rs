@@ -30,8 +30,8 @@ impl Log {
         (header, sessions)
     }
 
-    /// The committed records behind a key, up to about `most` bytes, and the record with a value above `chunk` bytes
-    /// that ends them.
+    /// The committed records after the key `behind`, up to about `most` bytes, and the record with a value above
+    /// `chunk` bytes that ends them.
     pub(in crate::replica) fn records_behind(
         &self,
         behind: Option<&Bytes>,
@@ -57,8 +57,8 @@ impl Log {
     }
 }
 
-/// The piece of a large value at `mark`; the first one, if the mark is behind the end of the value. A joiner checks
-/// whether its pieces are of the same version.
+/// The piece of a large value at `mark`; the first one, if the mark is at or after the end of the value. A joiner
+/// checks whether its pieces are of the same version.
 pub(crate) fn piece_at(mark: &SnapshotCursor, record: &ScanRecord, chunk: usize) -> RecordPiece {
     let value = record.held.value.clone().unwrap_or_default();
     let start = usize::try_from(mark.bytes).ok().filter(|&start| start < value.len()).unwrap_or_default();

@@ -2,7 +2,8 @@
 //!
 //! The journal is read twice. [`RestoreSurvey`] finds the beginning of the last complete checkpoint of each chain.
 //! [`ChainRestore`] applies the entries from there on. Updates wait in a queue until the checkpoint is complete and the
-//! watermark covers them. A cut removes the newest ones from the queue, so only committed updates change records.
+//! watermark covers them. A cut removes the newest ones from the queue. Those left after the last entry are applied as
+//! uncommitted.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -61,14 +62,14 @@ struct ChainSurvey {
     updates: u64,
 }
 
-/// A checkpoint without an end. The next start continues it: its parts are from different times anyway, and the journal
-/// has the updates behind its beginning.
+/// A checkpoint without an end. A later start may continue it: the parts of a checkpoint are from different times
+/// anyway, and the journal has the updates after its beginning.
 #[derive(Debug, Clone)]
 struct BegunCheckpoint {
     begin: EntryPlace,
-    /// The position behind its last part.
+    /// The position after its last part.
     at: SnapshotCursor,
-    /// The record, if the last part is a piece of it.
+    /// The key and the version of a large record, if the last part is one of its pieces.
     piece: Option<(Bytes, Version)>,
     /// The number of entries in its table of sessions.
     sessions: u64,
@@ -186,7 +187,7 @@ pub struct ChainRestore {
     history: UpdateHistory,
     /// The updates that aren't known to be committed, with the values that they deleted.
     queue: VecDeque<(Update, Option<Bytes>)>,
-    /// The newest update in the queue, or the last one before it.
+    /// The newest update in the queue or, if the queue is empty, in the history.
     newest: Version,
     taken: Option<(Version, Bytes)>,
     /// The received bytes of a value in pieces.
@@ -199,7 +200,7 @@ pub struct ChainRestore {
     ended: bool,
     /// A later checkpoint without an end.
     begun: Option<BegunCheckpoint>,
-    /// The remaining table of sessions for that checkpoint; `None`: it can no longer be reconstructed.
+    /// The table of sessions at the beginning of that checkpoint; `None`: its beginning hasn't been read.
     table: Option<Vec<SessionEntry>>,
 }
 
@@ -288,7 +289,7 @@ impl ChainRestore {
         }
     }
 
-    /// A part of a later checkpoint without an end. The updates up to its watermark are committed, so that the
+    /// Handles a part of a later checkpoint without an end: commits the updates up to the part's watermark, so that the
     /// checkpoint can be continued.
     fn later_part(&mut self, place: EntryPlace, part: SnapshotPart) -> Result<(), RestoreError> {
         self.commit(part.watermark)?;
@@ -298,10 +299,10 @@ impl ChainRestore {
         Ok(())
     }
 
-    /// The later checkpoint, which continues behind its last part.
+    /// The later checkpoint, if it can be continued after its last part.
     fn continued(&mut self) -> Result<Option<Checkpoint>, StoreError> {
-        // Don't continue a checkpoint without parts: the updates that were pending at its beginning may not be behind
-        // it yet.
+        // Don't continue a checkpoint without parts: the updates that were pending at its beginning may not have been
+        // written again yet.
         let begun = self.begun.take().filter(|begun| begun.at != SnapshotCursor::default());
         let Some(BegunCheckpoint { mut at, piece, sessions, .. }) = begun else { return Ok(None) };
         let Some(table) = self.table.take().filter(|table| table.len() as u64 == sessions) else { return Ok(None) };
@@ -313,7 +314,7 @@ impl ChainRestore {
             None => None,
         };
         if large.is_none() {
-            // The value has changed since. Restart with its first piece, or with the record behind it.
+            // The value has changed since. Restart with its first piece, or with the record after it.
             at.bytes = 0;
         }
         Ok(Some(Checkpoint::begun(table, at, large)))
@@ -355,7 +356,7 @@ impl ChainRestore {
         let taken = self.taken.take().filter(|(version, _)| *version == update.version).map(|(_, value)| value);
         let (after, found) = (self.newest, update.version);
         if found.sequence <= after.sequence {
-            // The update was written again, behind the beginning of a later checkpoint.
+            // The update was written again, after the beginning of a later checkpoint.
             return Ok(());
         }
         if found.sequence != after.sequence.next() || found.epoch < after.epoch {

@@ -52,7 +52,7 @@ fn record_bytes(taken: Option<&Bytes>) -> usize {
 pub(crate) enum KnownRequest {
     /// The request is new and may be executed.
     Nothing,
-    /// This update holds the request, and isn't committed here yet.
+    /// The update with this sequence holds the request, and isn't committed here yet.
     Pending(Sequence),
     /// A committed update holds the request.
     Done(RequestRecord),
@@ -127,8 +127,8 @@ impl Sessions {
     }
 
     /// Returns the state of a request, where `limit` bounds the bytes of all sessions. One session may use a quarter of
-    /// that, so that its client can open another one alongside it. A request that [settles](crate::api::Write::Resolve)
-    /// the outcome of others may use twice as much.
+    /// `limit`, so that its client can open another one alongside it. A request that
+    /// [settles](crate::api::Write::Resolve) the outcome of others may use twice as much.
     pub(crate) fn look_up(&self, request: RequestKey, settles: bool, limit: usize) -> KnownRequest {
         let RequestKey { session: id, number, .. } = request;
         let session = self.committed.get(&id);
@@ -165,7 +165,8 @@ impl Sessions {
         if records_ahead == 0 && makes_room() { KnownRequest::Nothing } else { KnownRequest::Full }
     }
 
-    /// The next session to evict if all sessions together exceed `limit` bytes. The only session is never evicted.
+    /// The next session to evict if all sessions together exceed `limit` bytes. The last remaining session is never
+    /// evicted.
     pub(crate) fn to_evict(&self, limit: usize) -> Option<Version> {
         let bytes = |id: &Version| {
             let committed = self.committed.get(id).map_or(0, |session| session.bytes);

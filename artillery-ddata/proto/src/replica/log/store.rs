@@ -1,4 +1,5 @@
-//! The store behind the log. Other members receive an update before it is applied to this member's store.
+//! The store to which the log applies updates. Other members receive an update before it is applied to this member's
+//! store.
 //!
 //! Only one member of a chain works on an update at a time, and most of that work is putting keys into the store. So a
 //! member first forwards the update, or announces its commit. Until the update is in the store, the gate is held: local
@@ -22,7 +23,7 @@ const MAX_DEFERRED_OPS: usize = 1024;
 
 pub(crate) type Ops = SmallVec<[StoreOp; 2]>;
 
-/// The part of a store that belongs to one chain. It applies the deferred batches before any access.
+/// The part of a store that belongs to one chain. It applies the deferred batches before it reads, scans or pins.
 pub(crate) struct WriteBehindStore {
     chain: ChainId,
     store: Arc<dyn Store>,
@@ -145,7 +146,7 @@ impl WriteBehindStore {
         }
     }
 
-    /// Defers a batch that changes nothing for readers.
+    /// Defers a batch. A batch that readers would notice needs [`put_later`](Self::put_later).
     pub(crate) fn apply_later(&self, keep_from: Sequence, ops: Ops) -> Result<(), StoreError> {
         let mut deferred = self.deferred();
         deferred.ops += ops.len();
@@ -194,7 +195,7 @@ impl WriteBehindStore {
         self.store.size(self.chain)
     }
 
-    /// The bytes of all chains without the deferred batches.
+    /// The bytes of all chains, without the deferred batches.
     pub(crate) fn bytes(&self) -> u64 {
         self.store.bytes()
     }

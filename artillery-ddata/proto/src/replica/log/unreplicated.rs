@@ -37,7 +37,7 @@ pub(crate) struct UnreplicatedRecords {
 }
 
 impl UnreplicatedRecords {
-    /// The records that these updates changed, which are all above the watermark, oldest first.
+    /// The records that these updates changed. The updates are above the watermark, oldest first.
     pub(crate) fn of<'a>(updates: impl Iterator<Item = &'a Update>) -> Self {
         let mut found = Self { updates: last_updates(updates), ..Self::default() };
         found.so_far.left = found.left();

@@ -107,7 +107,7 @@ impl PeerLink {
         self.echo
     }
 
-    /// The peer echoed a watermark of ours, and may request an echo of its own.
+    /// The peer echoed a watermark of ours, and may request an echo of its watermark.
     pub(in crate::replica) fn receive_echo(&mut self, control: &Control) {
         self.echo = self.echo.max(control.echo);
         if control.confirm {
@@ -117,7 +117,7 @@ impl PeerLink {
         }
     }
 
-    /// With a heartbeat: sends a control frame again. With `confirm` it requests an echo.
+    /// Makes a control frame due, with each heartbeat. With `confirm`, the frame requests an echo.
     pub(in crate::replica) fn repeat(&mut self, confirm: bool) {
         self.due = true;
         self.confirm |= confirm;
@@ -131,7 +131,8 @@ impl PeerLink {
         if query > 0 && query >= self.query {
             self.query = query;
             self.owes_answer = true;
-            // A tail answers no query before the epoch is open here. Then it answers all of them.
+            // Before the epoch is open here, a tail answers no query. When the epoch opens, the tail answers all
+            // waiting queries.
             self.due |= answers;
         }
     }
@@ -149,7 +150,7 @@ impl PeerLink {
         is_owed.then_some(VersionAnswer { number: self.query, sequence: watermark })
     }
 
-    /// A control frame is due if a query waits.
+    /// Makes a control frame due if a query waits.
     pub(in crate::replica) fn due_if_query_waits(&mut self) {
         self.due |= self.owes_answer;
     }

@@ -15,7 +15,7 @@ pub(in crate::replica) struct SuccessorStream {
     cursor: Option<Cursor>,
     /// The successor holds our history up to this sequence.
     acknowledged: Sequence,
-    /// The received part of the update behind `acknowledged`, if that is sent in pieces.
+    /// The received part of the update after `acknowledged`, if that update is sent in pieces.
     partial: Option<Partial>,
     /// When `acknowledged` last rose, or sending began again. Only resends on lossy links depend on it.
     progress: Unhashed<Timestamp>,
@@ -37,7 +37,7 @@ impl Cursor {
         Self { next, begun: None }
     }
 
-    /// The position behind the updates that the successor holds.
+    /// The position after the updates that the successor holds.
     pub(in crate::replica) fn behind(held: Sequence, partial: Option<Partial>) -> Self {
         let next = held.next();
         Self { next, begun: partial.filter(|partial| partial.version.sequence == next) }
@@ -66,12 +66,12 @@ impl SuccessorStream {
         self.cut
     }
 
-    /// The last frames on the old link may be lost.
+    /// Forgets the successor's position: the last frames on the old link may be lost.
     pub(super) fn link_changed(&mut self) {
         (self.cursor, self.deferred) = (None, None);
     }
 
-    /// Keeps a position until it can be followed. Another request would cost another round trip.
+    /// Keeps a position until it can be followed. Requesting it again would cost a round trip.
     pub(in crate::replica) fn defer(&mut self, position: Control) {
         self.deferred = Some(Box::new(position));
     }
@@ -90,7 +90,7 @@ impl SuccessorStream {
         self.partial = partial;
     }
 
-    /// The successor's history is a prefix of ours: sending continues behind it.
+    /// The successor's history is a prefix of ours: sending continues after `held`.
     pub(in crate::replica) fn follow(&mut self, now: Timestamp, held: Sequence, partial: Option<Partial>) {
         (self.progress, self.cut) = (Unhashed(now), None);
         self.cursor = Some(Cursor::behind(held, partial));

@@ -65,7 +65,7 @@ impl Apart {
     }
 }
 
-/// The newest version that a query would see. For a scan: the last sequence of the history.
+/// The newest version that a query would see. If the query isn't a lookup of keys: the last sequence of the history.
 pub(super) fn newest_of(log: &Log, query: &Query) -> Result<Sequence, StoreError> {
     match query {
         Query::Key(key) => log.newest(key),
@@ -74,8 +74,8 @@ pub(super) fn newest_of(log: &Log, query: &Query) -> Result<Sequence, StoreError
     }
 }
 
-/// The number of uncommitted versions of the key that has the most of them, counted up to `enough` + 1. For a scan, all
-/// pending updates are counted.
+/// The number of uncommitted versions of the key that has the most of them, counted up to `enough` + 1. If the query
+/// isn't a lookup of keys, all pending updates are counted.
 pub(super) fn pending_versions(log: &Log, query: &Query, newest: Sequence, enough: u32) -> Result<u32, StoreError> {
     let watermark = log.watermark();
     if newest <= watermark {
@@ -171,7 +171,7 @@ impl Snapshots {
         Ok(Reply::Page(page))
     }
 
-    /// Answers a page of a snapshot. Each page extends the snapshot's deadline; the last one ends it.
+    /// Answers a page of a snapshot. Each page extends the snapshot's deadline; the last page ends the snapshot.
     pub(super) fn page(
         &mut self,
         cx: Context<'_>,

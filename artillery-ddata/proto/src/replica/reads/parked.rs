@@ -26,7 +26,8 @@ pub(super) struct Parked {
     pub(super) apart: Apart,
     /// The round that will serve the read, if any.
     pub(super) round: Option<u64>,
-    /// The watermark that will serve the read: that of the newest version seen on arrival (trap 29), or of its barrier.
+    /// The watermark that will serve the read: the newest version seen on arrival (trap 29), the read's barrier, or its
+    /// session's floor.
     pub(super) watermark: Option<Sequence>,
 }
 
@@ -34,7 +35,7 @@ pub(super) struct Parked {
 pub(super) struct ParkedReads {
     next_id: u64,
     parked: BTreeMap<u64, Parked>,
-    /// The watermark that each parked read waits for, by the read's id.
+    /// Pairs of a watermark and a read that waits for it.
     by_watermark: BTreeSet<(Sequence, u64)>,
     pub(super) queries: Rounds,
     pub(super) barriers: Rounds,

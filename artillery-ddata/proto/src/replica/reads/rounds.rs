@@ -1,4 +1,4 @@
-//! Rounds: numbered queries. One query serves many reads.
+//! Rounds: numbered version queries, or numbered requests for barriers. One serves many reads.
 //!
 //! At most one is in flight. A round serves every read that was parked before it was sent, and no later one (trap 3).
 
@@ -12,7 +12,7 @@ pub(super) struct Rounds {
     sent: u64,
     /// When it was sent.
     sent_at: Timestamp,
-    /// The highest number that was answered, or abandoned because no read waited for it.
+    /// The highest number that was answered or abandoned.
     answered: u64,
     /// Pairs of a round and a read that waits for it.
     waiting: BTreeSet<(u64, u64)>,

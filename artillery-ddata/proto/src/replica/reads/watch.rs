@@ -1,8 +1,8 @@
 //! Watches: queries for committed changes.
 //!
-//! A member queues no changes for a watch. Each query requests the changes after those that the client has, and waits
-//! here until one is committed. Changes are read from the history that is kept for resends. A query for older changes
-//! is refused.
+//! A member queues no changes for a watch. Each query requests the changes after the client's position, and waits here
+//! until such a change is committed. Changes are read from the history that is kept for resends. A query for older
+//! changes is refused.
 
 use std::{collections::BTreeMap, ops::Bound};
 
@@ -93,7 +93,7 @@ impl Watchers {
 }
 
 impl Watchers {
-    /// Answers a query, or parks it. `from` has its token, its deadline, and the floor of its session.
+    /// Answers or refuses a query, or parks it.
     pub(super) fn watch(
         &mut self,
         cx: Context<'_>,
@@ -122,9 +122,9 @@ impl Watchers {
         self.wait(prefix, PendingWatch { token, deadline, after, shown });
     }
 
-    /// Answers the queries that wait for changes committed behind `before`. They have seen all changes of their keys up
-    /// to `before`. The steps of one commit are bounded, however many queries wait. If the steps run out, the remaining
-    /// queries get the position reached, and their clients query again.
+    /// Answers the queries for which changes were committed after `before`. All queries have seen the changes of their
+    /// keys up to `before`. The steps of one commit are bounded, however many queries wait. If the steps run out, the
+    /// remaining queries are answered with their position, and their clients query again.
     pub(super) fn answer(&mut self, cx: Context<'_>, log: &Log, before: Sequence, out: &mut Outbox) {
         if self.len == 0 {
             return;
@@ -139,7 +139,7 @@ impl Watchers {
                 break;
             };
             for prefix in prefixes {
-                // Taken at its first match, so later changes don't match it again.
+                // Each query is taken at its first match, so later changes don't match it again.
                 let waiting = self.take(&prefix);
                 changed.push((prefix, waiting));
             }
@@ -176,7 +176,7 @@ impl Watchers {
         }
     }
 
-    /// Answers queries whose deadline has passed with the position reached: the next query continues there.
+    /// Answers queries whose deadline has passed with their position, where the next query continues.
     pub(super) fn expire(&mut self, now: Timestamp, watermark: Sequence, out: &mut Outbox) {
         self.take_late(now).into_iter().for_each(|waiting| waiting.reply_position(watermark, out));
     }

@@ -29,7 +29,7 @@ pub(in crate::replica) struct Joiner {
     filling: Option<Box<SnapshotReceiver>>,
     /// Updates from before a snapshot, which are freed in steps.
     past: VecDeque<Update>,
-    /// The number of the newest snapshot that the source has begun in this epoch.
+    /// The number of the newest snapshot that began here in this epoch.
     seen: u64,
     /// Completed resyncs: with a snapshot (`full`), and from the predecessor's backlog alone (`partial`).
     full: u64,
@@ -71,7 +71,7 @@ impl Joiner {
         self.filling.as_ref().map(|filling| filling.progress(missed))
     }
 
-    /// The newest buffered update.
+    /// During a snapshot: the newest update received, buffered or applied.
     pub(in crate::replica) fn reached(&self) -> Option<Version> {
         self.filling.as_ref().map(|filling| filling.reached())
     }
@@ -83,7 +83,7 @@ impl Joiner {
         })
     }
 
-    /// Refuses to begin a large update for which the buffer has no capacity.
+    /// Stops accepting updates if the buffer has no capacity for a large update that begins.
     pub(in crate::replica) fn reserve(&mut self, cx: Context<'_>, part: &ChunkPart) {
         if let (Some(filling), ChunkPart::First(outline)) = (&mut self.filling, part) {
             let bytes = usize::try_from(outline.bytes()).unwrap_or(usize::MAX);
@@ -143,7 +143,8 @@ impl Joiner {
         self.past.append(&mut updates);
     }
 
-    /// Does one step. Returns whether the joiner now requests the parts of the snapshot.
+    /// Does one step of freeing old updates and clearing the store. Returns whether the joiner now requests the parts
+    /// of the snapshot.
     pub(in crate::replica) fn clear_some(&mut self, cx: Context<'_>, log: &Log) -> Result<bool, StoreError> {
         let most = cx.settings().clear_keys.max(1);
         free(&mut self.past, most);
@@ -183,8 +184,8 @@ impl Joiner {
     /// Applies one step of the buffered updates: first those that the records may contain, then those that the source
     /// has committed since. The joiner is complete once its buffer has no such update (docs/adr/0029).
     ///
-    /// Each input and each [`settle`](crate::runner::ChainRunner::settle) does one step, so lease renewals are sent
-    /// between two steps.
+    /// A received frame or a [`settle`](crate::runner::ChainRunner::settle) does at most one step, so lease renewals
+    /// are sent between two steps.
     pub(in crate::replica) fn catch_up(
         &mut self,
         cx: Context<'_>,
@@ -212,8 +213,7 @@ impl Joiner {
 
     /// Ends the resync. The history begins at the snapshot's first watermark, and one step of the buffered updates is
     /// applied as usual. The others are dropped and requested again: the source hadn't committed them when it reported
-    /// its watermark, so they are in its backlog. If it has committed more than its backlog since, it offers another
-    /// snapshot.
+    /// its watermark, so it usually still has them. If they are no longer in its backlog, it offers another snapshot.
     pub(in crate::replica) fn finish(&mut self, cx: Context<'_>, log: &mut Log) -> Result<(), Halt> {
         let Some(filling) = self.filling.take() else { return Ok(()) };
         let (history, sessions, chain_time, mut buffer) = filling.finish();
@@ -233,7 +233,7 @@ impl Joiner {
 }
 
 fn put_records(cx: Context<'_>, log: &Log, records: Vec<ScanRecord>) -> Result<(), StoreError> {
-    // Without such a guard, skip only records that are still in the store: it would refuse everything else.
+    // Mutants: skip records that are still in the store, which would refuse to put them again.
     let may_be_there = allows!(cx.guards(), NoWipe) || allows!(cx.guards(), SkipFinished);
     let known = |record: &ScanRecord| may_be_there && log.has_newer(&record.key, record.held.version).unwrap_or(false);
     let records = records.into_iter().filter(|record| !known(record));
@@ -241,7 +241,7 @@ fn put_records(cx: Context<'_>, log: &Log, records: Vec<ScanRecord>) -> Result<(
     log.store().apply(log.watermark(), ops)
 }
 
-/// Applies an update that the source had committed when it made the last part. Newer versions here stay.
+/// Applies an update that the source has committed. Newer versions here stay.
 fn apply_over_records(
     cx: Context<'_>,
     log: &mut Log,
@@ -251,8 +251,8 @@ fn apply_over_records(
     if !update.kind.is_known() {
         return Err(Halt::UnknownKind(update.kind.0));
     }
-    // This member may never have had the value that the update deleted. Then it records no value rather than a wrong
-    // one.
+    // This member may never have had the value that the update deleted. In that case it records no value rather than a
+    // wrong one.
     let taken = log.taken_by(&update)?;
     let mut ops = Ops::new();
     for change in &update.changes {

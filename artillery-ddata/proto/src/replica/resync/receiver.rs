@@ -28,7 +28,7 @@ pub(super) struct SnapshotReceiver {
     /// Keys from this one on are from before the snapshot and must be cleared; `None`: the store is cleared.
     clearing: Option<Bytes>,
     sessions: Sessions,
-    /// The part of the history behind the beginning that has been applied over the records.
+    /// The part of the history after the beginning that has been applied over the records.
     history: UpdateHistory,
     /// The received bytes of a value in pieces.
     value: Vec<u8>,
@@ -38,7 +38,7 @@ pub(super) struct SnapshotReceiver {
     shown: Sequence,
     /// Set by the last part: the joiner is complete once every update up to this sequence is applied.
     until: Option<Sequence>,
-    /// Contiguous updates behind `history`.
+    /// Contiguous updates after `history`.
     buffer: VecDeque<Update>,
     buffered: usize,
     /// The buffer is full, so further updates are dropped.
@@ -98,8 +98,9 @@ impl SnapshotReceiver {
         self.id != 0 && !self.hold
     }
 
-    /// After an update that exceeds the limit, every further one is dropped too; the source's backlog keeps them. After
-    /// the last part, an empty buffer accepts an update of any size, since the records may contain it.
+    /// Whether the buffer has capacity for an update. After an update that exceeds the limit, further ones are refused
+    /// until [`lift_hold`](Self::lift_hold). After the last part, an empty buffer accepts an update of any size, since
+    /// the records may contain it.
     pub(super) fn accepts(&mut self, bytes: usize, limit: usize) -> bool {
         let may_be_alone = self.until.is_some() && self.buffer.is_empty();
         self.hold |= !may_be_alone && self.buffered.saturating_add(bytes) > limit;
@@ -232,8 +233,8 @@ impl SnapshotReceiver {
         }])
     }
 
-    /// Accepts updates again once half of the buffer is free, if the joiner still needs more. Returns whether it does.
-    /// If it doesn't, it applies the whole buffer, and the resync ends.
+    /// Lifts the hold once half of the buffer is free, if the joiner still needs more updates. Returns whether it was
+    /// lifted.
     pub(super) fn lift_hold(&mut self, limit: usize) -> bool {
         let needs_more = self.until.is_some_and(|until| self.upto() < until);
         let lifts = self.hold && needs_more && self.buffered <= limit / 2;
@@ -280,7 +281,7 @@ impl SnapshotReceiver {
         self.until.is_some_and(|until| self.history.last().sequence >= until)
     }
 
-    /// The history and the sessions with their chain time, and the buffered updates behind them.
+    /// The history and the sessions with their chain time, and the buffered updates after them.
     pub(super) fn finish(self) -> (UpdateHistory, Sessions, u64, VecDeque<Update>) {
         (self.history, self.sessions, self.beginning.chain_time, self.buffer)
     }

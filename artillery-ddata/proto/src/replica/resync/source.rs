@@ -49,7 +49,7 @@ enum NextPart {
 /// A record whose value is too large for one part.
 #[derive(Clone, Hash, Debug)]
 struct LargeRecord {
-    /// The key before it.
+    /// The key before the record.
     behind: Option<Bytes>,
     record: ScanRecord,
 }
@@ -113,7 +113,7 @@ impl Source {
         self.outgoing = None;
     }
 
-    /// Offers a snapshot to a joiner whose position is `said`, because the updates behind it are no longer kept. A
+    /// Offers a snapshot to a joiner whose position is `said`, because the updates after `said` are no longer kept. A
     /// joiner in the middle of an unknown snapshot is at [`Version::NONE`].
     pub(in super::super) fn offer(
         &mut self,
@@ -211,7 +211,8 @@ impl Source {
             return true;
         };
         outgoing.advance(now, progress);
-        // The joiner's buffer begins behind the snapshot, so updates wait until the joiner has begun it.
+        // The joiner's buffer begins at the snapshot's first watermark, so updates wait until the joiner has begun the
+        // snapshot.
         if progress.hold {
             stream.set_cursor(None);
         } else if progress.missed || !stream.is_following() {

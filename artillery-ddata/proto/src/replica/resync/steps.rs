@@ -11,9 +11,9 @@ use crate::{
     types::update::Update,
 };
 
-/// A step ends with the update that exceeds this number of applied bytes.
+/// A step ends with the update that reaches this number of applied bytes.
 const APPLY_BYTES: usize = 256 << 10;
-/// A step ends with the key or update that exceeds this number of freed bytes.
+/// A step ends with the key or update that reaches this number of freed bytes.
 const CLEAR_BYTES: usize = 8 << 20;
 
 pub(super) struct Step {

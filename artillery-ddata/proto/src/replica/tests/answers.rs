@@ -121,7 +121,7 @@ proptest! {
     }
 }
 
-/// The largest and the most values that the default settings allow.
+/// The largest value, and the largest batches of small values, that the default settings allow.
 #[test]
 fn the_largest_value_and_the_smallest_ones_are_shown() {
     let mut rig = Rig::chain(&[1]);

@@ -144,7 +144,7 @@ fn read_at_a_new_tail(mutant: Option<Mutant>) -> Option<Option<bytes::Bytes>> {
     let mut rig = chain(&[1, 2, 3], mutant);
     rig.commit(1, "k", "old");
     rig.put(1, "k", "new");
-    // 3 commits, but 1 and 2 do not learn of it.
+    // Member 3 commits, but members 1 and 2 do not learn of it.
     rig.settle_without(&[(3, 1), (3, 2)]);
     assert_eq!([1, 2, 3].map(|n| rig.watermark(n)), [1, 1, 2]);
     for n in [1, 2] {
@@ -178,7 +178,7 @@ fn a_new_tail_that_answers_at_once_shows_an_older_value() {
     assert_eq!(read_at_a_new_tail(Some(Mutant::SpeakTooSoon)), Some(Some("old".into())));
 }
 
-/// A chain of 1 and 2 with data, and 3, which gets a snapshot.
+/// A chain of 1 and 2 with data, and 3 without data. A joiner would need a snapshot.
 fn resyncing() -> Rig {
     let mut rig = Rig::new(&[1, 2, 3], &ReplicaSettings { backlog: 0, ..durable(None) });
     rig.enter(&[1, 2], &config(1, &[1, 2]));

@@ -61,7 +61,7 @@ fn an_expelled_member_comes_back_by_the_backlog_and_never_rolls_back_before() {
     rig.put(1, "k", "1");
     rig.beat(1);
     rig.put(1, "k", "2");
-    // It gets the update, but does not learn of its commit.
+    // Member 2 gets the update, but does not learn of its commit.
     rig.run(1, 2);
     rig.input(2, ReplicaInput::Expelled(Epoch(2)));
     rig.enter(&[1, 3], &config(2, &[1, 3]));

@@ -1,4 +1,4 @@
-//! Whatever numbers clients put into requests, a member neither panics nor halts, and answers each of them.
+//! Whatever numbers clients put into requests, a member neither panics nor halts, and answers each request.
 
 use std::time::Duration;
 

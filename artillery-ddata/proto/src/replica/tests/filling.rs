@@ -85,7 +85,7 @@ fn a_joiner_is_not_whole_before_it_holds_the_updates_of_the_parts() {
         assert_eq!(rig.replies[&read], Reply::Refused(Refusal::NoChain));
     }
     assert!(rig.promotions.is_empty());
-    // Then the joiner detects the gap.
+    // From the next update, the joiner detects the gap.
     put(&mut rig, "key/04", "last");
     comes_in(&mut rig);
 }

@@ -39,7 +39,8 @@ fn an_unopened_tail_would_promote_a_joiner_without_committed_updates() {
         rig.wire.clear();
         rig.enter(&[1, 2, 3, 5], &joining(2, &[1, 2, 3], 5));
         rig.run(2, 1);
-        // The middle learns that its history is a prefix, but gets none of the missing updates, since it is not open.
+        // The middle learns that its history is a prefix, but gets none of the missing updates. So the epoch is not
+        // open there.
         rig.transmit();
         rig.wire.get_mut(&(1, 2)).unwrap().retain(|frame| matches!(frame.message, ChainMessage::Control(_)));
         while rig.deliver(1, 2) {}
@@ -72,7 +73,7 @@ fn a_newer_epochs_watermark_would_commit_a_lost_update() {
     let written = |mutant| {
         let mut rig = Rig::open(&[1, 2, 3], &without(mutant));
         let lost = rig.put(1, "k", "no other member has it");
-        // The others continue in an epoch that does not include it. It does not know that.
+        // The others continue in an epoch in which member 1 is a joiner. Member 1 does not know that.
         rig.enter(&[2, 3], &joining(2, &[2, 3], 1));
         rig.wire.clear();
         rig.commit(2, "k", "another");
@@ -90,7 +91,7 @@ fn an_answer_of_another_epoch_would_show_a_superseded_value() {
         rig.beat(2);
         // Without a lease, a member queries the tail before it serves a strong read.
         rig.input(2, ReplicaInput::Lease(Timestamp::ZERO));
-        // The others make it a joiner. It does not know that.
+        // The others make member 2 a joiner. Member 2 does not know that.
         rig.enter(&[1, 3], &joining(2, &[1, 3], 2));
         rig.beat(1);
         let new = rig.put(1, "k", "new");

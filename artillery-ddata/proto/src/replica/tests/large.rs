@@ -18,7 +18,7 @@ fn chain_with(nodes: &[u8], settings: ReplicaSettings) -> Rig {
     Rig::open(nodes, &ReplicaSettings { chunk: CHUNK, ..settings })
 }
 
-/// A chain whose head has ordered a large value, `arrived` pieces of which have reached the middle.
+/// A chain whose head has ordered a large value. `arrived` pieces of the value have reached the middle.
 fn sending(nodes: &[u8], arrived: usize) -> Rig {
     let mut rig = chain(nodes);
     rig.put(1, "k", LARGE);

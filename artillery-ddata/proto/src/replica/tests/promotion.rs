@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{super::*, rig::*};
 use crate::{Epoch, Version, api::*};
 
-/// A chain of 1 and 2 with one update, and 3 behind it. No frame has been sent in epoch 2.
+/// A chain of 1 and 2 with one update, and 3 as its joiner. No frame has been sent in epoch 2.
 fn joined(settings: &ReplicaSettings) -> Rig {
     let mut rig = Rig::new(&[1, 2, 3], settings);
     rig.enter(&[1, 2], &config(1, &[1, 2]));

@@ -1,4 +1,4 @@
-//! Restarts of members that join, leave and rejoin, from every prefix of their journals, and over disks.
+//! Restarts of members that join, leave and rejoin, from every prefix of their journals, and from simulated disks.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ enum Third {
     Serves,
 }
 
-/// A chain of two members with a short backlog, and a third one that joins and leaves.
+/// A chain of two members with a short or a long backlog, and a third one that joins and leaves.
 struct Company {
     rig: Rig,
     rng: ChaCha8Rng,
@@ -223,7 +223,8 @@ impl Scribe {
         self.groups.iter().map(|group| group[chain]).sum()
     }
 
-    /// Opens the directory, which must restore the state after some prefix of each trace with all synced entries.
+    /// Opens the directory, which must restore the state after some prefix of each trace. The prefix must include all
+    /// synced entries.
     fn open(&mut self, mode: SyncMode) -> Result<JournalWriter, String> {
         let settings = OpenSettings {
             node: member(1).node,

@@ -140,7 +140,7 @@ fn following_too_soon_breaks_half_of_all_pairs() {
 }
 
 /// Member 1 was the head, and ordered an update that no other member has. It is the tail of the next epoch. `then` runs
-/// before it exchanges frames there.
+/// before member 1 exchanges frames in that epoch.
 fn old_head_is_tail(new: &Arc<ChainConfig>, then: impl FnOnce(&mut Rig)) -> Rig {
     let mut rig = Rig::new(&[1, 2, 3], &ReplicaSettings::default());
     rig.enter(&[1, 2], &config(1, &[1, 2]));

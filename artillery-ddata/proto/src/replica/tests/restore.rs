@@ -210,7 +210,7 @@ fn a_checkpoint_that_a_later_start_continues_makes_the_same_state() {
             while let Some(batch) = found.replica.poll_journal(1 << 20) {
                 entries.extend(batch.entries);
             }
-            // The entries before its beginning may be gone.
+            // The entries before the beginning of the checkpoint may be gone.
             let is_begin = |(_, part): &(usize, &SnapshotPart)| matches!(part.content, SnapshotContent::Begin(_));
             let begin = parts(&entries).rev().find(is_begin).unwrap().0;
             let why = |error| panic!("seed {seed}, {end} entries: {error}");

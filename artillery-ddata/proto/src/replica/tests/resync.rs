@@ -138,7 +138,6 @@ fn updates_travel_beside_the_snapshot() {
 #[test]
 fn a_full_buffer_holds_the_source_back() {
     let mut rig = filled(&ReplicaSettings { joiner_buffer: 200, backlog: 2000, ..small() });
-    // Its history is of an epoch that the chain never had, so no backlog includes its position.
     begin_parts(&mut rig, 3);
     for _ in 0..8 {
         rig.put(1, "key/01", "more");
@@ -215,7 +214,7 @@ fn lost_repeated_and_swapped_parts_are_harmless() {
 fn a_lost_place_begins_a_new_snapshot() {
     let mut rig = part_way(16);
     rig.cut_link(2, 3);
-    // The received parts are dropped, and more changes follow than the backlog holds.
+    // More changes follow than the backlog holds, so the joiner needs another snapshot.
     for key in ["key/01", "key/02", "key/03", "key/04"] {
         rig.write(1, Write::Delete { key: key.into() });
         rig.commit(1, "key/05", "new");
@@ -302,7 +301,7 @@ fn a_returning_head_drops_updates_that_no_other_member_had() {
     for _ in 0..5 {
         rig.put(2, "key/01", "new");
     }
-    // The old head's history is as long as the new head's backlog, but differs from it.
+    // The old head has an update that the new head's history doesn't have.
     rig.enter(&[1, 2], &joining(3, &[2], 1));
     rig.become_same(2, 2, 1);
     assert_eq!(rig.replies[&lost], Reply::Expired);

@@ -58,7 +58,7 @@ pub(super) struct Rig {
     /// Requests for promotion: the tail, the epoch and the joiner.
     pub(super) promotions: Vec<(u8, Epoch, u8)>,
     pub(super) room: usize,
-    /// Maximum number of frames on one link.
+    /// Maximum number of frames on one link, in addition to control frames.
     pub(super) frames: usize,
     pub(super) journals: BTreeMap<u8, Vec<JournalEntry>>,
     /// Members whose journals currently accept no writes.
@@ -120,7 +120,7 @@ impl Rig {
         Self::new(nodes, settings).opened()
     }
 
-    /// The same with default settings, on stores of this kind.
+    /// An open chain with default settings, on stores that `make` returns.
     pub(super) fn chain_with(nodes: &[u8], make: impl Fn() -> MemoryStore) -> Self {
         Self::with_stores(nodes, &ReplicaSettings::default(), make).opened()
     }
@@ -193,7 +193,7 @@ impl Rig {
             for to in replica.peers().collect::<Vec<_>>() {
                 let queue = self.wire.entry((n, number(to))).or_default();
                 queue.extend(replica.poll_control(self.now, to));
-                // Control frames have a lane of their own.
+                // Control frames don't count.
                 let controls = queue.iter().filter(|frame| matches!(frame.message, ChainMessage::Control(_))).count();
                 let most = self.frames.saturating_add(controls);
                 while queue.len() < most
@@ -224,7 +224,7 @@ impl Rig {
         while self.deliver(from, to) {}
     }
 
-    /// The same from each of these members to the next, in turn.
+    /// Calls [`run`](Self::run) from each of these members to the next, in turn.
     pub(super) fn run_along(&mut self, path: &[u8]) {
         path.windows(2).for_each(|hop| self.run(hop[0], hop[1]));
     }
@@ -255,7 +255,7 @@ impl Rig {
         self.settle_without(&[]);
     }
 
-    /// The same, while frames on these links are not delivered.
+    /// Like [`settle`](Self::settle), but frames on these links are not delivered.
     pub(super) fn settle_without(&mut self, cut: &[(u8, u8)]) {
         for _ in 0..10_000 {
             self.transmit();
@@ -396,7 +396,7 @@ impl Rig {
         token.0
     }
 
-    /// The same without a floor, and with a deadline.
+    /// Like [`ask`](Self::ask), without a floor, and with a deadline.
     pub(super) fn ask_until(&mut self, n: u8, query: Query, mode: ReadMode, deadline: Timestamp) -> u64 {
         let token = self.token();
         self.input(n, ReplicaInput::Read { token, query, mode, floor: None, deadline });

@@ -25,12 +25,12 @@ const PROBE_EVERY: Duration = Duration::from_millis(50);
 pub(super) struct Acks {
     /// Since when and up to which sequence acknowledgements have been withheld.
     owed: Option<(Timestamp, Sequence)>,
-    /// When the last one was sent.
+    /// When the last acknowledgement was sent.
     sent: Timestamp,
 }
 
 impl Acks {
-    /// Keeps the time of the last acknowledgement, without a withheld one.
+    /// Drops the withheld acknowledgement, and keeps the time of the last sent one.
     pub(super) fn cleared(self) -> Self {
         Self { owed: None, ..self }
     }
@@ -45,8 +45,8 @@ impl Acks {
 
     /// An update arrived in order, with the predecessor's `watermark`. Returns whether to acknowledge it now.
     ///
-    /// Only that watermark shows which watermark of the tail the predecessor has received. If the link between them is
-    /// dead, this member's acknowledgements carry the watermark.
+    /// `watermark` shows which watermark of the tail the predecessor has received. If the link between predecessor and
+    /// tail is dead, this member's acknowledgements carry the watermark.
     pub(super) fn acknowledges(&mut self, now: Timestamp, last: Sequence, watermark: Sequence) -> bool {
         if now >= self.sent + PROBE_EVERY {
             return true;

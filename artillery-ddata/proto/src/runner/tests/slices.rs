@@ -1,4 +1,4 @@
-//! Turns that take longer than a node may be silent.
+//! Turns that take longer than the time slice of a chain.
 
 use super::*;
 

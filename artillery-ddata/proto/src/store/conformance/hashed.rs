@@ -135,7 +135,7 @@ pub fn what_stays_is_met(store: &dyn Store) {
     });
 }
 
-/// After keys were added and removed while another thread built the order, it has exactly the keys of the store.
+/// After keys were added and removed while another thread built the order, the order has exactly the keys of the store.
 pub fn writers_beside_the_making(store: &dyn Store) {
     const KEYS: u64 = 30_000;
     apply(store, CHAIN, 0, (0..KEYS).map(|n| put(&name(2 * n), n + 1, "v")));

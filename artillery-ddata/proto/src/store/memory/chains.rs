@@ -1,4 +1,5 @@
-//! State of a chain, shared by its writers and pins. Readers never use it.
+//! State of a chain, shared by its writers, pins and the build of its hash order. Reads, and scans in key order, never
+//! use it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,7 +19,7 @@ pub(super) struct Chains {
 
 #[derive(Debug, Default)]
 pub(super) struct Chain {
-    /// The highest watermark in a batch so far.
+    /// The highest watermark of the batches applied.
     pub(super) keep_from: Sequence,
     pins: BTreeMap<Sequence, u64>,
     /// Keys with versions that only the pins keep.
@@ -30,7 +31,7 @@ pub(super) struct Chain {
 /// The part of a chain that is in hash order.
 #[derive(Debug, Default)]
 pub(super) enum Filled {
-    /// None: no scan has asked for the order yet.
+    /// Nothing: no scan has asked for the order yet.
     #[default]
     Not,
     /// All keys before this bound in byte order, and possibly some after it.
@@ -78,7 +79,8 @@ impl Chain {
         self.lowest_pin().map_or(keep_from, |pin| pin.min(keep_from))
     }
 
-    /// Counts a change to the versions of a key of length `key`, in bytes; `None` if the key is absent before or after.
+    /// Counts a change to the versions of a key of length `key`, in bytes. `old` or `new` is `None` if the key is
+    /// absent before or after the change.
     pub(super) fn count(&mut self, key: usize, old: Option<Weight>, new: Option<Weight>) {
         let bytes = |weight: Option<Weight>| weight.map_or(0, |weight| key as u64 + weight.bytes);
         let live = |weight: Option<Weight>| u64::from(weight.is_some_and(|weight| weight.is_live));

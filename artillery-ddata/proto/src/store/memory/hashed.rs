@@ -67,7 +67,7 @@ impl Comparable<HashedKey> for PlacedRef<'_> {
 }
 
 impl MemoryStore {
-    /// Adds a key that is new in the store.
+    /// Adds a key that is new in the store, if the build of the order has begun.
     pub(super) fn place(&self, chain: &Chain, key: &Key) {
         match chain.hashed {
             Filled::Not => {}
@@ -90,8 +90,8 @@ impl MemoryStore {
         self.hashed.insert(HashedKey { chain: key.chain, position, key: key.bytes.clone() });
     }
 
-    /// Adds up to [`FILL`] keys to the order, and returns whether it is complete. Writers wait for at most a [`PAGE`]
-    /// of keys.
+    /// Adds a bounded number of keys to the order, and returns whether the order is complete. Writers wait for at most
+    /// a [`PAGE`] of keys.
     pub(super) fn fill(&self, id: ChainId) -> bool {
         let chain = self.chains.get(id);
         let mut left = self.fill;

@@ -95,7 +95,7 @@ pub(super) struct Key {
     pub(super) bytes: KeyBytes,
 }
 
-/// In this order. The field occupies what would otherwise be padding.
+/// The variants are in sort order. The field occupies what would otherwise be padding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum KeyKind {
     /// Below all keys.

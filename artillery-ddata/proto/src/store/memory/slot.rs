@@ -6,8 +6,8 @@ use super::{sync::RwLock, versions::Versions};
 
 /// All versions of one key; empty once the key has left the index.
 ///
-/// A reader holds the lock only to copy a version, and the writer only to exchange all versions. The writer frees the
-/// replaced versions immediately (docs/adr/0035-a-lock-of-each-key.md).
+/// A reader holds the lock only to copy a version. The writer excludes readers only to exchange all versions. The
+/// writer frees the replaced versions immediately (docs/adr/0035-a-lock-of-each-key.md).
 #[derive(Debug)]
 pub(super) struct Slot(RwLock<Option<Versions>>);
 

@@ -57,7 +57,7 @@ impl Slots {
         let words = words.iter().chain([&last]).map(|word| u64::from_le_bytes(*word));
         let words = std::iter::once(u64::from(key.chain.0)).chain(words);
         let mix = words.fold(0_u64, |mix, word| (mix ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(32));
-        // The highest bits of the last product, which depend on every bit of the key.
+        // High bits of the last product, which depend on every bit of the key.
         &self.parts[(mix >> 22) as usize & (self.parts.len() - 1)]
     }
 

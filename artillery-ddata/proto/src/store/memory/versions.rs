@@ -99,8 +99,8 @@ impl Versions {
         Self { newest, older, bytes }
     }
 
-    /// Drops versions that a newer one at or below `floor` supersedes: all of them in a short run, otherwise enough
-    /// that those left are a minority. Returns whether any was dropped.
+    /// Drops versions that a newer one at or below `floor` supersedes. A long run keeps superseded versions while they
+    /// are less than half of it. Returns whether any was dropped.
     pub(super) fn prune(&mut self, floor: Sequence) -> bool {
         if self.newest.version.sequence <= floor {
             let any = !self.older.is_empty();

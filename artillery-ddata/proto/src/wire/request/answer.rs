@@ -176,7 +176,7 @@ fn take_reply<R>(header: AnswerHeader<R>, body: &mut Taker<'_>) -> Reply {
             Reply::Hashed(HashedReply { keys, next, clean, way, as_of })
         }
         AnswerHeader::Refused(refusal) => Reply::Refused(refusal),
-        // `decode_response` handles all others, which aren't replies.
+        // `decode_response` handles the headers below, except for `Expired`: they aren't replies.
         AnswerHeader::Expired
         | AnswerHeader::Routing(_)
         | AnswerHeader::Status { .. }

@@ -51,7 +51,7 @@ impl<'a> Taker<'a> {
         if self.at > self.body.len() as u64 { 0..0 } else { start as usize..self.at as usize }
     }
 
-    /// A piece that is needed only while the request is processed: a slice of the body.
+    /// A piece that is needed only while the message is processed: a slice of the body.
     pub(super) fn borrow(&mut self, len: u32) -> Bytes {
         let at = self.next(len);
         self.body.slice(at)

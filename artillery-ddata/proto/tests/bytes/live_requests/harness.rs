@@ -1,5 +1,6 @@
 //! Client requests from arbitrary bytes, to a running replica: a chain of one, or the head of a chain whose other
-//! member is silent. They must not stop the replica, make it exceed its bounds, or cause a reply that can't be sent.
+//! member is silent. The requests must not stop the replica, make it exceed its bounds, or cause a reply that can't be
+//! sent.
 
 mod requests;
 mod seen;
@@ -34,7 +35,7 @@ const CHAIN: ChainId = ChainId(0);
 const MAX_VALUE: usize = 4 << 10;
 /// The longest frame between client and node: the smallest limit that a node's configuration allows.
 const MAX_FRAME: usize = MAX_VALUE + 2 * MAX_KEY + (256 << 10);
-/// Bytes of a request's record with a removed value, or of a session without records.
+/// An upper bound on the bytes of a request's record, and on those of a session without records.
 const RECORD: usize = 160 + MAX_KEY;
 /// The most snapshots of scans that a member keeps.
 const SNAPSHOTS: usize = 64;
@@ -65,6 +66,7 @@ fn member(name: &str) -> MemberId {
 
 /// Sends a replica the requests in `input`, and counts the replies. The lowest bit of the first byte selects the form
 /// of the rest: frames, each after the lengths of its header and its body, or choices from which requests are built.
+/// The second bit selects which of the two chains is used first.
 ///
 /// # Panics
 /// If a check fails.
@@ -134,7 +136,7 @@ struct Live {
     store: Arc<MemoryStore>,
     settings: ReplicaSettings,
     now: Timestamp,
-    /// When the replica last deferred work.
+    /// When the replica last had deferred work.
     behind: Timestamp,
     epoch: u64,
     is_alone: bool,
@@ -220,7 +222,7 @@ impl Live {
         }
     }
 
-    /// Repeats a request under new request ids; a long one less often.
+    /// Repeats a request, with a new request id each time if it has one. A long request is repeated only a few times.
     fn repeat(&mut self, mut request: Request, times: u8, in_line: bool) {
         for time in 0..times {
             // A request that can't be encoded, or that is too long for a node, reaches no replica.
@@ -345,8 +347,8 @@ impl Live {
         self.check_deadlines();
     }
 
-    /// Checks that no caller waits longer than one heartbeat beyond its deadline, unless the replica is still
-    /// assembling a write.
+    /// Checks that no caller waits longer than one heartbeat beyond its deadline, unless the replica still has deferred
+    /// work.
     fn check_deadlines(&self) {
         for caller in self.runner.callers().filter(|_| !self.runner.is_behind()) {
             let &Caller { deadline, handed, .. } = &self.callers[caller];

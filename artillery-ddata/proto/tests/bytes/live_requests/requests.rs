@@ -1,4 +1,4 @@
-//! Requests from arbitrary bytes: every choice takes the next byte, and all bytes after the end are 0.
+//! Requests from arbitrary bytes: every choice consumes the next bytes, and all bytes after the end are 0.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Drafts of values, in pieces that are joined at the end. A value is copied once, however many steps append to it.
+//! Drafts of values, in pieces that are joined at the end. So the steps that append to a value don't copy it each time.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -99,7 +99,7 @@ impl<R: ReadKey> Drafts<R> {
         }
     }
 
-    /// The version of the key, if `at` is the version of this write; [`Version::NONE`]: the key is absent.
+    /// The version of the key; [`Version::NONE`]: the key is absent. `at` is the version of this write.
     pub(super) fn version(&self, key: &Bytes, at: Version) -> Result<Version, StoreError> {
         Ok(match self.changed.get(key) {
             Some(Some(_)) => at,

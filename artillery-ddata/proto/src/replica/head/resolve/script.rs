@@ -34,7 +34,7 @@ struct ScriptRun<R> {
     terms: Terms,
     /// The changes of the steps that have run, except those of failed groups.
     drafts: Drafts<R>,
-    /// Bytes of the values in the results.
+    /// Bytes of the values read for the results, including those of failed groups.
     told: usize,
 }
 
@@ -102,8 +102,8 @@ impl<R: ReadKey> ScriptRun<R> {
         }))
     }
 
-    /// The key's value for the results. Values read by a failed group are counted too, since they were held until it
-    /// failed.
+    /// The key's value for the results. Values read by a failed group are counted too, since they were held until the
+    /// group failed.
     fn found(&mut self, key: &Bytes) -> Result<StepOutcome, Stop> {
         // Count the value before it is assembled, so that a value above the limit isn't copied.
         self.told += self.drafts.length(key)?.unwrap_or(0);
