@@ -48,10 +48,10 @@ impl Formation {
         }
     }
 
-    /// The sender assumes that this node has accepted `id`, in which it takes no part now.
+    /// Answers a sender that assumes that this node still takes part in `id`.
     fn answer_progress(&mut self, from: MemberId, id: ProposalId) {
-        // The sender knows this only from the node itself, which therefore accepted and abandoned `id`. Otherwise don't
-        // answer.
+        // Only this node can have told the sender that it accepted. So if it has answered this attempt, it has accepted
+        // and abandoned it. An attempt that it doesn't know isn't answered.
         if self.answered.get(&id.proposer).is_some_and(|&answered| id.attempt <= answered) {
             self.send(from, FormationMessage::Refused { id, reason: RejectReason::Over });
         }
