@@ -28,7 +28,7 @@ pub(super) struct KnownNode {
     pub(super) leaver: Leaver,
     pub(super) promotions: Vec<Promotion>,
     pub(super) told: BTreeMap<ChainId, LastReport>,
-    /// Its store's contents at its start, of chains in which an earlier incarnation of the store serves.
+    /// Its copies of chains that it doesn't serve, by its last renewal.
     pub(super) holds: BTreeMap<ChainId, StoreHolding>,
     pub(super) loads: bool,
     /// The number of the answer, given by this leader in this term, that the last renewal shows; 0: none.

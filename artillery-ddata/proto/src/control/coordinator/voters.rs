@@ -21,7 +21,7 @@ const PROOF_SUSPECTS: u32 = 2;
 /// With fewer voters the log doesn't survive the loss of any of them.
 const MIN_VOTERS: usize = 3;
 
-/// A voter that was told that its chains end with it stays for this many leases.
+/// A voter whose chains end with it is treated as staying only if it shows an answer given this many leases later.
 const LEAVING_LEASES: u32 = 2;
 
 /// A change of voters in flight, and the last warning.
@@ -150,8 +150,8 @@ fn will_return(view: View<'_>, id: MemberId) -> bool {
     last.is_some_and(|(_, seen)| seen.leaver.returns() && view.now - seen.heard < view.settings().forget)
 }
 
-/// Whether a node may end at any time, because it was notified that its chains end. If it shows a later answer, it
-/// is only drained. A voter stays for [`LEAVING_LEASES`] in any case, so its answer must be later by that time.
+/// Whether a node may end at any time, because it was notified that its chains end. If it shows a later answer, it is
+/// only drained. A voter stays for a while after the notice, so its answer must be [`LEAVING_LEASES`] later.
 fn is_ending(view: View<'_>, id: MemberId) -> bool {
     let stays = if view.votes(id) { view.settings().lease * LEAVING_LEASES } else { Duration::ZERO };
     let ends = |seen: &KnownNode| seen.leaver.ends.is_some_and(|since| seen.proven < since + stays);
