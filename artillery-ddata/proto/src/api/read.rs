@@ -96,7 +96,7 @@ impl Query {
         }
     }
 
-    /// The prefix and the key to continue after that a scan or a watch names instead of keys.
+    /// The prefix of a scan or a watch, and the key after which a scan continues.
     pub fn bounds(&self) -> impl Iterator<Item = &Bytes> {
         let (prefix, after) = match self {
             Self::Scan(scan) => (Some(&scan.prefix), scan.after.as_ref()),

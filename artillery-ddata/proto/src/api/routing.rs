@@ -14,7 +14,7 @@ use crate::{
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Routing {
-    /// The formation.
+    /// The id that the cluster got when it was formed.
     pub cluster: ClusterId,
     /// Its history: the first one, unless the cluster was recovered after a loss.
     pub history: History,
@@ -60,7 +60,8 @@ impl Routing {
         self.chains.get(chain.0 as usize)
     }
 
-    /// Both routings combined: the newer configuration of each chain. If `new` has an older configuration of some
+    /// Both routings combined: the newer configuration of each chain. If their clusters or histories differ, the result
+    /// is one of the two: `self`, unless the history of `new` is newer. If `new` has an older configuration of some
     /// chain, the addresses in `self` are kept too.
     #[must_use]
     pub fn merged(&self, new: Self) -> Self {

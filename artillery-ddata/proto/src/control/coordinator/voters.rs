@@ -21,7 +21,8 @@ const PROOF_SUSPECTS: u32 = 2;
 /// With fewer voters the log doesn't survive the loss of any of them.
 const MIN_VOTERS: usize = 3;
 
-/// A voter whose chains end with it is treated as staying only if it shows an answer given this many leases later.
+/// A voter that was told that its chains end with it counts as staying once it shows an answer given this many leases
+/// after the notice.
 const LEAVING_LEASES: u32 = 2;
 
 /// A change of voters in flight, and the last warning.
