@@ -32,8 +32,8 @@
 //! all of them → leave, reopen → view → cluster, known_node
 //! ```
 //!
-//! [`Coordinator`] alone passes effects from part to part: this file has the inputs and the order of decisions, `answers`
-//! the answers to renewals. [`View`] is the knowledge at the time of a decision, which no part changes.
+//! [`Coordinator`] alone passes effects from part to part: this file has the inputs and the order of decisions,
+//! `answers` the answers to renewals. [`View`] is the knowledge at the time of a decision, which no part changes.
 
 mod accepted_loss;
 mod answers;
@@ -282,8 +282,8 @@ impl Coordinator {
         let proposes = leading.proposal.is_pending();
         outputs.extend(leading.orders.reorder.follow(view, proposes));
         self.suspicions.judge(view);
-        // While a proposal is in flight no fence ends: a lease that is renewed before the decision could still run after
-        // the removal (trap 35).
+        // While a proposal is in flight, no fence ends: a lease that is renewed before the decision could still run
+        // after the removal (trap 35).
         let keeps_fences = proposes && !allows!(cluster.guards(), RenewWhileDeciding);
         let serving = cluster.configs().iter().flat_map(|config| config.serving());
         let gone: BTreeSet<_> = serving.filter(|&id| view.is_gone(id)).chain(self.suspicions.blamed()).collect();

@@ -1,5 +1,5 @@
-//! The history of a cluster's data: the initial one, or a recovered one (docs/DESIGN.md §5.12), which branched off another
-//! one.
+//! The history of a cluster's data: the initial one, or a recovered one that branched off another (docs/DESIGN.md
+//! §5.12).
 
 use std::{fmt, str::FromStr};
 

@@ -37,7 +37,7 @@ pub enum ChainMessage {
     /// A part of a snapshot, to the joiner behind the sender.
     Snapshot(SnapshotPart),
     /// A durable mark. To the successor: all members from the head to the sender hold everything up to this version on
-    /// disk. To the predecessor: the sender does. In-memory members never send it.
+    /// disk. From a joiner to the tail: the joiner does. In-memory members never send it.
     Durable(Version),
     /// To the head: the sender's disk or memory is full. The report expires after some heartbeats.
     Full(Fullness),

@@ -1,5 +1,5 @@
-//! What all parts of a node use: its identity, its disk, its lease client, the nodes of its cluster, and what its driver
-//! gets.
+//! What all parts of a node use: its identity, its disk, its lease client, the nodes of its cluster, and what its
+//! driver gets.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},

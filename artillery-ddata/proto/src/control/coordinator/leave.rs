@@ -10,8 +10,8 @@ use crate::{
 /// A resignation that has led to no removal for this many times `suspect` is withdrawn.
 const RESIGNATION_SUSPECTS: u32 = 2;
 
-/// The next step of a leaving node, if one is due: it may resign, or must withdraw its resignation. `proposes`: a proposal
-/// is in flight, which may be the removal.
+/// The next step of a leaving node, if one is due: it may resign, or must withdraw its resignation. `proposes`: a
+/// proposal is in flight, which may be the removal.
 pub(super) fn next_step(view: View<'_>, id: MemberId, proposes: bool) -> Option<Leave> {
     let said = view.node(id)?.leaver.said;
     match said.stage {

@@ -240,8 +240,8 @@ fn can_keep(view: View<'_>, id: MemberId, patience: Duration) -> bool {
     stays && view.node(id).is_some_and(|seen| view.now - seen.heard < patience)
 }
 
-/// The longest prefix of `ids` with an odd number of at most `most`. An even number doesn't survive more losses than the
-/// odd one below it.
+/// The longest prefix of `ids` with an odd number of at most `most`. An even number doesn't survive more losses than
+/// the odd one below it.
 fn odd_number(ids: impl Iterator<Item = MemberId>, most: usize) -> BTreeSet<MemberId> {
     let mut first: Vec<_> = ids.take(most.max(1)).collect();
     if first.len().is_multiple_of(2) {

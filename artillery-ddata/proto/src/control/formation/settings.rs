@@ -79,8 +79,8 @@ impl FormationSettings {
     }
 }
 
-/// A node's role after an operator replaced its cluster (`ctl create-anew`). It never joins a replaced cluster, even if a
-/// node that is still in one invites it.
+/// A node's role after an operator replaced its cluster (`ctl create-anew`). It never joins a replaced cluster, even if
+/// a node that is still in one invites it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct After {
     /// The replaced clusters, oldest first.
