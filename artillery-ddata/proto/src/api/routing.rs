@@ -60,9 +60,9 @@ impl Routing {
         self.chains.get(chain.0 as usize)
     }
 
-    /// Both routings combined: the newer configuration of each chain. If their clusters or histories differ, the result
-    /// is one of the two: `self`, unless the history of `new` is newer. If `new` has an older configuration of some
-    /// chain, the addresses in `self` are kept too.
+    /// Both routings combined: the newer configuration of each chain. If the clusters differ, the result is `self`. If
+    /// the histories differ, it is the routing with the newer history, or `self` if neither is newer. If `new` has an
+    /// older configuration of some chain, the addresses in `self` are kept too.
     #[must_use]
     pub fn merged(&self, new: Self) -> Self {
         if self.cluster != new.cluster {

@@ -250,7 +250,7 @@ impl Coordinator {
         }
     }
 
-    /// Ends the orders in progress too: their operators must ask the new leader.
+    /// Ends the term and the orders in progress: their operators must ask the new leader.
     fn end_term(&mut self) {
         let leader = self.cluster.leader();
         if let Some(mut leading) = self.leading.take() {

@@ -91,8 +91,8 @@ pub enum AdminOperation {
     },
     /// As `Routing`, but also answered if another cluster has succeeded this one.
     RoutingAnyway,
-    /// As the leader, reopens a chain from the best available store, if no store that served last is both available and
-    /// possibly complete.
+    /// As the leader, reopens a chain from the best available store, if no store that served last is available and
+    /// known to be complete.
     Reopen { chain: ChainId },
 }
 

@@ -98,8 +98,8 @@ impl Base {
         self.disk()?.position().map(Box::new)
     }
 
-    /// Whether the sender's store, as far as known here, has lost nothing. From time to time the known positions are
-    /// written to the disk.
+    /// Whether the sender's store isn't known to have lost anything. From time to time the known positions are written
+    /// to the disk.
     pub(super) fn is_true_store(&mut self, now: Timestamp, from: MemberId, position: Option<&StorePosition>) -> bool {
         let (Some(disk), Some(&position)) = (&mut self.disk, position) else { return true };
         let heard = disk.heard_mut().hear(from, position);

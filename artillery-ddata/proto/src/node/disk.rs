@@ -57,7 +57,8 @@ impl Disk {
         self.upto >= applied
     }
 
-    /// Records that these configurations are being written, unless others still are. Returns whether it did.
+    /// Records that these configurations are being written, unless others still are. Returns whether the caller must
+    /// write them.
     pub(super) fn keep(&mut self, configs: &Arc<Configs>) -> bool {
         let is_idle = self.keeping.is_none();
         self.keeping.get_or_insert_with(|| configs.clone());

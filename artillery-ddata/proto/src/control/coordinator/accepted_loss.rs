@@ -1,5 +1,5 @@
-//! An operator accepts the loss of a chain: no store that served last is both available and possibly complete. The
-//! chain is opened again from the best available store, or empty (docs/DESIGN.md §5.8).
+//! An operator accepts the loss of a chain: no store that served last is available and known to be complete. The chain
+//! is opened again from the best available store, or empty (docs/DESIGN.md §5.8).
 //!
 //! Such an order must not discard any available data. So it waits until all living nodes have reported what they hold,
 //! and is refused while a serving member is alive, or while a store is back that may open the chain by itself.

@@ -2,8 +2,8 @@
 //!
 //! A hop is *dead* when an update, or the opening of an epoch, that one member has had for long doesn't reach its
 //! successor, and the successor makes no progress at all. A chain is *slow* when its head has for long committed
-//! clearly less than before, although updates were always in flight. Then the only member between two slow paths is to
-//! blame. A machine that slows all members alike makes no member stand out.
+//! clearly less than before, although updates were always in flight. Then the delays of the paths show the member to
+//! blame (module `paths`). If a machine slows all members alike, no member stands out.
 //!
 //! A durable chain waits for the slowest disk of its members, which no path delay identifies. So each member reports
 //! the delay of its own disk. A disk that alone is slow, or that has stopped completing writes, is itself the cause.

@@ -28,7 +28,7 @@ pub(super) struct KnownNode {
     pub(super) leaver: Leaver,
     pub(super) promotions: Vec<Promotion>,
     pub(super) told: BTreeMap<ChainId, LastReport>,
-    /// Its copies of chains that it doesn't serve, by its last renewal.
+    /// Its copies of chains that it doesn't serve, as reported by its last renewal.
     pub(super) holds: BTreeMap<ChainId, StoreHolding>,
     pub(super) loads: bool,
     /// The number of the answer, given by this leader in this term, that the last renewal shows; 0: none.
@@ -146,7 +146,7 @@ impl KnownNode {
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Leaver {
     pub(super) said: Leave,
-    /// When the leader received the request to leave, or last woke from a pause since then.
+    /// When the leader received the request to leave, or last woke from a pause, whichever is later.
     pub(super) asked: Timestamp,
     /// When the leader received the resignation.
     pub(super) resigned: Timestamp,

@@ -37,7 +37,7 @@ pub(super) fn is_heir(view: View<'_>, config: &ChainConfig, id: MemberId, other:
 }
 
 /// Whether a node is still leaving. A node that will return has left once it is gone and no longer has a place in a
-/// chain. This leader itself never counts as gone.
+/// chain. This leader itself is treated as leaving as long as it asks to leave.
 pub(super) fn is_leaving(view: View<'_>, id: MemberId) -> bool {
     let is_out = view.returns(id) && id != view.me() && view.is_gone(id) && !view.configs().names(id);
     view.asks_to_leave(id) && !is_out

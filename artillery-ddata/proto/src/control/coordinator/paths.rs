@@ -92,7 +92,8 @@ fn slow_disks(view: View<'_>, reports: &[&Report]) -> Vec<usize> {
 }
 
 /// The only member with slow paths on both sides. The path from the tail back to the head closes the ring. If no member
-/// has two slow paths, the member after the first one; the tail, if only its path to the head is slow.
+/// has two slow paths, the member after the first slow path, or the tail if only the path from the tail to the head is
+/// slow.
 fn between_slow_ways(view: View<'_>, serving: &[MemberId], reports: &[&Report]) -> Option<MemberId> {
     if serving.len() < 3 {
         // With two members nothing shows which of them is slow.

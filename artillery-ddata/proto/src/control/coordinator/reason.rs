@@ -31,13 +31,13 @@ pub enum Why {
     Joins,
     /// The joiner has caught up: it serves.
     Promoted,
-    /// The member is the new head, in the order that an operator requested.
+    /// The serving members are in a new order, which an operator requested: the member is their head.
     Reordered,
     /// The member permanently stopped serving: it is removed, and may return in another incarnation.
     Halted,
     /// No member of the chain survived, and this node is back with a store that served last: it serves.
     Reopened,
-    /// No store that served last is both available and possibly complete, and an operator accepts the loss: this node
+    /// No store that served last is available and known to be complete, and an operator accepts the loss: this node
     /// serves with the data that it has.
     AcceptedLoss,
     /// Another cluster of the same name is met: the chain, whose head is the member, refuses writes until it is certain

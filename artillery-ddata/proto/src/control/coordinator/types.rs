@@ -142,6 +142,6 @@ pub enum LogWarning {
     AtRisk { missing: BTreeSet<MemberId> },
     /// A majority of the voters is silent: no configuration can change.
     Lost { missing: BTreeSet<MemberId> },
-    /// No voter is missing any more, or the log survives the loss of another one.
+    /// No voter is missing now, or the log survives the loss of another one.
     Safe,
 }

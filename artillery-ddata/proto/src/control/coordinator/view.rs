@@ -128,8 +128,8 @@ impl<'a> View<'a> {
         self.now - self.node(id).map_or(Timestamp::ZERO, |seen| seen.heard).max(self.nodes.since)
     }
 
-    /// Whether no renewal of the node was received for too long, or it has resigned. This node is gone only if it has
-    /// resigned.
+    /// Whether no renewal of the node was received for too long, or it has resigned. The leader itself is treated as
+    /// gone only if it has resigned.
     pub(super) fn is_gone(&self, id: MemberId) -> bool {
         self.has_resigned(id) || (id != self.me() && self.silence(id) >= self.settings().suspect)
     }
@@ -193,14 +193,14 @@ impl<'a> View<'a> {
         told.is_some_and(|told| told.report.halted) && !allows!(self.guards(), KeepHalted)
     }
 
-    /// Whether the node is alive and stays, receives this leader's answers, has loaded its directory, and hasn't halted
-    /// the chain.
+    /// Whether the node is alive and stays, receives this leader's answers, has loaded its directory, and hasn't
+    /// permanently stopped serving the chain.
     pub(super) fn may_take_part(&self, chain: ChainId, id: MemberId) -> bool {
         let loads = self.node(id).is_some_and(|seen| seen.loads);
         self.is_there(id) && self.hears(id) && !loads && !self.has_halted(chain, id)
     }
 
-    /// Whether the node is alive and stays, is in the log, and hasn't halted the chain.
+    /// Whether the node is alive and stays, is in the log, and hasn't permanently stopped serving the chain.
     pub(super) fn can_open(&self, chain: ChainId, id: MemberId) -> bool {
         self.is_there(id) && self.configs().node(id).is_some() && !self.has_halted(chain, id)
     }

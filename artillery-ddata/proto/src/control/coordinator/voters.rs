@@ -152,7 +152,7 @@ fn will_return(view: View<'_>, id: MemberId) -> bool {
 }
 
 /// Whether a node may end at any time, because it was notified that its chains end. If it shows a later answer, it is
-/// only drained. A voter stays for a while after the notice, so its answer must be [`LEAVING_LEASES`] later.
+/// only drained. A voter doesn't end at once, so its answer must be given [`LEAVING_LEASES`] after the notice.
 fn is_ending(view: View<'_>, id: MemberId) -> bool {
     let stays = if view.votes(id) { view.settings().lease * LEAVING_LEASES } else { Duration::ZERO };
     let ends = |seen: &KnownNode| seen.leaver.ends.is_some_and(|since| seen.proven < since + stays);

@@ -50,8 +50,8 @@ impl Formation {
 
     /// Answers a sender that assumes that this node still takes part in `id`.
     fn answer_progress(&mut self, from: MemberId, id: ProposalId) {
-        // Only this node can have told the sender that it accepted. So if it has answered this attempt, it has accepted
-        // and abandoned it. An attempt that it doesn't know isn't answered.
+        // Only this node can have informed the sender that it accepted `id`. So if it remembers an answer to this
+        // attempt, it has accepted `id` and abandoned it. Otherwise it doesn't reply.
         if self.answered.get(&id.proposer).is_some_and(|&answered| id.attempt <= answered) {
             self.send(from, FormationMessage::Refused { id, reason: RejectReason::Over });
         }
