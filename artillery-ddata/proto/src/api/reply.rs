@@ -41,7 +41,7 @@ pub enum Reply {
 pub struct WriteReply {
     /// The version that the write created.
     pub version: Version,
-    /// The number of members that hold the write.
+    /// The number of serving members when the reply is made. Each of them holds the write.
     pub copies: u32,
     /// Whether this is the outcome of an earlier attempt of the same request.
     pub replayed: bool,

@@ -35,7 +35,7 @@ impl Party {
     ///
     /// By the derived order each cluster gives way only to a higher one. Its knowledge of the other one may be old, but
     /// only *holds data* changes, and only upwards. A cluster gives way only once it is certain that it is empty, so
-    /// its own rank is final by then. So of any number of clusters that meet, the highest stays.
+    /// its own rank no longer changes. So of any number of clusters that meet, the highest stays.
     pub fn gives_way(self, other: Self, guards: Guards) -> bool {
         !self.holds_data && (other > self || allows!(guards, BothGiveWay))
     }

@@ -48,7 +48,7 @@
 //!   if it forms a cluster alone; or it has seen it and asked in vain, in several proposals. If discovery takes less
 //!   time than the search, and messages arrive, this doesn't happen. (Of more than 16 nodes not all are named, but
 //!   nodes that see the same others name the same lowest ones.) No rule covers a network that was partitioned until
-//!   then: the ids differ, and the two groups never mix.
+//!   both were formed: the ids differ, and the two groups never mix.
 //!
 //! Why not simply stop at the first sign of failure, or when a majority no longer accepts? Of three founders A, B, C, A
 //! may know that all accepted, and be cut off before it reports this. If forming needed no votes, A would have formed

@@ -325,7 +325,7 @@ fn could_lead(all: &[&Standing]) -> Result<(), NotRecovered> {
     Ok(())
 }
 
-/// Whether this incarnation is a voter. A store on a disk is the same voter in each of its incarnations.
+/// Whether this incarnation is a voter: all incarnations of one store are the same voter.
 fn votes_in(set: &BTreeSet<MemberId>, id: MemberId) -> bool {
     set.iter().any(|voter| voter.shares_store(id))
 }

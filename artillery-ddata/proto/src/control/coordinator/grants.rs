@@ -17,7 +17,7 @@ pub(super) struct PendingGrant {
 pub(super) struct Grants {
     /// Renewals received before the current round began.
     asked: Vec<PendingGrant>,
-    /// Renewals received since then: the next round answers them.
+    /// Renewals received since the current round began: the next round answers them.
     next: Vec<PendingGrant>,
     round: Option<u64>,
     /// The number of the last round that began, in any term.

@@ -62,7 +62,7 @@ impl KnownFounders {
 
     pub(super) fn replace(&mut self, old: MemberId) {
         self.remove(old);
-        // Beyond the limit an incarnation is forgotten: then a proposal that names it waits for ballots instead.
+        // Beyond the limit an incarnation is forgotten: a proposal that names it then takes a ballot to end.
         if self.replaced.len() >= MAX_NODES {
             self.replaced.pop_first();
         }

@@ -67,7 +67,7 @@ impl Poll {
         self.vote();
     }
 
-    /// The vote of a majority in one ballot. A verdict is final: every founder finds the same.
+    /// The vote of a majority in one ballot. A verdict is final: all founders that find one find the same.
     pub(super) fn verdict(&self) -> Option<ProposalVerdict> {
         let votes = || self.peers.values().filter_map(|(_, vote)| *vote).chain(self.mine.vote);
         let chosen =

@@ -16,7 +16,7 @@ use crate::{ClusterId, Incarnation, NodeId, control::ChainSettings, guards::Muta
 
 pub(super) const MILLI: u64 = 1_000_000;
 
-/// Faults. Their probabilities, per message or per discovery, are in thousandths.
+/// Faults. Their probabilities, per message, are in thousandths.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Trouble {
     pub(super) loss: u64,
