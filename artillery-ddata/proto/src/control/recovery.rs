@@ -223,7 +223,7 @@ pub enum NotRecovered {
         /// The chain.
         chain: ChainId,
     },
-    /// No answering node has a complete copy of every chain.
+    /// No answering node has the best surviving copy of every chain.
     #[error("no answering node holds a complete copy of every chain: such a cluster can't be recovered")]
     Scattered,
     /// Another node than the one that received the order has the best history.
