@@ -42,7 +42,7 @@ use crate::{ClusterId, MemberId, Mode};
 pub struct Bootstrap {
     /// Random, made for this formation.
     pub cluster: ClusterId,
-    /// Nodes under other names never connect to it.
+    /// The cluster's name: nodes started under another name never connect to it.
     pub name: String,
     /// The founders, in the incarnations that formed the cluster.
     pub members: Vec<NodeInfo>,

@@ -113,7 +113,7 @@ impl NodeMachine {
         }
     }
 
-    /// Whether the directory is still being loaded. Until then the node renews and keeps the log, but its chains do
+    /// Whether the directory is still being loaded. Meanwhile the node renews and keeps the log, but its chains do
     /// nothing.
     pub fn loads(&self) -> bool {
         self.base.loads()
@@ -138,7 +138,7 @@ impl NodeMachine {
         self.coordinator.proposes()
     }
 
-    /// Test-only: whether this leader has fenced a member, which will be removed.
+    /// Test-only: whether this leader has fenced a member, which should be removed.
     #[cfg(feature = "mutants")]
     pub fn fences(&self, id: MemberId) -> bool {
         self.coordinator.fences(id)

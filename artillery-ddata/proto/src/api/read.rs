@@ -15,11 +15,12 @@ pub enum ReadMode {
     Strong,
     /// Linearizable through a barrier that passes the whole chain; depends on no clock.
     ThroughChain,
-    /// The newest version that the member holds. It may be uncommitted; the result states whether it is.
+    /// The newest version that the member holds. A read of one key outside of a session may return an uncommitted
+    /// version, and states so; other reads return committed versions.
     Eventual,
     /// The newest version that the member holds, if at most `versions` versions of the key are uncommitted there and
-    /// the member has shown within `age`, by its own clock, that it isn't further behind. Otherwise the read is served
-    /// as [`Strong`](Self::Strong).
+    /// the member is the tail, or has shown within `age`, by its own clock, that it isn't further behind. Otherwise the
+    /// read is served as [`Strong`](Self::Strong).
     Bounded {
         /// The most uncommitted versions of the key.
         versions: u32,
@@ -96,7 +97,7 @@ impl Query {
         }
     }
 
-    /// The prefix and the key to continue after that a scan or a watch names instead of keys.
+    /// The prefix of a scan or a watch, and the key after which a scan continues.
     pub fn bounds(&self) -> impl Iterator<Item = &Bytes> {
         let (prefix, after) = match self {
             Self::Scan(scan) => (Some(&scan.prefix), scan.after.as_ref()),

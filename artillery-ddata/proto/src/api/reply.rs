@@ -30,7 +30,7 @@ pub enum Reply {
     Cut(MultiGetReply),
     Page(ScanReply),
     Changes(WatchReply),
-    /// The request has had no effect and will have none by this attempt.
+    /// This attempt has no effect. Earlier attempts of the same request may have had one.
     Refused(Refusal),
     /// The deadline passed before an answer. A read has ended; the outcome of a write is unknown.
     Expired,
@@ -41,7 +41,7 @@ pub enum Reply {
 pub struct WriteReply {
     /// The version that the write created.
     pub version: Version,
-    /// The number of members that hold the write.
+    /// The number of serving members when the reply is made. Each of them holds the write.
     pub copies: u32,
     /// Whether this is the outcome of an earlier attempt of the same request.
     pub replayed: bool,
@@ -220,8 +220,8 @@ pub enum Refusal {
     /// This request id was used for a different write.
     #[error("this request id was used for a different write")]
     OtherRequest,
-    /// The session, watch or request id belongs to another history: to another cluster, or to one before a recovery. It
-    /// is meaningless in this history. Begin a new one.
+    /// The session, watch or request id belongs to another history: to another cluster, or to one before a recovery or
+    /// an accepted loss. It is meaningless in this history: begin a new one.
     #[error("the session, watch or request id belongs to another history of the cluster")]
     OtherHistory,
     /// A batch or script has no step, or too many.

@@ -149,7 +149,7 @@ enum Says {
     NotNow,
     /// The asked member: another one may answer a request that any member can answer.
     NotHere,
-    /// The attempt: every node would refuse it.
+    /// The attempt: other nodes would refuse it too.
     Never,
     /// The request: its record states that it changed nothing.
     Settled,

@@ -14,7 +14,7 @@ use crate::{
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Routing {
-    /// The formation.
+    /// The id that the cluster got when it was formed.
     pub cluster: ClusterId,
     /// Its history: the first one, unless the cluster was recovered after a loss.
     pub history: History,
@@ -60,8 +60,9 @@ impl Routing {
         self.chains.get(chain.0 as usize)
     }
 
-    /// Both routings combined: the newer configuration of each chain. If `new` has an older configuration of some
-    /// chain, the addresses in `self` are kept too.
+    /// Both routings combined: the newer configuration of each chain. If the clusters differ, the result is `self`. If
+    /// the histories differ, it is the routing with the newer history, or `self` if neither is newer. If `new` has an
+    /// older configuration of some chain, the addresses in `self` are kept too.
     #[must_use]
     pub fn merged(&self, new: Self) -> Self {
         if self.cluster != new.cluster {

@@ -9,7 +9,7 @@ use super::{
 use crate::{ChainId, MemberId};
 
 /// Whether `me` may hold committed updates that are missing from the newest history reported by these nodes. `None`: no
-/// node reports a newer history.
+/// node reports a newer history, or `me` isn't one of them.
 pub fn has_parted(me: MemberId, standings: &[Standing]) -> Option<bool> {
     let mine = standings.iter().find(|standing| standing.me.id == me)?;
     let newer = standings.iter().filter(|standing| standing.history.relation(mine.history) == Relation::Newer);
@@ -17,8 +17,8 @@ pub fn has_parted(me: MemberId, standings: &[Standing]) -> Option<bool> {
     Some(holds_more(mine, &newest.branches))
 }
 
-/// Whether a node's store may hold commits that are missing from a later history, which is derived by these branches.
-/// If no branch starts from the node's history, any commit may be missing.
+/// Whether a node's store may hold commits that are missing from a later history, which these branches led to. If no
+/// branch starts from the node's history, any commit may be missing.
 pub fn holds_more(mine: &Standing, branches: &[Branch]) -> bool {
     let beyond = |branch: Option<&Branch>| {
         let kept = |chain: ChainId| branch.and_then(|branch| branch.chains.iter().find(|kept| kept.chain == chain));
@@ -53,7 +53,7 @@ mod tests {
 
     const FIRST: History = History { generation: 0, id: 7 };
 
-    /// Node 2, which serves in this epoch and whose last version is `last`.
+    /// Node 2, which serves in `epoch` and whose last version is `last`.
     fn held(epoch: u64, last: Version) -> Standing {
         let config = serving(epoch, &[2, 3]);
         let serves = Some(Epoch(epoch));
@@ -61,7 +61,7 @@ mod tests {
         Standing { history: FIRST, chains: vec![chain], ..fixtures::standing(founder(2), ClusterId(7)) }
     }
 
-    /// Node 1, which was kept by a recovery: it last served in this epoch.
+    /// Node 1, which was kept by a recovery: it last served in `epoch`.
     fn kept(epoch: u64, last: Version) -> Standing {
         let chain = ChainBranch { chain: ChainId(0), epoch: Epoch(epoch), last, synced: true };
         let branches = vec![Branch { from: FIRST, chains: vec![chain] }];
@@ -95,7 +95,8 @@ mod tests {
     fn what_an_epoch_behind_the_branch_made_has_parted() {
         let branch = Version::new(5, 100);
         assert_eq!(parted(held(6, Version::new(6, 101)), kept(5, branch)), Some(true));
-        // An update of an earlier epoch may have been committed later, where another one has its sequence.
+        // An update ordered in an earlier epoch may have been committed in a later one, and the branch may hold another
+        // update at its sequence.
         assert_eq!(parted(held(6, Version::new(4, 80)), kept(5, branch)), Some(true));
         assert_eq!(parted(held(6, branch), kept(5, branch)), Some(false), "it entered an epoch without updates");
     }

@@ -8,18 +8,19 @@
 //!
 //! - A lease is granted only once a quorum has confirmed, *after the renewal was received*, that this node still leads
 //!   (module `answers`).
-//! - A member is *fenced* before its removal: its lease is not renewed, and the proposal waits until the last one has
-//!   certainly expired, by this node's clock and the bound on drift. No lease of it is renewed until the proposal is
-//!   decided, and the proposal is valid only in the term of the fence.
+//! - A member is *fenced* before its removal: its lease isn't renewed until the proposal to remove it is decided. The
+//!   proposal waits until the last lease has certainly expired, by this node's clock and the bound on drift, unless the
+//!   member has resigned. It is valid only in the term of the fence.
 //! - A new leader doesn't know the leases that others granted. So it waits for one full lease plus drift before it
-//!   removes a member.
+//!   removes a member that hasn't resigned.
 //! - A member is removed only after a quorum has confirmed this node in a round that began after the fence, unless the
 //!   member itself has resigned. Otherwise this node may be the one that receives nothing, while its proposals arrive
 //!   (trap 51).
 //! - A leader that receives renewals from no majority of the voters removes no member, even if a quorum confirms it:
 //!   the leader is the one that can't be reached (module `one_way`).
 //! - A member is removed only while another serving member is proven to be alive: it has shown a recent answer of this
-//!   leader. A message alone may be old, because of a pause of this node or a delay in the network (trap 42).
+//!   leader, or is this node. A message alone may be old, because of a pause of this node or a delay in the network
+//!   (trap 42).
 //! - Every proposal names the epoch that it replaces, and at most one is in flight.
 //!
 //! A coordinator consists of parts, each of which owns its state. A part receives what it needs as arguments, and calls
@@ -31,8 +32,8 @@
 //! all of them → leave, reopen → view → cluster, known_node
 //! ```
 //!
-//! [`Coordinator`] alone passes effects from part to part: this file has the inputs and the order of decisions, `answers`
-//! the answers to renewals. [`View`] is the knowledge at the time of a decision, which no part changes.
+//! [`Coordinator`] alone passes effects from part to part: this file has the inputs and the order of decisions,
+//! `answers` the answers to renewals. [`View`] is the knowledge at the time of a decision, which no part changes.
 
 mod accepted_loss;
 mod answers;
@@ -95,7 +96,7 @@ pub(crate) struct Coordinator {
     reach: Reach,
     /// The time of the last input: after a pause this node's knowledge is out of date.
     awake: Timestamp,
-    /// Another cluster is met to which this one gives way if it is empty: until when that report is valid.
+    /// While set, another cluster is met to which this one gives way if it is empty. The report expires at this time.
     outranked: Option<Timestamp>,
     outputs: VecDeque<CoordinatorOutput>,
 }
@@ -125,7 +126,7 @@ impl Coordinator {
     }
 
     /// Test-only: writes every field that affects behaviour, without the settings and the content of the log's entries.
-    /// Two coordinators with equal output and the same log behave identically.
+    /// Two coordinators with equal output, settings and logs behave identically.
     #[cfg(feature = "mutants")]
     pub(crate) fn describe(&self, out: &mut dyn std::fmt::Write) -> std::fmt::Result {
         // Destructured, so that a new field doesn't compile until it is handled here.
@@ -202,7 +203,7 @@ impl Coordinator {
         self.decide(now);
     }
 
-    /// An operator's order.
+    /// Begins an operator's order, or answers with the reason why it can't.
     fn order(&mut self, now: Timestamp, input: CoordinatorInput) {
         let (cluster, leader, leading) = (&self.cluster, self.cluster.leader(), self.leading.as_mut());
         let refusal = match input {
@@ -249,7 +250,7 @@ impl Coordinator {
         }
     }
 
-    /// Operators whose orders are not executed must ask the new leader.
+    /// Ends the term and the orders in progress: their operators must ask the new leader.
     fn end_term(&mut self) {
         let leader = self.cluster.leader();
         if let Some(mut leading) = self.leading.take() {
@@ -281,8 +282,8 @@ impl Coordinator {
         let proposes = leading.proposal.is_pending();
         outputs.extend(leading.orders.reorder.follow(view, proposes));
         self.suspicions.judge(view);
-        // While a proposal is in flight no fence ends: a lease that is renewed before the decision could still run after
-        // the removal (trap 35).
+        // While a proposal is in flight, no fence ends: a lease that is renewed before the decision could still run
+        // after the removal (trap 35).
         let keeps_fences = proposes && !allows!(cluster.guards(), RenewWhileDeciding);
         let serving = cluster.configs().iter().flat_map(|config| config.serving());
         let gone: BTreeSet<_> = serving.filter(|&id| view.is_gone(id)).chain(self.suspicions.blamed()).collect();

@@ -35,7 +35,7 @@ impl Party {
     ///
     /// By the derived order each cluster gives way only to a higher one. Its knowledge of the other one may be old, but
     /// only *holds data* changes, and only upwards. A cluster gives way only once it is certain that it is empty, so
-    /// its own rank is final by then. So of any number of clusters that meet, the highest stays.
+    /// its own rank no longer changes. So of any number of clusters that meet, the highest stays.
     pub fn gives_way(self, other: Self, guards: Guards) -> bool {
         !self.holds_data && (other > self || allows!(guards, BothGiveWay))
     }
@@ -45,7 +45,7 @@ impl Party {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Meeting {
     pub other: Party,
-    /// The name of the node of this cluster that met it; `None`: this node.
+    /// The name of the node of this cluster that met the other one; `None`: this node.
     pub by: Option<String>,
     /// The other cluster's node and its address, if this node met it.
     pub node: Option<(String, SocketAddr)>,
@@ -89,9 +89,9 @@ impl Encounters {
         self.holds_data = true;
     }
 
-    /// Records contact with a node of another cluster. That node must state that its cluster has a confirmed leader: a
-    /// cluster without one may never have one again. Clusters beyond [`MAX_ENCOUNTERS`] are ignored: the remembered
-    /// ones suffice for every decision, and the ignored one is met again later.
+    /// Records contact with a node of another cluster. Call it only if that node states that its cluster has a
+    /// confirmed leader: a cluster without one may never have one again. Further clusters are ignored while
+    /// [`MAX_ENCOUNTERS`] are remembered.
     pub fn meet(&mut self, now: Timestamp, other: Party, name: String, addr: SocketAddr) {
         let known = self.seen.get(&other.cluster);
         if other.cluster == self.mine || (known.is_none() && self.seen.len() >= MAX_ENCOUNTERS) {
@@ -158,7 +158,7 @@ impl Encounters {
         all.into_values().collect()
     }
 
-    /// The cluster to which this one gives way, if it is empty. `None` while a node of this cluster runs a release
+    /// The cluster to which this one gives way, if it is empty. Also `None` while a node of this cluster runs a release
     /// without statements: that node wouldn't understand the log entries.
     pub fn outranked(&self, guards: Guards) -> Option<ClusterId> {
         if !self.all_state() {
@@ -175,8 +175,8 @@ impl Encounters {
         self.told.values().all(|(_, statement)| statement.is_some())
     }
 
-    /// Whether an operator may give this cluster up: only if another one that holds data is met, so that not both can
-    /// be given up for an empty one.
+    /// Whether an operator may give this cluster up: its configuration can change, all its nodes make statements, and
+    /// another cluster that holds data is met.
     pub fn may_be_given_up(&self) -> bool {
         !self.is_fixed && self.all_state() && self.meetings().iter().any(|meeting| meeting.other.holds_data)
     }

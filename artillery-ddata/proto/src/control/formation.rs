@@ -8,14 +8,14 @@
 //! A free node first looks for others ([`FormationSettings::search`], longer while a seed hasn't answered). When it
 //! sees at least [`FormationSettings::expect`] free nodes, including itself, it proposes a [`Bootstrap`]: a fresh
 //! random cluster id and the exact incarnations of all of them, the founders (of more than 16, those with the lowest
-//! ids). It omits only nodes that were silent in earlier proposals or refuse all of this node's, if enough others
-//! remain. A free node that is named accepts, unless it expects more founders: then it refuses with that number, and
-//! the proposer waits for as many. A node accepts one proposal at a time and refuses the others permanently. Each
-//! founder repeatedly sends the others its state: which founders have accepted, and its vote. A founder that knows that
-//! all accepted votes *form*; a majority of such votes forms the cluster. When that takes too long, or a founder turns
-//! out to be replaced, any founder asks for votes in a ballot of its own, and *abandon* can win (module `poll`:
-//! single-decree Paxos, with the founders as acceptors). So the others finish a dead proposer's proposal, with either
-//! verdict, as long as a majority of them is up and connected.
+//! ids, unless more are expected). It omits only nodes that were silent in earlier proposals or refuse all proposals of
+//! this node, if enough others remain. A free node that is named accepts, or refuses with a reason. If it expects more
+//! founders, it refuses with their number, and the proposer waits for as many. A node accepts one proposal at a time
+//! and refuses the others permanently. Each founder repeatedly sends the others its state: which founders have
+//! accepted, and its vote. A founder votes *form* once it knows that all have accepted; a majority of such votes forms
+//! the cluster. When that takes too long, or a founder turns out to be replaced, any founder asks for votes in a ballot
+//! of its own, and *abandon* can win (module `poll`: single-decree Paxos, with the founders as acceptors). So the
+//! others finish a dead proposer's proposal, with either verdict, as long as a majority of them is up and connected.
 //!
 //! A node abandons an accepted proposal only when it knows one of these:
 //!
@@ -48,14 +48,14 @@
 //!   if it forms a cluster alone; or it has seen it and asked in vain, in several proposals. If discovery takes less
 //!   time than the search, and messages arrive, this doesn't happen. (Of more than 16 nodes not all are named, but
 //!   nodes that see the same others name the same lowest ones.) No rule covers a network that was partitioned until
-//!   then: the ids differ, and the two groups never mix.
+//!   both were formed: the ids differ, and the two groups never mix.
 //!
 //! Why not simply stop at the first sign of failure, or when a majority no longer accepts? Of three founders A, B, C, A
 //! may know that all accepted, and be cut off before it reports this. If forming needed no votes, A would have formed
-//! the cluster while B and C, a majority, abandon it: A would be a member of a group that never exists. If B, alone
-//! with C's replacement, abandoned the proposal because C is gone, the same could happen with A and B of five. Hence
-//! the votes, and reason 3 only when no majority remains. Even numbers of founders need no separate rule: of two, each
-//! is needed for any verdict, and if one is replaced no majority remains; of four, three are needed.
+//! the cluster while B and C, a majority, abandon it: A would be a member of a group that never exists. If one replaced
+//! founder were enough to abandon a proposal, the same could happen. Hence the votes, and reason 3 only when no
+//! majority remains. Even numbers of founders need no separate rule: of two, each is needed for any verdict, and if one
+//! is replaced no majority remains; of four, three are needed.
 //!
 //! No protocol can remember for a node that forgot: a memory node that restarted is another incarnation.
 //! [`FormationInput::Replaced`] must be certain: a process that was merely paused must not act again once its node has
@@ -287,7 +287,7 @@ impl Formation {
         self.settings.after.as_ref().is_some_and(|after| after.lineage.contains(&cluster))
     }
 
-    /// The node's former cluster, if an operator replaced that.
+    /// The node's former cluster, if an operator replaced it.
     pub fn given_up(&self) -> Option<ClusterId> {
         self.settings.after.as_ref().and_then(|after| after.lineage.last().copied())
     }
@@ -351,8 +351,8 @@ impl Formation {
             self.send(to, FormationMessage::Refused { id, reason: RejectReason::Over });
         }
         match refused {
-            // Of two nodes with different settings, the one with the lower id forms a cluster alone, and the other
-            // joins it.
+            // Of two nodes with different settings, only the one with the lower id leaves the other out of its later
+            // proposals.
             Some((from, RejectReason::Settings)) if from.node < self.me.id.node => {}
             Some((from, RejectReason::Settings | RejectReason::Joins)) => self.seen.exclude(from),
             Some((from, RejectReason::Expects(most))) if (1..=MAX_FOUNDERS).contains(&most) => {

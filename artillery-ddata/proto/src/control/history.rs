@@ -1,5 +1,5 @@
-//! The history of a cluster's data: the initial one, or a recovered one (docs/DESIGN.md §5.12), which branched off another
-//! one.
+//! The history of a cluster's data: the initial one, or a recovered one that branched off another (docs/DESIGN.md
+//! §5.12).
 
 use std::{fmt, str::FromStr};
 
@@ -15,7 +15,7 @@ use crate::{
 /// nothing is compared or resent across the two. The text form is `GENERATION-ID`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, Serialize, Deserialize)]
 pub struct History {
-    /// How many recoveries preceded this history.
+    /// The number of recoveries that led to this history.
     pub generation: u64,
     /// The cluster id for the first history; random for a recovered one.
     pub id: u128,
@@ -40,8 +40,7 @@ pub enum Met {
     Same,
     /// The other node's history is obsolete: send it this node's history, the payload.
     Over(History),
-    /// This node's history is permanently obsolete: updates that it has acknowledged since may be missing in the other
-    /// one.
+    /// This node's history is permanently obsolete: updates acknowledged in it may be missing from the newer one.
     LeftBehind,
     /// The cluster was recovered twice, independently: neither gives way.
     Parted,

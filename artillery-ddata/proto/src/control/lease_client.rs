@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{MemberId, NodeId, Timestamp};
 
-/// After more renewals without an answer, other nodes are asked too: the leader may be dead or slow.
+/// After more than this many unanswered renewals, other nodes are asked too: the leader may be dead or slow.
 const UNANSWERED_RENEWALS: u32 = 2;
 
 /// The number of most recent renewals whose answers are accepted.
@@ -28,7 +28,7 @@ const MAX_REMEMBERED_RENEWALS: usize = 64;
 pub(crate) struct RenewalOutcome {
     /// The new end of this node's lease, if it is later than before.
     pub lease: Option<Timestamp>,
-    /// When that renewal was sent. This node served at that time.
+    /// When the renewal for the lease was sent.
     pub asked: Timestamp,
     /// The configurations, if newer than the known ones.
     pub configs: Option<Arc<Configs>>,
@@ -50,7 +50,7 @@ pub(crate) struct LeaseClient {
     /// The last log entry that is in force at all chains of this node.
     acted: LogIndex,
     leader: Option<MemberId>,
-    /// Live incarnations, according to the membership: candidates to ask.
+    /// The incarnations that were met, each node's latest: candidates to ask.
     met: BTreeMap<NodeId, MemberId>,
     /// Renewals since the leader's last answer.
     silent: u32,
@@ -172,13 +172,13 @@ impl LeaseClient {
         self.asks_at = now;
     }
 
-    /// The next of the nodes to be asked once. Due renewals are sent first.
+    /// The next of the nodes to be asked once.
     pub(crate) fn next_ask(&mut self, now: Timestamp) -> Option<(MemberId, Renewal)> {
         let to = self.asks.pop_front()?;
         Some((to, self.renewal(now, to)))
     }
 
-    /// When renewal `number` was sent; `None`: too long ago for its answer to be accepted.
+    /// When renewal `number` was sent; `None`: its answer is no longer accepted.
     pub(crate) fn sent(&self, number: u64) -> Option<Timestamp> {
         self.sent.get(&number).copied()
     }
@@ -193,7 +193,7 @@ impl LeaseClient {
     }
 
     /// Requests to leave, with a renewal that is due now. The node keeps serving until a leader agrees. `returns`: the
-    /// node will return, and stays a node and a voter; it doesn't override a request to leave permanently.
+    /// node will return, and stays a node and a voter; an earlier request isn't changed.
     pub(crate) fn leave(&mut self, now: Timestamp, returns: bool) {
         if !self.leave.is_asked() {
             (self.leave.stage, self.leave.returns) = (LeaveStage::Asks, returns);
@@ -218,7 +218,7 @@ impl LeaseClient {
     }
 
     /// Makes the answers to all earlier renewals invalid. The leader no longer waits for a lease that was requested
-    /// before now: it may remove this node on the strength of the withdrawn resignation (trap 62).
+    /// before now: it may remove this node because of the withdrawn resignation (trap 62).
     fn take_back(&mut self, now: Timestamp, leave: Leave) {
         self.leave = leave;
         self.sent.clear();

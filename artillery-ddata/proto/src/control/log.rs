@@ -63,7 +63,7 @@ pub struct LogEntry {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AppendError {
-    /// Another entry has this index: read it and decide again.
+    /// An entry, possibly this very change, has this index: read it and decide again.
     #[error("the index is taken: the log extends to {last}")]
     Taken {
         /// The last known entry.
@@ -86,7 +86,7 @@ pub enum ConfigLogError {
     /// No majority of the voters can be reached.
     #[error("the configuration log has no quorum")]
     NoQuorum,
-    /// The entry was compacted into a later one: read from there.
+    /// The entry was compacted away: read from `first` on.
     #[error("the configuration log begins at {first}")]
     Compacted {
         /// The first entry that is still available.
@@ -109,7 +109,8 @@ pub trait ConfigLog: Send + Sync + fmt::Debug + 'static {
     /// After any error except [`AppendError::OutcomeUnknown`], this call never appends the change.
     fn append(&self, term: Term, at: LogIndex, change: ConfigChange) -> ProposalFuture<'_>;
 
-    /// The entry at `at`; `None` if this node hasn't applied it yet. If an entry is available, all later ones are too.
+    /// The entry at `at`; `None` if this node hasn't applied it yet. If an entry is available, all later ones up to the
+    /// last applied one are too.
     fn entry(&self, at: LogIndex) -> Result<Option<LogEntry>, ConfigLogError>;
 
     /// The last entry at some time after this call began. A quorum of the voters has confirmed that this node still led

@@ -108,7 +108,7 @@ pub struct Report {
     pub watermark: Sequence,
     /// The round trip to the successor.
     pub hop: PathDelay,
-    /// The time from sending an update here until the tail's watermark returns.
+    /// The time from sending an update at this member until the tail's watermark returns.
     pub commit: PathDelay,
     /// The time of a write to the member's own disk; zero without a disk.
     pub disk: PathDelay,
@@ -116,7 +116,7 @@ pub struct Report {
     pub slowed: Duration,
     /// At a head: it is closed, and every update that it ordered is committed.
     pub closed: bool,
-    /// At a tail: for how long it has received nothing from its joiner, which isn't known to follow.
+    /// At a tail: for how long it has received nothing from its joiner, while the joiner isn't known to follow.
     pub unheard: Duration,
     /// The node permanently stopped serving this chain, whether it is a member or not.
     pub halted: bool,
@@ -323,7 +323,8 @@ impl Renewed {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Farewell {
     GoesOn,
-    /// The node is the last serving member of a chain, or the last voter, and another node takes its place.
+    /// The node is the last serving member of a chain, or the last voter, and another node takes its place, or may
+    /// return and do so.
     HandsOver,
     /// The node is the last serving member of a chain, and no node can take its place.
     Ends,

@@ -34,8 +34,9 @@ pub fn hash_tag(key: &[u8]) -> &[u8] {
 
 /// All of `nodes`, in descending order of preference for `chain`: rendezvous hashing, highest score first.
 ///
-/// The first nodes, one per replica, hold the chain; the others are its spares in this order. Adding or removing a node
-/// moves only that node's share. The score depends on the node, not on its incarnation: a restart moves nothing.
+/// In a new cluster the first nodes, one per replica, serve the chain; the others are its spares in this order. Adding
+/// or removing a node moves only that node's share. The score depends on the node, not on its incarnation: a restart
+/// moves nothing.
 pub fn rank(cluster: ClusterId, chain: ChainId, nodes: impl IntoIterator<Item = MemberId>) -> Vec<MemberId> {
     let mut ranked: Vec<_> =
         nodes.into_iter().map(|member| (Reverse(score(cluster, chain, member.node)), member)).collect();
@@ -87,7 +88,7 @@ pub fn first_configs(founding: &Bootstrap) -> Vec<ChainConfig> {
 }
 
 /// Moves one of each chain's members from `place` on to `place`, so that the nodes hold that place about equally often.
-/// In each round every chain chooses its least frequent node, until no choice changes.
+/// In each round every chain chooses its least frequent node, until no choice changes or `ROUNDS` are over.
 fn spread(chains: &mut [Vec<MemberId>], place: usize) {
     const ROUNDS: usize = 16;
     let mut counts = BTreeMap::<MemberId, u32>::new();

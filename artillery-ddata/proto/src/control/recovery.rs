@@ -32,7 +32,8 @@ pub struct Standing {
     /// How long ago a leader with a confirmed quorum last answered this node. A spare, which gets no lease, is answered
     /// too.
     pub heard: Option<Duration>,
-    /// This incarnation has served a chain, or was named as a serving member.
+    /// The log has named the node's store as a serving member, or the store held a complete copy of a chain at the
+    /// start.
     pub served: bool,
     /// The cluster that succeeds this one, if known.
     pub successor: Option<ClusterId>,
@@ -49,7 +50,7 @@ pub struct Standing {
 
 impl Standing {
     /// Corrects an answer that was given `by` ago: `in_touch` and `heard` become older by as much. `member_heard`
-    /// stays, since the node may have received messages from members since.
+    /// stays, because the node may have received newer messages from members.
     #[must_use]
     pub fn aged(self, by: Duration) -> Self {
         let aged = |ago: Option<Duration>| ago.map(|ago| ago.saturating_add(by));
@@ -134,7 +135,7 @@ pub struct Recovered {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct KeptChain {
     pub chain: ChainId,
-    /// The last epoch in which the kept copy was served.
+    /// The epoch up to which the copy is known to have every committed update ([`ChainStanding::served`]).
     pub epoch: Epoch,
     /// The newest version of the copy.
     pub last: Version,
@@ -222,7 +223,7 @@ pub enum NotRecovered {
         /// The chain.
         chain: ChainId,
     },
-    /// No answering node has a complete copy of every chain.
+    /// No answering node has the best surviving copy of every chain.
     #[error("no answering node holds a complete copy of every chain: such a cluster can't be recovered")]
     Scattered,
     /// Another node than the one that received the order has the best history.
@@ -249,7 +250,7 @@ pub enum NotRecovered {
     InTouch {
         /// The node.
         node: MemberId,
-        /// The time since then.
+        /// The time since that answer, or since the renewal for that lease was sent.
         ago: Duration,
     },
 }
@@ -324,7 +325,7 @@ fn could_lead(all: &[&Standing]) -> Result<(), NotRecovered> {
     Ok(())
 }
 
-/// Whether this incarnation is a voter. A store on a disk is the same voter in each of its incarnations.
+/// Whether this incarnation is a voter: all incarnations of one store are the same voter.
 fn votes_in(set: &BTreeSet<MemberId>, id: MemberId) -> bool {
     set.iter().any(|voter| voter.shares_store(id))
 }

@@ -225,7 +225,7 @@ mod tests {
     fn a_copy_is_refused_whatever_its_own_starts_write() {
         let (mut directory, mut heard) = heard();
         let copy = directory;
-        // The control file is written twice: one more vote.
+        // One more vote writes the control file twice.
         assert!(directory.runs(2, 0).is_heard(&mut heard));
         for starts in 1..=7 {
             let mut copy = copy;

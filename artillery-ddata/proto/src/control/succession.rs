@@ -107,7 +107,7 @@ mod tests {
     const WAITED: Duration = Duration::from_secs(4);
     const LEASE: Duration = Duration::from_secs(1);
 
-    /// The first incarnations of nodes 1 to 3 serve the chain.
+    /// A node of a cluster in which the first incarnations of nodes 1 to 3 serve the chain.
     fn standing(node: u8, incarnation: u128) -> Standing {
         let config = ChainConfig { index: 9, ..serving(4, &[1, 2, 3]) };
         let chain = ChainStanding {

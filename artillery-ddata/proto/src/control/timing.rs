@@ -18,7 +18,7 @@ pub struct Timing {
     pub slow: Duration,
 }
 
-/// A short load peak would lose a shorter lease.
+/// A shorter lease could expire during a short load peak.
 const MIN_LEASE: Duration = Duration::from_millis(200);
 const MAX_LEASE: Duration = Duration::from_secs(3600);
 const LIMITS: RangeInclusive<Duration> = MIN_LEASE..=MAX_LEASE;
@@ -99,7 +99,6 @@ impl Timing {
     }
 }
 
-/// Names the times like the flags of a node.
 impl std::fmt::Display for Timing {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { lease, drift_ppm, suspect, slow } = self;

@@ -37,10 +37,9 @@ pub enum ChainMessage {
     /// A part of a snapshot, to the joiner behind the sender.
     Snapshot(SnapshotPart),
     /// A durable mark. To the successor: all members from the head to the sender hold everything up to this version on
-    /// disk. To the predecessor: the sender does. In-memory members never send it.
+    /// disk. From a joiner to the tail: the joiner does. In-memory members never send it.
     Durable(Version),
-    /// To the head: the sender's disk or memory is full. The head ignores the report some heartbeats later, unless it
-    /// is repeated.
+    /// To the head: the sender's disk or memory is full. The report expires after some heartbeats.
     Full(Fullness),
 }
 
@@ -65,7 +64,7 @@ pub struct Updates {
     pub updates: Vec<Update>,
 }
 
-/// A piece of the next update, and the sender's watermark. A member forwards a piece before it receives the next, so
+/// A piece of the next update, and the sender's watermark. A member forwards a piece without waiting for the next, so
 /// that the hops of a chain transfer a large value concurrently.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Chunk {

@@ -54,7 +54,7 @@ pub enum Operation {
         history: Option<ClusterId>,
         write: Write,
     },
-    /// An operation on the node or the cluster instead of data.
+    /// An operation on the node or the cluster, not on data.
     Admin(AdminOperation),
 }
 
@@ -64,8 +64,8 @@ impl Operation {
     }
 }
 
-/// An operation that the node itself answers, not a chain. `Recover`, `Found` and `Reopen` may discard acknowledged
-/// data.
+/// An operation that the node itself answers, not a chain. `Recover`, `Found`, `Reopen` and [`AdminCommand::GiveUp`]
+/// may discard acknowledged data.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AdminOperation {
     /// Returns the chains and the addresses of the nodes.
@@ -91,7 +91,8 @@ pub enum AdminOperation {
     },
     /// As `Routing`, but also answered if another cluster has succeeded this one.
     RoutingAnyway,
-    /// As the leader, reopens a chain from the surviving stores, if none of its last serving stores may return.
+    /// As the leader, reopens a chain from the best available store, if no store that served last is available and
+    /// known to be complete.
     Reopen { chain: ChainId },
 }
 

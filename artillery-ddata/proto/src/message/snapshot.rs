@@ -13,7 +13,7 @@ pub struct SnapshotPart {
     /// The position of this part. A joiner accepts the part only if it has received exactly the parts before.
     pub at: SnapshotCursor,
     /// The source's commit watermark when it made this part. The part shows each key at some time between the start of
-    /// the snapshot and then.
+    /// the snapshot and the making of the part.
     pub watermark: Sequence,
     pub content: SnapshotContent,
 }

@@ -13,7 +13,7 @@ use crate::{
 #[derive(Clone, Default, Debug)]
 pub(super) struct Acting {
     /// The configurations that were sent to the chains, until all chains act by them; and the chains that have yet to
-    /// report that.
+    /// report this.
     pending: Option<(Arc<Configs>, BTreeSet<ChainId>)>,
     /// The last log entry by which all chains act.
     acted: Option<LogIndex>,

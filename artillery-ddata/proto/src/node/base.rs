@@ -1,5 +1,5 @@
-//! What all parts of a node use: its identity, its disk, its lease client, the nodes of its cluster, and what its driver
-//! gets.
+//! What all parts of a node use: its identity, its disk, its lease client, the nodes of its cluster, and what its
+//! driver gets.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -98,8 +98,8 @@ impl Base {
         self.disk()?.position().map(Box::new)
     }
 
-    /// Whether the store of the sender of a renewal, or of an answer, has lost nothing. New positions are written to
-    /// the disk from time to time.
+    /// Whether the sender's store isn't known to have lost anything. From time to time the known positions are written
+    /// to the disk.
     pub(super) fn is_true_store(&mut self, now: Timestamp, from: MemberId, position: Option<&StorePosition>) -> bool {
         let (Some(disk), Some(&position)) = (&mut self.disk, position) else { return true };
         let heard = disk.heard_mut().hear(from, position);
@@ -168,7 +168,8 @@ impl Base {
         &mut self.state
     }
 
-    /// Whether this node serves nothing because its cluster gives way, or its history has diverged.
+    /// Whether this node serves nothing because another cluster succeeds its own, or its history has diverged from a
+    /// newer one.
     pub(super) fn yields(&self) -> bool {
         self.state.gives_way().is_some()
     }
@@ -220,15 +221,15 @@ impl Base {
         self.leads
     }
 
-    /// The log's group has these voters, and this node leads it or not. Returns whether either is new.
+    /// Records the voters of the log's group, and whether this node leads it. Returns whether either has changed.
     pub(super) fn follow(&mut self, leads: bool, voters: BTreeSet<MemberId>) -> bool {
         let is_new = self.leads != leads || self.voters != voters;
         (self.leads, self.voters) = (leads, voters);
         is_new
     }
 
-    /// Whether this node knows itself as a voter. A leader that was voted out is treated as one until that is
-    /// committed: then it no longer leads.
+    /// Whether this node may be a voter: it is one, knows of none, or leads. A leader that was voted out leads until
+    /// that change is committed.
     pub(super) fn keeps_log(&self) -> bool {
         self.leads || self.voters.is_empty() || self.voters.contains(&self.me)
     }

@@ -19,7 +19,7 @@ pub(super) struct Disk {
     /// The position of this store; `None`: the driver hasn't set it yet.
     position: Option<StorePosition>,
     heard: HeardStores,
-    /// When those positions were last written to the disk.
+    /// When `heard` was last written to the disk.
     noted: Timestamp,
     /// When the other nodes must be informed again of this store's position.
     tell_at: Timestamp,
@@ -57,7 +57,8 @@ impl Disk {
         self.upto >= applied
     }
 
-    /// Notes that these configurations are being written, unless others are. Returns whether they are.
+    /// Records that these configurations are being written, unless others still are. Returns whether the caller must
+    /// write them.
     pub(super) fn keep(&mut self, configs: &Arc<Configs>) -> bool {
         let is_idle = self.keeping.is_none();
         self.keeping.get_or_insert_with(|| configs.clone());

@@ -27,8 +27,8 @@ impl GivingWay {
         }
     }
 
-    /// Ends the node, once others have had time to learn that the cluster has given way, and the disk has recorded it:
-    /// a later start ends likewise.
+    /// Ends the node, once others have had time to learn that the cluster has given way, and the disk has recorded it,
+    /// so that a later start ends too.
     pub(super) fn end_if_over(&mut self, now: Timestamp, base: &mut Base) {
         if self.ends_at.is_none_or(|at| now < at) {
             return;

@@ -90,7 +90,8 @@ pub enum NodeInput {
         by: ClusterId,
     },
     /// The cluster of this one's name and secret to which this one gives way if it is empty; `None`: no such cluster is
-    /// met. The driver repeats it: it is valid for three leases. Only the leader uses it.
+    /// met. The driver repeats it, since it expires after three leases, or three seconds if that is longer. Only the
+    /// leader uses it.
     Outranked {
         by: Option<ClusterId>,
     },
@@ -99,7 +100,8 @@ pub enum NodeInput {
     GiveUp {
         token: u64,
     },
-    /// The node should leave its chains as soon as a leader agrees. Answered by [`NodeOutput::Left`] once it has left.
+    /// The node should leave its chains as soon as a leader agrees. Answered by [`NodeOutput::Left`], unless the node
+    /// stays.
     Leave {
         /// When the node stops trying and stays; `None`: the node should stop, and keeps asking until it may.
         until: Option<Timestamp>,
@@ -144,11 +146,12 @@ pub enum NodeOutput {
         /// The renewal's number.
         number: u64,
     },
-    /// Another history begins, and the chains get it next. Local readers must learn of it first (trap 58).
+    /// A new history begins, or a loss was accepted, and the chains get these configurations next. Local readers must
+    /// learn of it first (trap 58).
     Begins(Arc<Configs>),
     /// All chains act by these configurations.
     Acts(Arc<Configs>),
-    /// Check, from now on, whether this node still leads in this term. One round at a time.
+    /// Begin a round: check whether this node still leads in this term. One round at a time.
     Confirm {
         round: u64,
         term: Term,
@@ -228,8 +231,8 @@ pub enum NodeEvent {
     /// The stopping node ends because leaving took too long, although its chains may not be able to continue without it
     /// yet.
     GivesUp,
-    /// The stopping node is the last serving member of a chain, or the last voter, and waits: no leader has chosen a
-    /// replacement.
+    /// The stopping node may be the last serving member of a chain, or is the last voter, and waits: no leader has
+    /// chosen a replacement.
     Waits,
     /// No serving member answers in any incarnation, and this node never served: the cluster's data may be lost.
     Orphaned,
@@ -259,16 +262,16 @@ pub struct NodeState {
     pub answered: bool,
     /// Why the node isn't ready now; `None`: it is ready.
     pub unready: Option<Unready>,
-    /// The last answer of a leader with a confirmed quorum.
+    /// When a leader with a confirmed quorum last answered.
     pub heard: Timestamp,
-    /// This incarnation has served a chain, or the log names it as a serving member, or its store holds a copy of a
-    /// chain.
+    /// The log has named the node's store as a serving member, or the store held a complete copy of a chain at the
+    /// start.
     pub served: bool,
-    /// The last message of another serving member.
+    /// When the last message of another serving member was received.
     pub member_heard: Timestamp,
     /// No serving member answers in any incarnation, and this node never served.
     pub orphaned: bool,
-    /// The cluster that succeeds this one, if any.
+    /// The cluster that claims to succeed this one, if any.
     pub successor: Option<Successor>,
     /// The newer history of the cluster, if commits in this node's store may be missing there.
     pub parted: Option<History>,

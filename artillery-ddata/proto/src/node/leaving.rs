@@ -22,7 +22,7 @@ pub(super) struct Leaving {
     resigning: Option<BTreeSet<ChainId>>,
     /// When a drained node stops trying to leave, and stays.
     stays_at: Option<Timestamp>,
-    /// When a stopping node ends without having left.
+    /// When the wait of a stopping node is over: it ends, or waits again.
     ends_at: Option<Timestamp>,
     /// When a stopping node with a disk ends in any case.
     ends_by: Option<Timestamp>,
@@ -106,7 +106,7 @@ impl Leaving {
         }
     }
 
-    /// A confirmed leader has answered renewal `number`. Only the answer to the newest renewal is valid.
+    /// A confirmed leader has answered renewal `number`. Answers to renewals before the last one processed are ignored.
     pub(super) fn hear_word(
         &mut self,
         now: Timestamp,
@@ -139,8 +139,8 @@ impl Leaving {
                 self.wait_on(now, base);
                 self.say_once(NodeEvent::HandsOver, base);
             }
-            // A node that gives way accepts messages of few nodes, so others may be alive unknown to it. A node that an
-            // operator has chosen to continue alone must be the source for nodes that join (trap 69).
+            // A node that gives way accepts messages of few nodes, so others may be alive without its knowledge. A node
+            // that an operator has chosen to continue alone must be the source for nodes that join (trap 69).
             Farewell::Ends if base.yields() || self.is_kept => self.wait_on(now, base),
             // Other leaving nodes must learn it too, which takes a quorum.
             Farewell::Ends if base.keeps_log() => self.end_soon(now, base),
@@ -216,7 +216,7 @@ impl Leaving {
         }
     }
 
-    /// The stopping node waits no longer.
+    /// Ends the wait of the stopping node.
     fn end(&mut self, why: NodeEvent, base: &mut Base) {
         self.ends_at = None;
         if self.is_awaited {
@@ -234,7 +234,7 @@ impl Leaving {
     fn stay(&mut self, now: Timestamp, base: &mut Base) {
         let had_resigned = base.holder().leaves().has_resigned();
         if !base.configs().names(base.me()) {
-            // No chain needs this node, though perhaps no leader knows that it leaves.
+            // No chain needs this node, even if no leader knows that it leaves.
             self.released |= !base.keeps_log();
             return self.see_whether_left(base);
         }
@@ -260,7 +260,8 @@ impl Leaving {
         }
     }
 
-    /// Stops using the lease, so that this node can be removed without waiting for its end. Its chains resign first.
+    /// Stops using the lease, so that this node can be removed without waiting for the lease to end. Its chains resign
+    /// first.
     pub(super) fn resign(&mut self, now: Timestamp, base: &mut Base) {
         if base.loads() {
             // Its chains don't use a lease yet.

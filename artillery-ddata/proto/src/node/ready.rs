@@ -16,8 +16,9 @@ pub(super) struct Readiness {
 }
 
 impl Readiness {
-    /// Records, from the reports of a renewal, which chains are open. Readiness is decided when the renewal is answered.
-    /// Newer configurations may be in force by then: their epochs are treated as closed until the next renewal.
+    /// Records, from the reports of a renewal, which chains are open. Readiness is decided when the renewal is
+    /// answered. Newer configurations may be in force when the answer arrives: their epochs are treated as closed until
+    /// the next renewal.
     pub(super) fn look_at_chains(&mut self, reports: &[Report], base: &Base) {
         let is_open = |config: &&ChainConfig| {
             let report = reports.iter().find(|report| report.chain == config.chain);

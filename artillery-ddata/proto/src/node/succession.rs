@@ -47,8 +47,8 @@ struct Succession {
     /// The other cluster states that this node's cluster has given way by an entry of its log. Nodes that were away
     /// don't have the entry: only a leader with a confirmed quorum refutes the statement.
     gave_way: bool,
-    /// Only answers to questions asked after this time show that a node is alive: others may have been delayed for
-    /// long.
+    /// Only answers to questions asked after this time show that a node is alive: earlier ones may have been delayed
+    /// for long.
     since: Timestamp,
     /// When to decide, or check again.
     look_at: Timestamp,
@@ -143,7 +143,8 @@ impl Company {
             return;
         }
         let gave_way = self.succession.take().is_some_and(|known| known.gave_way);
-        // This many clusters are never created. If they were, the node would decide again about a forgotten one.
+        // In practice so many clusters are never created. If they were, the node would decide again about a forgotten
+        // one.
         if self.refused.len() >= MAX_LINEAGE {
             self.refused.pop_first();
         }
@@ -245,7 +246,8 @@ impl Company {
     /// if its cluster has a role for it, only an operator may move it there: it may just be cut off, and wouldn't
     /// return.
     ///
-    /// If the cluster has given way, the node waits for the operator, too: it reports that.
+    /// If the other cluster states that this one has given way, a node with a role stops serving, and waits for an
+    /// operator.
     fn give_way(&mut self, now: Timestamp, by: ClusterId, base: &mut Base) -> Yields {
         let gave_way = self.succession.as_ref().is_some_and(|known| known.gave_way);
         let has_place = !has_served(base) && base.has_part(base.me());
@@ -281,7 +283,7 @@ pub(super) fn parted(by: History, base: &mut Base) -> Yields {
     yields
 }
 
-/// Whether this call is so late that the node was paused: messages of that time may still be in transit.
+/// Whether this call is so late that the node was paused: messages from the pause may still be in transit.
 fn is_late(now: Timestamp, due: Option<Timestamp>, base: &Base) -> bool {
     due.is_some_and(|due| now - due > base.lease() / 2)
 }
@@ -291,7 +293,7 @@ fn has_served(base: &Base) -> bool {
     base.state().served || base.loads()
 }
 
-/// Records that this incarnation has served, from the time at which the log names it as a serving member.
+/// Records that this store has served: the log names it as a serving member, or it held a complete copy at the start.
 pub(super) fn see_whether_serves(base: &mut Base) {
     let serves = |config: &ChainConfig| config.serving().any(|id| id.shares_store(base.me()));
     // The copy of a former member may be the best remaining one, too.

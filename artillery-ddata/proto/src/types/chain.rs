@@ -39,7 +39,7 @@ pub enum Role {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Place {
-    /// The first serving member, which orders updates. The only member of a chain of one is also the head.
+    /// The first serving member, which orders updates. The only member of a chain of one has this place.
     Head,
     /// A serving member between head and tail.
     Middle,
@@ -67,17 +67,15 @@ impl fmt::Display for Place {
 pub struct ChainMember {
     /// The node and its incarnation.
     pub id: MemberId,
-    /// Its role.
     pub role: Role,
 }
 
 /// One configuration of a chain: the ordered members of one epoch.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct ChainConfig {
-    /// The chain.
     pub chain: ChainId,
     pub epoch: Epoch,
-    /// The index of the log entry that created it.
+    /// The index of the log entry that created this configuration.
     pub index: u64,
     /// Which members serve strong reads.
     pub mode: Mode,
@@ -101,8 +99,8 @@ impl ChainConfig {
         self.min_members & !(SEALED | OVER)
     }
 
-    /// Whether no member orders updates in this epoch: the cluster may be about to give way to another one
-    /// (docs/DESIGN.md §5.14).
+    /// Whether no member orders updates in this epoch: the cluster may be about to give way to another one, or has done
+    /// so (docs/DESIGN.md §5.14).
     pub fn is_sealed(&self) -> bool {
         self.min_members & (SEALED | OVER) != 0
     }

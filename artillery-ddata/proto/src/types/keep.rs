@@ -5,7 +5,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 /// Received values below this length, in bytes, are always copied out of their frame. Larger ones are copied if they
-/// make up less than half of its body: kept data must not hold much more memory than its own length.
+/// make up less than half of the frame's body: kept data must not hold much more memory than its own length.
 pub(crate) const COPY_BELOW: usize = 16 << 10;
 
 /// The longest copy with an inline reference count, in bytes.

@@ -10,7 +10,7 @@ use std::{
 use super::text::{ParseIdError, parse_hex, parsed};
 use crate::{ChainId, ClusterId, Sequence};
 
-/// What a session has seen: in each chain the sequence that every later read of the session must include.
+/// The frontier of a session: in each chain the sequence that every later read of the session must include.
 ///
 /// Its text form is `CLUSTER/CHAIN=SEQUENCE,…`, or `-` for a session that has seen nothing.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -74,7 +74,7 @@ impl FromStr for Frontier {
     }
 }
 
-/// Makes reads at any node include everything that the session has read or written before (read-your-writes and
+/// Makes reads at any node include each update that the session has read or written before (read-your-writes and
 /// monotonic reads). Clones are the same session.
 ///
 /// Every read mode can be used in a session; the reads then return committed versions only.
@@ -100,7 +100,7 @@ impl Session {
         self.lock().cluster
     }
 
-    /// What the session has seen, for [`resume`](Self::resume).
+    /// The current frontier, for [`resume`](Self::resume).
     pub fn frontier(&self) -> Frontier {
         self.lock().clone()
     }

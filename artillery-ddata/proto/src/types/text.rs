@@ -18,7 +18,7 @@ pub(crate) fn parsed<T>(
     parse(text).ok_or_else(|| ParseIdError { text: text.to_owned(), expected })
 }
 
-/// Parses a cluster id: 32 lower-case hexadecimal digits.
+/// Parses a 128-bit id: 32 lower-case hexadecimal digits.
 pub(crate) fn parse_hex(text: &str) -> Option<u128> {
     let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     (text.len() == 32 && text.bytes().all(is_digit)).then(|| u128::from_str_radix(text, 16).ok())?

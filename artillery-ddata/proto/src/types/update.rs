@@ -16,7 +16,8 @@ impl UpdateKind {
     pub const NOOP: Self = Self(0);
     /// Carries changes, or none if its condition failed.
     pub const WRITE: Self = Self(1);
-    /// Changes nothing. Its commit implies that of all updates before it, so a read behind it is linearizable.
+    /// Changes nothing. Its commit implies that all updates before it are committed, so a read after it is
+    /// linearizable.
     pub const BARRIER: Self = Self(2);
     /// Opens a client session, whose id is the version of this update (docs/DESIGN.md §9).
     pub const SESSION_OPEN: Self = Self(3);

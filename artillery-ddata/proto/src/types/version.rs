@@ -24,7 +24,7 @@ impl Sequence {
         Self(self.0 + 1)
     }
 
-    /// As [`next`](Self::next), for a number from outside: [`MAX`](Self::MAX), which no update has, stays `MAX`.
+    /// As [`next`](Self::next), for an untrusted number: [`MAX`](Self::MAX), which no update has, stays `MAX`.
     pub const fn saturating_next(self) -> Self {
         Self(self.0.saturating_add(1))
     }

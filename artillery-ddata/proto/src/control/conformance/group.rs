@@ -41,7 +41,7 @@ pub trait Rig {
 }
 
 /// A change of voters is begun while most of the old or of the new ones can't be reached. Neither set decides without
-/// the other, and after healing the change ends.
+/// the other, and one set remains after healing.
 pub async fn joint_set_stuck(rig: &impl Rig) {
     let case = Case::new(rig);
     let (leader, term, [a, b, c, d]) = case.begin().await;
@@ -55,8 +55,8 @@ pub async fn joint_set_stuck(rig: &impl Rig) {
         let new = if old == pair[0] { pair[1].clone() } else { pair[0].clone() };
         let (leader, term) = case.leader(&all).await;
         let part = |of: &BTreeSet<MemberId>| of.iter().copied().collect::<Vec<_>>();
-        // The leader is with most of one set, and a minority of the other. The old set isn't cut off without the
-        // leader: alone it doesn't know of the new set, and may decide.
+        // The leader is with most of one set, and a minority of the other. The rest of the old set is split up too: it
+        // doesn't know of the new set, so together it could decide.
         if alone == "old" {
             case.part(&[&part(&old), &part(&(&new - &old))], &[]);
         } else {
@@ -111,7 +111,7 @@ pub async fn catch_up(rig: &impl Rig) {
 }
 
 /// A leader loses its majority while it has a proposal in flight that only a minority has received. The others
-/// continue, and no node ever applies it.
+/// continue, and no node ever applies the proposal.
 pub async fn unknown_then_refused(rig: &impl Rig) {
     let case = Case::new(rig);
     let (leader, term, [a, b, c, d]) = case.begin().await;
@@ -286,7 +286,7 @@ impl<'a, R: Rig> Case<'a, R> {
         }
     }
 
-    /// Checks that nothing is committed for [`QUIET_STEPS`], at any node to which the test appends.
+    /// Checks that no node commits anything for [`QUIET_STEPS`], even if the test appends at the leaders.
     async fn nothing_is_committed(&self) {
         let rig = self.rig;
         let all = || rig.nodes().into_iter().map(|node| rig.entries(node)).collect::<Vec<_>>();
@@ -303,8 +303,8 @@ impl<'a, R: Rig> Case<'a, R> {
         assert_eq!(all(), before, "one set alone commits nothing");
     }
 
-    /// A proposal of a leader that receives nothing from any node, and whose messages only `hear` receive. All other
-    /// links are cut.
+    /// Appends a proposal at a leader that receives nothing from any node, and whose messages only `hear` receive. All
+    /// other links are cut.
     async fn cut_off_while_appending(
         &self,
         leader: MemberId,

@@ -1,5 +1,5 @@
-//! An operator accepts the loss of a chain: none of the stores that served last is available and possibly complete. The
-//! chain is opened again from the best available store, or empty (docs/DESIGN.md §5.8).
+//! An operator accepts the loss of a chain: no store that served last is available and known to be complete. The chain
+//! is opened again from the best available store, or empty (docs/DESIGN.md §5.8).
 //!
 //! Such an order must not discard any available data. So it waits until all living nodes have reported what they hold,
 //! and is refused while a serving member is alive, or while a store is back that may open the chain by itself.
@@ -26,10 +26,10 @@ use crate::{
 struct LossOrder {
     token: u64,
     chain: ChainId,
-    /// The last epoch before the loss: none of its serving members survived.
+    /// The chain's epoch when the order was given.
     epoch: Epoch,
     until: Timestamp,
-    /// The node that will serve; `None` while that isn't certain.
+    /// The node that will serve; `None` while none is certain.
     choice: Option<Heir>,
 }
 
@@ -46,7 +46,7 @@ enum Hindrance {
     Passing(NotReopened),
 }
 
-/// At most one order at a time.
+/// The order in progress: at most one.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Loss(Option<LossOrder>);
 
@@ -56,7 +56,8 @@ impl Loss {
         if self.0.is_some() {
             return Err(NotReopened::Busy);
         }
-        // For all nodes to report what they hold, for leases to expire, and for the round that confirms this leader.
+        // Time for all nodes to report what they hold, for leases to expire, and for the round that confirms this
+        // leader.
         let until = view.now + view.settings().reopen + 3 * view.settings().lease_and_drift();
         self.0 = Some(LossOrder { token, chain, epoch: config.epoch, until, choice: None });
         Ok(())
@@ -137,7 +138,7 @@ fn is_silent(view: View<'_>, id: MemberId) -> bool {
     view.silence(id) >= view.settings().lease_and_drift() + view.settings().reopen
 }
 
-/// Whether a serving member has failed, and its store is not available or may be incomplete.
+/// Checks that a serving member has failed, and that its store is unavailable or may be incomplete.
 fn is_lost(view: View<'_>, config: &ChainConfig, member: MemberId) -> Result<(), Hindrance> {
     if !view.is_gone(member) {
         let was_heard = view.node(member).is_some() || member == view.me();
@@ -156,8 +157,7 @@ fn is_lost(view: View<'_>, config: &ChainConfig, member: MemberId) -> Result<(),
     }
 }
 
-/// The longest complete store available at any node. The versions of a store show how far it has followed the
-/// chain.
+/// The complete store with the highest last version, among the nodes that can open the chain.
 fn best_store(view: View<'_>, config: &ChainConfig) -> Option<(MemberId, StoreHolding)> {
     let able = view.nodes().iter().filter(|&(id, _)| view.can_open(config.chain, id));
     let stores = able.filter_map(|(id, node)| Some((id, *node.holds.get(&config.chain)?)));

@@ -65,8 +65,8 @@ impl Coordinator {
         self.answer(now, waiting, Some(me), grants.then_some(settings.lease));
     }
 
-    /// Whether the sender may get a lease: it serves, has applied the entry that made it a serving member, and should
-    /// not be removed.
+    /// Whether the sender may get a lease: it serves, has applied the entry that made it a serving member, and is
+    /// neither fenced nor resigned.
     fn may_have_lease(&self, waiting: PendingGrant) -> bool {
         let Some(LeaderTerm { nodes, .. }) = &self.leading else { return false };
         let goes = nodes.fence_of(waiting.from).is_some()
@@ -80,7 +80,7 @@ impl Coordinator {
         let PendingGrant { from: to, number, applied, .. } = waiting;
         let all = self.cluster.configs();
         let configs = (all.applied() > applied).then(|| Box::new(all.clone()));
-        // An unknown node, or one with an older configuration, is about to change something.
+        // An unknown node is still to be added, and one with older configurations still has to apply the newer ones.
         let is_part = configs.is_none() && all.node(to).is_some();
         let leads = leader == Some(self.cluster.me());
         let settled = match (leads, is_part) {
@@ -102,8 +102,8 @@ impl Coordinator {
         self.outputs.push_back(CoordinatorOutput::Answer { to, renewed });
     }
 
-    /// Whether any one node may be stopped now: each chain keeps a serving member, if any node could be one; no joiner
-    /// loses its source; the log keeps a quorum.
+    /// Whether any one node may be stopped now: each chain has as many serving members as the living nodes allow, no
+    /// member joins or leaves, and the log keeps a quorum.
     fn settled(&self, now: Timestamp) -> Result<(), Unsettled> {
         let leading = self.leading.as_ref().ok_or(Unsettled::Unled)?;
         let view = View::new(now, &self.cluster, &leading.nodes);
@@ -139,12 +139,13 @@ impl Coordinator {
         Some(step)
     }
 
-    /// The effect on its chains when node `id` leaves.
+    /// The effect on the chains of node `id` when it leaves; `None`: it doesn't ask to leave, or the effect isn't
+    /// certain yet.
     fn farewell(&self, now: Timestamp, id: MemberId) -> Option<Farewell> {
         let leading = self.leading.as_ref()?;
         let view = View::new(now, &self.cluster, &leading.nodes);
         let farewell = settled::farewell(view, id).filter(|_| view.asks_to_leave(id));
-        // A new voter that doesn't know yet that it is one would end at once. The log could never confirm anything
+        // A new voter that doesn't know yet that it votes would stop at once, and the log could never confirm anything
         // again.
         farewell.filter(|&farewell| farewell != Farewell::Ends || !leading.voters.is_added(now, id))
     }

@@ -14,7 +14,7 @@ pub(super) struct Cluster {
     configs: Arc<Configs>,
     leader: Option<MemberId>,
     voters: BTreeSet<MemberId>,
-    /// The known nodes of the cluster that are or were voters.
+    /// The voters, and the known nodes that were voters before.
     voted: BTreeSet<MemberId>,
 }
 

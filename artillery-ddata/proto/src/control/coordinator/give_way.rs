@@ -5,8 +5,8 @@
 //! update. A commit in an epoch needs every serving member while it is in that epoch, and a serving member holds every
 //! earlier committed update. So once all serving members report that they are in a sealed epoch and hold nothing,
 //! nothing was committed in an earlier epoch, and nothing can be in this one. Then the cluster is *over*, by one entry
-//! for all chains that replaces exactly those epochs. If a member holds something, or the other cluster is no longer
-//! met, an entry removes the seal.
+//! for all chains that replaces exactly those epochs. If data is found, the other cluster is no longer met, or
+//! certainty takes too long, an entry removes the seal.
 //!
 //! An operator may give up a cluster that holds data, without this certainty.
 
@@ -47,7 +47,7 @@ pub(super) fn valid_until(now: Timestamp, lease: Duration) -> Timestamp {
 
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(super) struct Sealing {
-    /// The chains should be sealed, and the cluster gives way if it is empty.
+    /// Whether the chains should be sealed, so that the cluster gives way if it is empty.
     wanted: bool,
     since: Option<Timestamp>,
     /// The earliest time for another seal.
@@ -123,7 +123,7 @@ fn holds_data(view: View<'_>) -> bool {
         || stores.into_iter().any(|held| held.watermark > Sequence(0))
 }
 
-/// Whether each serving member reports, in the current epoch, that it holds nothing.
+/// Whether each serving member reports that it has opened the current epoch, holds nothing and hasn't halted.
 fn is_empty(view: View<'_>, config: &ChainConfig) -> bool {
     let is_empty = |id| {
         let told = view.node(id).and_then(|node| node.told.get(&config.chain));

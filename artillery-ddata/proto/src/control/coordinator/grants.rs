@@ -17,10 +17,10 @@ pub(super) struct PendingGrant {
 pub(super) struct Grants {
     /// Renewals received before the current round began.
     asked: Vec<PendingGrant>,
-    /// Renewals received since then: the next round answers them.
+    /// Renewals received since the current round began: the next round answers them.
     next: Vec<PendingGrant>,
     round: Option<u64>,
-    /// The last round that has begun, in any term.
+    /// The number of the last round that began, in any term.
     rounds: u64,
 }
 
@@ -33,7 +33,7 @@ impl Grants {
         self.rounds
     }
 
-    /// `joins` (a mutant): a round that has begun answers the renewal.
+    /// Drops the renewal if too many wait. `joins` (a mutant): a round that has begun answers it.
     pub(super) fn add(&mut self, waiting: PendingGrant, joins: bool) {
         if self.next.len() < MAX_PENDING_GRANTS {
             let queue = if joins && self.round.is_some() { &mut self.asked } else { &mut self.next };

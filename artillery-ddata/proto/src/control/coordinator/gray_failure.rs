@@ -1,9 +1,9 @@
 //! Gray failures: living members that stall their chain (docs/DESIGN.md §5.9, docs/adr/0017-slow-members.md).
 //!
-//! There are two kinds. A hop is *dead* when an update, or the opening, that one member has had for long doesn't reach
-//! its successor, and the successor makes no progress at all. A chain is *slow* when its head has for long committed
-//! clearly less than before, although updates were always in flight. Then the member between two slow paths is to
-//! blame, if there is exactly one. On a machine that slows all members alike there is none.
+//! A hop is *dead* when an update, or the opening of an epoch, that one member has had for long doesn't reach its
+//! successor, and the successor makes no progress at all. A chain is *slow* when its head has for long committed
+//! clearly less than before, although updates were always in flight. Then the delays of the paths show the member to
+//! blame (module `paths`). If a machine slows all members alike, no member stands out.
 //!
 //! A durable chain waits for the slowest disk of its members, which no path delay identifies. So each member reports
 //! the delay of its own disk. A disk that alone is slow, or that has stopped completing writes, is itself the cause.
@@ -13,8 +13,7 @@ use crate::{ChainConfig, MemberId, Sequence, Timestamp, control::message::PathDe
 
 /// Two broken hops within this many times `slow` have one cause.
 const SAME_CAUSE_FACTOR: u32 = 4;
-/// A suspect must have been between slow paths for this fraction of `slow`: queues need time to grow before they show
-/// the cause.
+/// A member must have been the suspect for `slow` divided by this: queues need time to grow before they show the cause.
 const SUSPECT_DIVISOR: u32 = 2;
 
 /// A member that should be moved out.
@@ -85,14 +84,15 @@ fn dead_hop(
         let (before, behind) = (view.told(config, from)?, view.told(config, to)?);
         let open = |told: &LastReport| told.report.epoch == config.epoch && told.report.open;
         let unopened = open(before) && is_long(before.opened) && !open(behind);
-        // The awaited update may have arrived without its acknowledgement: the successor must miss a later one.
+        // The awaited update may have arrived without its acknowledgement: so the successor must also lack updates that
+        // the member holds.
         let waits = before.report.hop.waits.is_some_and(|(_, age)| age >= patience);
         let unsent = open(before) && waits && behind.report.held < before.report.held;
         Some((unopened || unsent) && is_long(behind.moved))
     };
     let hop = serving.windows(2).find(|hop| lacks(hop[0], hop[1]) == Some(true))?;
     let (from, to) = (hop[0], hop[1]);
-    // A member at the end of two consecutive broken hops is the cause of both.
+    // A member that was also an end of the last broken hop is the cause of both.
     let soon = last.filter(|(_, at)| view.now - *at < view.settings().slow * SAME_CAUSE_FACTOR);
     let again = |id: MemberId| soon.is_some_and(|(ends, _)| ends.contains(&id));
     let is_first = if unreached(from) == unreached(to) { again(from) && !again(to) } else { unreached(from) };
@@ -144,8 +144,9 @@ fn slow_member(
     (long && moves).then(|| guilty(view, member, why, None))
 }
 
-/// A member whose disk has completed nothing for long, while another member's does. Nothing is committed in that
-/// time, and no hop waits. A joiner is considered if the tail waits too: then it is being promoted.
+/// A member whose disk has completed nothing for long, while another member's disk isn't stuck. Meanwhile nothing is
+/// committed, and no hop waits. The joiner is considered only if commits wait at the tail, since it is then being
+/// promoted.
 fn stuck_disk(view: View<'_>, config: &ChainConfig, serving: &[MemberId]) -> Option<Suspicion> {
     let report = |id| Some(&view.told(config, id).filter(|told| told.report.epoch == config.epoch)?.report);
     let serving: Vec<_> = serving.iter().map(|&id| Some((id, report(id)?))).collect::<Option<_>>()?;

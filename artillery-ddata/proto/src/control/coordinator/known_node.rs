@@ -28,12 +28,12 @@ pub(super) struct KnownNode {
     pub(super) leaver: Leaver,
     pub(super) promotions: Vec<Promotion>,
     pub(super) told: BTreeMap<ChainId, LastReport>,
-    /// Its store's contents at its start, of chains in which an earlier incarnation of the store serves.
+    /// Its copies of chains that it doesn't serve, as reported by its last renewal.
     pub(super) holds: BTreeMap<ChainId, StoreHolding>,
     pub(super) loads: bool,
-    /// The answer of this leader that the last report shows; 0: none.
+    /// The number of the answer, given by this leader in this term, that the last renewal shows; 0: none.
     pub(super) shown: u64,
-    /// The highest of the node's renewals that was answered.
+    /// The highest number of the node's answered renewals.
     newest: u64,
     /// The node's newest answered renewals, and the time of each answer.
     answered: VecDeque<(u64, Timestamp)>,
@@ -120,8 +120,8 @@ impl KnownNode {
         }
     }
 
-    /// The node has shown the answer to its renewal `number`. Returns whether this leader gave that answer in this
-    /// term.
+    /// The node has shown the answer to its renewal `number`. Returns whether this leader remembers that answer from
+    /// this term.
     fn shows(&mut self, number: u64) -> bool {
         let Some(&(_, at)) = self.answered.iter().find(|&&(answered, _)| answered == number) else { return false };
         self.proven = self.proven.max(at);
@@ -146,9 +146,9 @@ impl KnownNode {
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Leaver {
     pub(super) said: Leave,
-    /// When the leader first received the request to leave with this number.
+    /// When the leader received the request to leave, or last woke from a pause, whichever is later.
     pub(super) asked: Timestamp,
-    /// When the leader first received the resignation with this number.
+    /// When the leader received the resignation.
     pub(super) resigned: Timestamp,
     /// The resignation was made, or confirmed by the node, in this leader's term.
     pub(super) vouched: bool,
@@ -159,7 +159,7 @@ pub(super) struct Leaver {
 }
 
 impl Leaver {
-    /// `is_fresh`: the renewal was sent after an answer of this term.
+    /// `is_fresh`: the renewal shows an answer of this term.
     ///
     /// A late message may report the resignation of a node that serves again with a running lease. The removal would
     /// not wait for that lease (trap 62). So a value below the highest one is ignored. A resignation from before this
@@ -208,7 +208,7 @@ impl Leaver {
         self.is_asked() && self.said.returns
     }
 
-    /// Whether the node certainly uses no lease.
+    /// Whether the node has certainly resigned, and so uses no lease.
     pub(super) fn has_resigned(&self) -> bool {
         self.said.has_resigned() && self.vouched
     }

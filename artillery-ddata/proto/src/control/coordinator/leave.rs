@@ -10,8 +10,8 @@ use crate::{
 /// A resignation that has led to no removal for this many times `suspect` is withdrawn.
 const RESIGNATION_SUSPECTS: u32 = 2;
 
-/// The next step of a leaving node, if one is due: it may resign, or must withdraw its resignation. `proposes`: a proposal
-/// is in flight, which may be the removal.
+/// The next step of a leaving node, if one is due: it may resign, or must withdraw its resignation. `proposes`: a
+/// proposal is in flight, which may be the removal.
 pub(super) fn next_step(view: View<'_>, id: MemberId, proposes: bool) -> Option<Leave> {
     let said = view.node(id)?.leaver.said;
     match said.stage {
@@ -21,9 +21,9 @@ pub(super) fn next_step(view: View<'_>, id: MemberId, proposes: bool) -> Option<
     }
 }
 
-/// Whether the serving member `other` keeps the chain available when `id` leaves. It must have shown an answer that
-/// was given after the request to leave. A node that was killed shortly before has sent recent messages too, and
-/// the last copy would be lost (trap 61).
+/// Whether the serving member `other` keeps the chain available when `id` leaves. It must have shown an answer that was
+/// given after the request to leave. A node that was just killed has sent recent messages too: relying on it could lose
+/// the last copy (trap 61).
 pub(super) fn is_heir(view: View<'_>, config: &ChainConfig, id: MemberId, other: MemberId) -> bool {
     let Some(leaver) = view.node(id).map(|seen| seen.leaver) else { return false };
     let seen = view.node(other);
@@ -37,7 +37,7 @@ pub(super) fn is_heir(view: View<'_>, config: &ChainConfig, id: MemberId, other:
 }
 
 /// Whether a node is still leaving. A node that will return has left once it is gone and no longer has a place in a
-/// chain. This leader is never gone, although it may have nothing left to renew.
+/// chain. This leader itself is treated as leaving as long as it asks to leave.
 pub(super) fn is_leaving(view: View<'_>, id: MemberId) -> bool {
     let is_out = view.returns(id) && id != view.me() && view.is_gone(id) && !view.configs().names(id);
     view.asks_to_leave(id) && !is_out
@@ -64,8 +64,8 @@ fn is_stuck(view: View<'_>, id: MemberId) -> bool {
     chains.any(|config| late || alone(config)) && !allows!(view.guards(), KeepResigned)
 }
 
-/// Whether a node other than `id` may be available soon: it renewed in this term and stays or will return; or it
-/// still has a place. At the start of a term the answer is yes.
+/// Whether a node other than `id` may be available soon: it renewed within `forget` and doesn't leave for good, or it
+/// hasn't renewed in this term but still has a place. At the start of a term the answer is yes.
 pub(super) fn may_come_back(view: View<'_>, id: MemberId) -> bool {
     let has_newer = |id: MemberId| view.nodes().iter().any(|(other, _)| other.node == id.node && other > id);
     let may_come = |seen: &KnownNode| !seen.leaver.said.is_for_good() && view.now - seen.heard < view.settings().forget;

@@ -14,7 +14,7 @@ use crate::{MemberId, Timestamp, control::log::Term};
 /// A leader receives renewals from no majority of the voters.
 #[derive(Clone, Copy, Debug)]
 struct Unheard {
-    /// The last round that had begun by then.
+    /// The last round that had begun when the leader noticed this.
     round: u64,
     /// When a later round was first confirmed. Only from then on could renewals arrive: a lost quorum may just have
     /// returned.
@@ -25,8 +25,7 @@ struct Unheard {
 #[derive(Clone, Default, Debug)]
 pub(super) struct Reach {
     unheard: Option<Unheard>,
-    /// Set while this node, after its resignation as leader, has not been reached by a majority of the voters: the
-    /// voters that have.
+    /// The voters that have reached this node since it resigned as leader. Set until they are a majority.
     reached_by: Option<BTreeSet<MemberId>>,
     /// The last term in which this node resigned its leadership.
     given_up: Option<Term>,
@@ -53,8 +52,8 @@ impl Reach {
             && !allows!(view.guards(), LeadUnreached)
     }
 
-    /// This node resigns its leadership. A proposal of this term may still be appended. So this node leads in another
-    /// term only (trap 35).
+    /// This node resigns its leadership. A proposal of this term may still be appended. So this node leads again only
+    /// in another term (trap 35).
     pub(super) fn resign(&mut self, term: Term) {
         self.given_up = Some(term);
         self.reached_by = Some(BTreeSet::new());

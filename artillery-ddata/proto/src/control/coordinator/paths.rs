@@ -30,8 +30,8 @@ struct PathRing(Vec<(Duration, Duration)>);
 impl PathRing {
     fn of(reports: &[&Report], without_disks: bool) -> Option<Self> {
         let (head, hops) = (reports.first()?, reports.split_last()?.1);
-        // A hop is measured as a round trip: its half is the path. A commit waits for the slowest disk. The rest of its
-        // time is the path from tail to head.
+        // A hop is measured as a round trip, so a path takes half of it. A commit also waits for the slowest disk. The
+        // rest of its time is the path from tail to head.
         let mut ways: Vec<_> = hops.iter().map(|report| (report.hop.takes() / 2, report.hop.usual / 2)).collect();
         let slowest = |time: fn(&PathDelay) -> Duration| reports.iter().map(|report| time(&report.disk)).max();
         let disk = (slowest(PathDelay::takes).unwrap_or_default(), slowest(|disk| disk.usual).unwrap_or_default());
@@ -91,8 +91,9 @@ fn slow_disks(view: View<'_>, reports: &[&Report]) -> Vec<usize> {
     (0..reports.len()).filter(|&at| slow[at] && explains(at)).collect()
 }
 
-/// The only member with slow paths on both sides. The path from the tail back to the head closes the ring. If no
-/// member has two slow paths, the one at the end of the first slow path.
+/// The only member with slow paths on both sides. The path from the tail back to the head closes the ring. If no member
+/// has two slow paths, the member after the first slow path, or the tail if only the path from the tail to the head is
+/// slow.
 fn between_slow_ways(view: View<'_>, serving: &[MemberId], reports: &[&Report]) -> Option<MemberId> {
     if serving.len() < 3 {
         // With two members nothing shows which of them is slow.

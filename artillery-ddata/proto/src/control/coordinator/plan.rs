@@ -29,7 +29,7 @@ pub(super) struct Orders {
     pub(super) sealing: Sealing,
 }
 
-/// Changes of chains have priority, since writes may wait for them.
+/// Changes of chains come before changes of nodes, since writes may wait for them.
 pub(super) fn change(
     view: View<'_>,
     orders: &Orders,

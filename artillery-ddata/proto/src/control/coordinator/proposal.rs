@@ -10,7 +10,7 @@ use crate::{Timestamp, control::log::LogIndex};
 struct PendingProposal {
     at: LogIndex,
     append: CoordinatorOutput,
-    /// When to append the proposal again, because it may be in the log or not.
+    /// When to append the proposal again: its outcome is unknown.
     ask_again: Option<Timestamp>,
     /// An earlier append of the proposal has an unknown outcome, which the refusal of a later append doesn't settle. So
     /// the proposal stays unknown until its index is decided, or for the rest of the term (trap 66).

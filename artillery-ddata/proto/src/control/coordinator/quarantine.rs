@@ -15,13 +15,14 @@ const TRUST_FACTOR: u32 = 4;
 /// The longest quarantine, as a multiple of the first: the chain has one copy less during it (trap 49).
 const MAX_QUARANTINE_FACTOR: u32 = 4;
 
-/// The quarantine of a node that was moved out as unreached or slow: none of its reports can show its recovery.
+/// The quarantine of a node that was moved out as unreached or slow, or for its disk: its reports can't show its
+/// recovery.
 #[derive(Clone, Copy, Debug)]
 struct Quarantine {
     since: Timestamp,
     until: Timestamp,
     away: Duration,
-    /// Before `until` the node may return behind any tail except this one.
+    /// Before `until` the node may return behind any tail except this one; `None`: behind no tail.
     apart: Option<MemberId>,
 }
 
@@ -57,7 +58,7 @@ impl Quarantines {
     }
 
     /// The node that should join next: by placement, the first living node that receives this leader's answers. A node
-    /// that stalled a chain recently is last, and doesn't join while its quarantine forbids that it follows `tail`.
+    /// that was ever quarantined comes last, and doesn't join while its quarantine keeps it from following `tail`.
     pub(super) fn spare(&self, view: View<'_>, config: &ChainConfig, tail: Option<MemberId>) -> Option<MemberId> {
         let named: BTreeSet<NodeId> = config.members.iter().map(|member| member.id.node).collect();
         let free = view.configs().nodes().map(|founder| founder.id);

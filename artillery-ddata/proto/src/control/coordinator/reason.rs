@@ -6,7 +6,7 @@ use crate::{ChainId, MemberId};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChangeReason {
     pub chain: ChainId,
-    /// The member whose place changes.
+    /// The member whose place changes, or the head if the change concerns the whole chain.
     pub member: MemberId,
     pub why: Why,
 }
@@ -23,22 +23,22 @@ pub enum Why {
     /// The predecessor's updates don't reach the member, although both are alive: it is removed, and may return in
     /// another place.
     Unreached,
-    /// The member alone makes the chain slow: it is removed, and returns later.
+    /// The member alone makes the chain slow: it is removed, and may return later.
     Slow,
-    /// The member's disk alone makes the chain slow, or stalls it: the member is removed, and returns later.
+    /// The member's disk alone makes the chain slow, or stalls it: the member is removed, and may return later.
     Disk,
     /// The chain has a free place: the node joins behind the tail.
     Joins,
     /// The joiner has caught up: it serves.
     Promoted,
-    /// The member is the head of an order that an operator wants.
+    /// The serving members are in a new order, which an operator requested: the member is their head.
     Reordered,
-    /// The member permanently stopped serving: it is removed, and returns in another incarnation.
+    /// The member permanently stopped serving: it is removed, and may return in another incarnation.
     Halted,
     /// No member of the chain survived, and this node is back with a store that served last: it serves.
     Reopened,
-    /// None of the stores that served last returns, and an operator accepts the loss: this node serves with the data
-    /// that it has.
+    /// No store that served last is available and known to be complete, and an operator accepts the loss: this node
+    /// serves with the data that it has.
     AcceptedLoss,
     /// Another cluster of the same name is met: the chain, whose head is the member, refuses writes until it is certain
     /// that this cluster is empty.

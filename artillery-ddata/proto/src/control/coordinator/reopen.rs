@@ -32,8 +32,8 @@ pub(super) fn reopened(view: View<'_>, config: &ChainConfig) -> Option<Vec<Chain
     let is_synced = |back: &&Back<'_>| back.holding.synced || allows!(view.guards(), ReopenWeak);
     let mut able: Vec<_> = back.iter().filter(has_all).filter(is_synced).collect();
     if able.is_empty() {
-        // None of them is known to have every committed update. Together they have, and the longest one has them
-        // all.
+        // No single store is known to have every committed update. But if all are back and complete, the longest one
+        // has them all.
         let are_whole = are_all && back.iter().all(|back| back.holding.whole);
         let longest = back.iter().filter(|_| are_whole).max_by_key(|back| back.holding.last);
         able.extend(longest.filter(has_all));

@@ -18,7 +18,7 @@ pub struct CoordinatorSettings {
     pub slow: Duration,
     /// The target number of serving members of each chain.
     pub replicas: usize,
-    /// The maximum number of voters of the log's group; their number is always odd.
+    /// The maximum number of voters of the log's group. The leader chooses an odd number of them.
     pub max_voters: usize,
     /// A node that isn't one of the first voters must have been up this long to get a vote.
     pub voter_age: Duration,

@@ -10,7 +10,7 @@ use crate::{
     control::message::{Farewell, Unsettled},
 };
 
-/// Whether each chain keeps a serving member if any one node is stopped, and no joiner, leaving voter or new node is left.
+/// Whether each chain has as many living members as it can get, and no node is joining, leaving or new.
 pub(super) fn nodes_settled(view: View<'_>, suspicions: &Suspicions) -> Result<(), Unsettled> {
     view.configs().iter().try_for_each(|config| chain_settled(view, suspicions, config))?;
     if let Some(&member) = view.voters().iter().find(|&&id| is_leaving(view, id)) {
@@ -41,8 +41,8 @@ fn chain_settled(view: View<'_>, suspicions: &Suspicions, config: &ChainConfig) 
     }
 }
 
-/// A living node that may serve a chain eventually. This node is alive, even if it has not renewed because its chains
-/// haven't applied the log yet.
+/// A living node that may serve a chain eventually. This node counts even if it hasn't renewed yet, because its chains
+/// haven't applied the log.
 fn successor(view: View<'_>, config: &ChainConfig) -> Option<MemberId> {
     let mut nodes = view.configs().nodes().map(|founder| founder.id);
     let is_named = |id: MemberId| config.members.iter().any(|member| member.id.node == id.node);

@@ -1,4 +1,4 @@
-//! The members that may stall their chain, as observed by this term's leader.
+//! The members that may stall their chain, as observed by this leader, and the quarantined nodes.
 
 use std::collections::BTreeMap;
 
@@ -16,14 +16,14 @@ use crate::{ChainConfig, ChainId, Epoch, MemberId, Timestamp};
 struct Watched {
     epoch: Epoch,
     blame: Option<Suspicion>,
-    /// The member that has been between slow paths, or whose disk has been slow, without a break, and since when.
+    /// The current suspect of a slow chain, and since when it has been the suspect without a break.
     suspect: Option<(SlowSuspect, Timestamp)>,
     /// The ends of the hop that was broken when a member was last moved out, and when that was.
     ends: Option<([MemberId; 2], Timestamp)>,
 }
 
 impl Watched {
-    /// The chain is in a later epoch.
+    /// Follows the chain into a later epoch, and quarantines the blamed member if it was moved out.
     fn enter(&mut self, view: View<'_>, config: &ChainConfig, outside: &mut Quarantines) {
         (self.epoch, self.suspect) = (config.epoch, None);
         let Some(blame) = self.blame.take().filter(|blame| config.role(blame.member).is_none()) else { return };

@@ -49,7 +49,7 @@ struct World {
 }
 
 impl World {
-    /// Nodes 0 to `founders` form the cluster; node 0 leads.
+    /// The first `founders` nodes form the cluster; node 0 leads.
     fn new(founders: u8, replicas: u32) -> Self {
         let settings = ChainSettings { replicas, ..ChainSettings::default() };
         let members = (0..founders).map(founder).collect();

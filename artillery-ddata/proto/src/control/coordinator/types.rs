@@ -61,7 +61,7 @@ pub(crate) enum CoordinatorInput {
         chain: ChainId,
     },
     /// The cluster of this one's name and secret to which this one gives way if it is empty; `None`: no such cluster is
-    /// met. The caller repeats it: it is valid for three leases.
+    /// met. The caller repeats it, since it expires after three leases, or three seconds if that is longer.
     Outranked {
         by: Option<ClusterId>,
     },
@@ -91,7 +91,7 @@ pub(crate) enum CoordinatorOutput {
         to: MemberId,
         renewed: Renewed,
     },
-    /// Check, from now on, whether this node still leads in this term. One round at a time.
+    /// Begin a round: check whether this node still leads in this term. One round at a time.
     Confirm {
         round: u64,
         term: Term,
@@ -142,6 +142,6 @@ pub enum LogWarning {
     AtRisk { missing: BTreeSet<MemberId> },
     /// A majority of the voters is silent: no configuration can change.
     Lost { missing: BTreeSet<MemberId> },
-    /// The log survives the loss of another voter again.
+    /// No voter is missing now, or the log survives the loss of another one.
     Safe,
 }

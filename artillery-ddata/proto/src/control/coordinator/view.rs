@@ -59,7 +59,7 @@ impl Nodes {
     }
 
     /// Fences the members that should be removed, and ends the fences of others unless `keeps_all`. `round`: the last
-    /// one that has begun.
+    /// round that has begun.
     pub(super) fn fence(&mut self, gone: BTreeSet<MemberId>, keeps_all: bool, round: u64) {
         self.fenced.retain(|id, _| keeps_all || gone.contains(id));
         for id in gone {
@@ -123,12 +123,13 @@ impl<'a> View<'a> {
         self.now - self.nodes.since
     }
 
-    /// How long ago a renewal of exactly this incarnation was received in this term.
+    /// How long this leader has observed the nodes without a renewal of exactly this incarnation.
     pub(super) fn silence(&self, id: MemberId) -> Duration {
         self.now - self.node(id).map_or(Timestamp::ZERO, |seen| seen.heard).max(self.nodes.since)
     }
 
-    /// Whether no renewal of the node was received for too long, or it has resigned. This node is alive: it decides.
+    /// Whether no renewal of the node was received for too long, or it has resigned. The leader itself is treated as
+    /// gone only if it has resigned.
     pub(super) fn is_gone(&self, id: MemberId) -> bool {
         self.has_resigned(id) || (id != self.me() && self.silence(id) >= self.settings().suspect)
     }
@@ -170,8 +171,7 @@ impl<'a> View<'a> {
         !self.is_gone(id) && (id == self.me() || self.node(id).is_some_and(proven))
     }
 
-    /// Whether the node has recently shown an answer of this leader. A member that is about to be moved out as deaf has
-    /// not.
+    /// Whether the node has recently shown an answer of this leader.
     pub(super) fn hears(&self, id: MemberId) -> bool {
         let shows = |seen: &KnownNode| seen.proven > Timestamp::ZERO && self.now - seen.proven < self.settings().slow;
         id == self.me() || self.node(id).is_some_and(shows) || allows!(self.guards(), TakeDeaf)
@@ -193,13 +193,14 @@ impl<'a> View<'a> {
         told.is_some_and(|told| told.report.halted) && !allows!(self.guards(), KeepHalted)
     }
 
-    /// Whether the node is alive, receives this leader's answers, and has a working store of the chain.
+    /// Whether the node is alive and stays, receives this leader's answers, has loaded its directory, and hasn't
+    /// permanently stopped serving the chain.
     pub(super) fn may_take_part(&self, chain: ChainId, id: MemberId) -> bool {
         let loads = self.node(id).is_some_and(|seen| seen.loads);
         self.is_there(id) && self.hears(id) && !loads && !self.has_halted(chain, id)
     }
 
-    /// Whether the node is alive, is in the log, and has a working store of the chain.
+    /// Whether the node is alive and stays, is in the log, and hasn't permanently stopped serving the chain.
     pub(super) fn can_open(&self, chain: ChainId, id: MemberId) -> bool {
         self.is_there(id) && self.configs().node(id).is_some() && !self.has_halted(chain, id)
     }
@@ -210,7 +211,7 @@ impl<'a> View<'a> {
     }
 
     /// Whether every lease that the member may hold has certainly expired (rule 5.2): those from this leader, and those
-    /// from earlier leaders, which it requested before this term began.
+    /// from earlier leaders, which it requested before this term began. A member that has resigned uses none.
     pub(super) fn leases_expired(&self, id: MemberId) -> bool {
         if allows!(self.guards(), RemoveAtOnce) {
             return true;
@@ -270,8 +271,8 @@ impl<'a> View<'a> {
 
     /// Whether the silence of a member is its own fault. If the member answers the log, its path to this leader is
     /// broken: either at this leader, which then receives renewals from no other node at all, or on that path alone. In
-    /// the second case, or if no other node could lead, the member gets no lease and must be removed, but not before
-    /// the time after which a chain stops waiting for a member.
+    /// the second case, or if no other node could lead, the member gets no lease and must be removed, but only after it
+    /// was silent for `slow`.
     fn is_silent_by_itself(&self, id: MemberId) -> bool {
         if allows!(self.guards(), TrustOneWay) {
             return true;

@@ -12,7 +12,7 @@ use crate::{
     control::{NodeInfo, log::Configs},
 };
 
-/// A voter is replaced after this many times `suspect` without a message.
+/// A voter may be replaced after this many times `suspect` without a message.
 const REPLACE_SUSPECTS: u32 = 4;
 
 /// A living node shows an answer within this many times `suspect`.
@@ -21,8 +21,8 @@ const PROOF_SUSPECTS: u32 = 2;
 /// With fewer voters the log doesn't survive the loss of any of them.
 const MIN_VOTERS: usize = 3;
 
-/// A voter whose chains end with it stays for this many leases after that notice; then it ends, unless it is only
-/// drained.
+/// A voter that was told that its chains end with it counts as staying once it shows an answer given this many leases
+/// after the notice.
 const LEAVING_LEASES: u32 = 2;
 
 /// A change of voters in flight, and the last warning.
@@ -63,7 +63,7 @@ impl VoterChange {
         self.is_pending || now < self.pause
     }
 
-    /// Whether this node may just have become a voter.
+    /// Whether node `id` may just have become a voter.
     pub(super) fn is_added(&self, now: Timestamp, id: MemberId) -> bool {
         self.is_running(now) && self.added.contains(&id)
     }
@@ -138,22 +138,21 @@ fn better_voters(view: View<'_>, there: impl Fn(&MemberId) -> bool) -> Option<BT
     wanted(view.configs(), view.voters(), me, most, grows, there, first)
 }
 
-/// Whether a node leaves permanently and no longer has a place in a chain. Until then it may have to stay.
+/// Whether a node leaves permanently and no longer has a place in a chain. While it has one, it may have to stay.
 fn goes(view: View<'_>, id: MemberId) -> bool {
     view.node(id).is_some_and(|seen| seen.leaver.said.is_for_good()) && !view.configs().names(id)
 }
 
-/// Whether a voter has left its chains and will return: it keeps its vote until it has been away for `forget`. Its
-/// next incarnation may be known here before it renews. A new leader doesn't know that it will return, and treats
-/// it as dead.
+/// Whether a voter leaves and will return: it keeps its vote until it has been away for `forget`. A new leader doesn't
+/// know that it will return, and treats it as dead.
 fn will_return(view: View<'_>, id: MemberId) -> bool {
     let mut lives = view.nodes().iter().filter(|(life, _)| life.shares_store(id));
     let last = lives.next_back();
     last.is_some_and(|(_, seen)| seen.leaver.returns() && view.now - seen.heard < view.settings().forget)
 }
 
-/// Whether a node may end at any time, because it was notified that its chains end. If it shows a later answer, it
-/// is only drained. A voter stays for [`LEAVING_LEASES`] in any case, so its answer must be later by that time.
+/// Whether a node may end at any time, because it was notified that its chains end. If it shows a later answer, it is
+/// only drained. A voter doesn't end at once, so its answer must be given [`LEAVING_LEASES`] after the notice.
 fn is_ending(view: View<'_>, id: MemberId) -> bool {
     let stays = if view.votes(id) { view.settings().lease * LEAVING_LEASES } else { Duration::ZERO };
     let ends = |seen: &KnownNode| seen.leaver.ends.is_some_and(|since| seen.proven < since + stays);
@@ -171,10 +170,10 @@ fn lived_since(view: View<'_>, id: MemberId, will_do: impl Fn(Timestamp) -> bool
     id == view.me() || view.node(id).is_some_and(|seen| will_do(seen.proven))
 }
 
-/// The voters that remain when some leave: an odd number of nodes that were alive after the request to leave. A
-/// dead majority never confirms anything, including its own replacement (trap 60). So a majority of the current
-/// voters must have been alive since then too. The change waits a limited time for nodes that may still prove that
-/// they are alive.
+/// The voters that remain when some leave: an odd number of nodes that were alive after the request to leave. A dead
+/// majority never confirms anything, including its own replacement (trap 60). So a majority of the current voters must
+/// have been alive after the request too. The change waits a limited time for nodes that may still prove that they are
+/// alive.
 fn without_leavers(view: View<'_>, asked: Timestamp) -> Option<BTreeSet<MemberId>> {
     let patience = view.settings().suspect * REPLACE_SUSPECTS;
     let lived = |id| {
@@ -198,9 +197,9 @@ fn without_leavers(view: View<'_>, asked: Timestamp) -> Option<BTreeSet<MemberId
     (!heirs.is_empty()).then_some(heirs)
 }
 
-/// Whether the log can do without this leaving node: it is no voter, or no node stays or may come back that could
-/// be one (trap 69). While another leaving member is alive, the log must still inform it of the effect on its
-/// chains.
+/// Whether the log can do without this leaving node: it is no voter, or no node that could be one stays or may come
+/// back (trap 69). A node that will return must have no place in a chain, and the serving members must know this. While
+/// another leaving member is alive, the log must still inform it of the effect on its chains.
 pub(super) fn releases(view: View<'_>, change: &VoterChange, id: MemberId) -> bool {
     let patience = view.settings().suspect * REPLACE_SUSPECTS;
     let none_stays = || {
@@ -241,8 +240,8 @@ fn can_keep(view: View<'_>, id: MemberId, patience: Duration) -> bool {
     stays && view.node(id).is_some_and(|seen| view.now - seen.heard < patience)
 }
 
-/// The longest prefix of `ids` with an odd number of at most `most`. An even number doesn't survive more losses than the
-/// odd one below it.
+/// The longest prefix of `ids` with an odd number of at most `most`. An even number doesn't survive more losses than
+/// the odd one below it.
 fn odd_number(ids: impl Iterator<Item = MemberId>, most: usize) -> BTreeSet<MemberId> {
     let mut first: Vec<_> = ids.take(most.max(1)).collect();
     if first.len().is_multiple_of(2) {
@@ -253,7 +252,7 @@ fn odd_number(ids: impl Iterator<Item = MemberId>, most: usize) -> BTreeSet<Memb
 
 /// The voters that should keep the log, if they differ from the current ones: an odd number of nodes, with `me` first,
 /// then living voters, then other nodes, each from the oldest, by the time of their `first` renewal. A change to fewer
-/// than three gains nothing. Unless it `grows`, the set gets no larger.
+/// than three gains nothing. Unless it `grows`, the set gets no larger than now, or than three.
 pub(super) fn wanted(
     configs: &Configs,
     voters: &BTreeSet<MemberId>,

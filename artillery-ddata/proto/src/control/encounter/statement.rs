@@ -29,7 +29,7 @@ impl Statement {
         bytes
     }
 
-    /// `None` for any other payload.
+    /// `None`: the payload is no valid statement.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (&holds_data, parties) = bytes.strip_prefix(&MAGIC)?.split_first()?;
         if parties.len() % PARTY_BYTES != 0 || parties.len() / PARTY_BYTES > MAX_ENCOUNTERS {

@@ -56,7 +56,7 @@ pub enum FormationPhase {
     Free {
         /// Free nodes seen, including this one.
         seen: usize,
-        /// The number of expected founders.
+        /// The minimum number of founders for a proposal of this node.
         expect: u16,
         /// The node that expects this number, if this one expects fewer.
         expected_by: Option<MemberId>,

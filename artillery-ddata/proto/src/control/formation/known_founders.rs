@@ -8,7 +8,7 @@ use crate::{ClusterId, MemberId, NodeId, control::NodeInfo, guards::Guards};
 /// The maximum number of founders in a proposal, unless more are expected: each sends messages to all others, and each
 /// must accept.
 const MAX_UNEXPECTED: usize = 16;
-/// A node is left out of proposals after this number of failures by its silence, if enough others are left.
+/// After this many proposals failed because of its silence, a node is left out if enough others remain.
 const MAX_MISSES: u32 = 2;
 
 /// The nodes that seem to be alive, each in its latest incarnation.
@@ -24,7 +24,7 @@ pub(super) struct KnownFounders {
 #[derive(Debug)]
 struct KnownFounder {
     candidate: FounderCandidate,
-    /// It takes part in no proposal of this node.
+    /// The node refuses all proposals of this one, so it is named only if too few others are free.
     excluded: bool,
     /// The minimum number of founders that it has demanded; zero: none.
     expects: u16,
@@ -41,7 +41,7 @@ impl KnownFounders {
         match self.nodes.get_mut(&id.node) {
             Some(known) if known.candidate.founder.id == id => {
                 let news = candidate.cluster.is_some() && known.candidate.cluster.is_none();
-                // An incarnation never leaves its cluster: news without one is old.
+                // An incarnation never leaves its cluster: a report without one is out of date.
                 let cluster = candidate.cluster.or(known.candidate.cluster);
                 known.candidate = FounderCandidate { cluster, ..candidate };
                 news
@@ -62,7 +62,7 @@ impl KnownFounders {
 
     pub(super) fn replace(&mut self, old: MemberId) {
         self.remove(old);
-        // Beyond the limit an incarnation is forgotten: then a proposal that names it waits for ballots instead.
+        // Beyond the limit an incarnation is forgotten: a proposal that names it then takes a ballot to end.
         if self.replaced.len() >= MAX_NODES {
             self.replaced.pop_first();
         }
@@ -137,8 +137,8 @@ impl KnownFounders {
         self.nodes.range(..me.node).filter(|(_, known)| known.candidate.cluster.is_none()).count()
     }
 
-    /// `me` and all free nodes that answer, up to [`MAX_UNEXPECTED`] in the order of their ids; if those are fewer than
-    /// `least`, also the least silent others.
+    /// `me` and all free nodes that answer, up to [`MAX_UNEXPECTED`], in the order of their misses and ids; if those
+    /// are fewer than `least`, also the least silent others.
     pub(super) fn founders(&self, me: &NodeInfo, least: usize, guards: Guards) -> Vec<NodeInfo> {
         let mut free: Vec<_> = self.free_nodes().collect();
         free.sort_by_key(|known| (self.misses(known), known.candidate.founder.id));

@@ -94,7 +94,7 @@ pub struct Ballot {
     pub owner: u16,
 }
 
-/// All votes of one ballot are equal.
+/// A founder's vote. All votes in one ballot have the same verdict.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Vote {
     pub ballot: Ballot,

@@ -1,10 +1,10 @@
 //! The verdict on one accepted proposal: single-decree Paxos among its founders (Lamport 1998; used to commit as in
 //! Gray & Lamport, "Consensus on transaction commit", 2006).
 //!
-//! The lowest ballot belongs to all founders: a founder that knows that all accepted votes [`ProposalVerdict::Form`] in
-//! it, unless it has promised a higher one. A higher ballot has one owner, which asks a majority first, and must adopt
-//! the verdict of the highest ballot that it finds. So once a majority has cast the same vote in one ballot, every
-//! later ballot agrees.
+//! The lowest ballot belongs to all founders: a founder votes [`ProposalVerdict::Form`] in it once it knows that all
+//! have accepted, unless it has promised a higher one. A higher ballot has one owner, which asks a majority first, and
+//! must adopt the verdict of the highest ballot that it finds. So once a majority has cast the same vote in one ballot,
+//! every later ballot agrees.
 
 use std::collections::BTreeMap;
 
@@ -67,7 +67,7 @@ impl Poll {
         self.vote();
     }
 
-    /// The vote of a majority in one ballot. A verdict is final: every founder finds the same.
+    /// The vote of a majority in one ballot. A verdict is final: all founders that find one find the same.
     pub(super) fn verdict(&self) -> Option<ProposalVerdict> {
         let votes = || self.peers.values().filter_map(|(_, vote)| *vote).chain(self.mine.vote);
         let chosen =
@@ -79,7 +79,7 @@ impl Poll {
         usize::from(self.founders) / 2 + 1
     }
 
-    /// Casts the vote of another founder, if that is in the last promised ballot.
+    /// Casts the same vote as another founder, if the vote is in the ballot that was promised last.
     fn join(&mut self, theirs: Option<Vote>) {
         let Some(theirs) = theirs else { return };
         let voted_below = self.mine.vote.is_none_or(|mine| mine.ballot < theirs.ballot);
@@ -88,7 +88,7 @@ impl Poll {
         }
     }
 
-    /// Votes in the lowest ballot, or in its own, once the rules permit it.
+    /// Votes in the lowest ballot, or in this founder's own, once the rules permit it.
     fn vote(&mut self) {
         let ballot = self.mine.promised;
         if self.mine.vote.is_some_and(|vote| vote.ballot == ballot) {

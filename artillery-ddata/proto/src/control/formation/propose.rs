@@ -5,11 +5,11 @@ use std::time::Duration;
 use super::{Bootstrap, Formation, FormationMessage, MAX_ASKED_MEMBERS, Proposal};
 use crate::{ClusterId, Timestamp};
 
-/// The creator of a successor cluster first searches for an existing one, for this many times the usual wait of
-/// proposers.
+/// The creator of a successor cluster first searches for an existing one, for this many times
+/// [`FormationSettings::settle`](super::FormationSettings::settle).
 const SUCCESSOR_SEARCH_WAITS: u32 = 10;
 
-/// New nodes postpone a proposal by at most this multiple of the usual wait.
+/// Newly seen nodes postpone a proposal by at most this multiple of `settle`.
 const MAX_POSTPONED_WAITS: u32 = 10;
 
 impl Formation {
@@ -43,7 +43,7 @@ impl Formation {
         }
     }
 
-    /// Another free node has appeared, and may know of more.
+    /// Postpones the planned proposal, because another free node has appeared and may know of more.
     pub(super) fn postpone(&mut self, now: Timestamp) {
         if now < self.postpone_until {
             self.propose_at = self.propose_at.map(|at| at.max(now + self.wait(now)));
@@ -67,7 +67,7 @@ impl Formation {
             0 => settings.search * 2,
             _ => settings.search,
         };
-        // A seed answers before the nodes that it knows are seen. Without missing seeds both searches are equally long.
+        // A seed answers before the nodes that it knows are seen.
         let must_see_more = !self.seeds_missing && !self.answered_search.is_over(settings.search);
         !self.search.is_over(wanted) || (must_see_more && !allows!(settings.guards, ProposeOnAnswer))
     }

@@ -48,10 +48,10 @@ impl Formation {
         }
     }
 
-    /// The sender assumes that this node has accepted `id`, in which it takes no part now.
+    /// Answers a sender that assumes that this node still takes part in `id`.
     fn answer_progress(&mut self, from: MemberId, id: ProposalId) {
-        // The sender knows this only from the node itself, which therefore accepted and abandoned `id`. Otherwise don't
-        // answer.
+        // Only this node can have informed the sender that it accepted `id`. So if it remembers an answer to this
+        // attempt, it has accepted `id` and abandoned it. Otherwise it doesn't reply.
         if self.answered.get(&id.proposer).is_some_and(|&answered| id.attempt <= answered) {
             self.send(from, FormationMessage::Refused { id, reason: RejectReason::Over });
         }

@@ -10,7 +10,8 @@ const STEP: Duration = Duration::from_millis(100);
 /// After a longer pause of the process the search restarts.
 const PAUSE: Duration = Duration::from_millis(1000);
 
-/// A paused process sees nothing, and its earlier observations are out of date, so time in a pause isn't counted.
+/// The time spent searching. A paused process sees nothing, and its earlier observations are out of date, so time in a
+/// pause isn't counted.
 #[derive(Debug, Default)]
 pub(super) struct Search {
     counted: Option<Timestamp>,

@@ -11,8 +11,9 @@ use crate::{
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FormationSettings {
     pub name: String,
-    /// The minimum number of founders of a cluster that this node forms with others, from 1 to [`MAX_FOUNDERS`]. All
-    /// free nodes that it sees become founders. If they expect different numbers, the largest is used.
+    /// The minimum number of founders of a cluster that this node forms with others, from 1 to [`MAX_FOUNDERS`]. A
+    /// proposal names up to 16 of the free nodes that the proposer sees, or more if more are expected. If founders
+    /// expect different numbers, the largest counts.
     pub expect: u16,
     pub chains: ChainSettings,
     /// The times of the cluster if this node proposes it. They are not compared with those of the other founders.
@@ -34,7 +35,7 @@ pub struct FormationSettings {
     pub repeat: Duration,
     /// How long changes are collected before they are sent.
     pub gather: Duration,
-    /// The time after which a ballot is held on an accepted proposal: a random time from this to twice this.
+    /// The time after which the first ballot is held on an accepted proposal: a random time from this to twice this.
     pub patience: Duration,
     pub guards: Guards,
 }
@@ -78,8 +79,8 @@ impl FormationSettings {
     }
 }
 
-/// A node's role after an operator replaced its cluster (`ctl create-anew`). It never joins a replaced cluster, even if a
-/// node that is still in one invites it.
+/// A node's role after an operator replaced its cluster (`ctl create-anew`). It never joins a replaced cluster, even if
+/// a node that is still in one invites it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct After {
     /// The replaced clusters, oldest first.

@@ -53,8 +53,8 @@ impl Configs {
     /// index beyond any that the old group may still decide (docs/DESIGN.md §5.12). `seen` is the highest epoch of any
     /// chain, and `upto` the last entry, that any queried node knows.
     ///
-    /// All nodes stay in the state, so that they learn of it; `by` in its current incarnation, which the log may not
-    /// have admitted.
+    /// All nodes stay listed, so that they learn of the recovery. `by` is listed in its current incarnation, which the
+    /// log may not have admitted.
     pub fn recovered(&self, history: History, by: NodeInfo, seen: Epoch, upto: LogIndex) -> Self {
         let id = by.id;
         let applied = LogIndex(upto.0.max(self.applied.0) + RECOVERY_INDEX_GAP);
@@ -109,7 +109,7 @@ impl Configs {
         self.chains.values().any(ChainConfig::is_over)
     }
 
-    /// Whether the configurations show a loss: then the cluster has held data.
+    /// Whether the cluster was recovered, or a loss was accepted: then it has held data.
     pub fn has_lost(&self) -> bool {
         self.history.generation > 0 || !self.losses.is_empty()
     }
@@ -143,7 +143,7 @@ impl Configs {
         self.nodes.values()
     }
 
-    /// The entry of exactly this incarnation.
+    /// The node, if exactly this incarnation of it is known.
     pub fn node(&self, id: MemberId) -> Option<&NodeInfo> {
         self.nodes.get(&id.node).filter(|founder| founder.id == id)
     }
@@ -165,8 +165,9 @@ impl Configs {
         self.since.get(&id).copied()
     }
 
-    /// Applies the next entry and returns the resulting configurations. A change that replaces another epoch than the
-    /// current one is too late and changes nothing. Entries that were applied before are ignored.
+    /// Applies the next entry and returns the resulting configurations. The change of a chain has no effect if it
+    /// replaces another epoch than the current one, if the chain is over, or if no member would serve. Entries that
+    /// were applied before are ignored.
     ///
     /// The new epoch and index are set here, not by the proposal: so no epoch is ever assigned twice.
     ///

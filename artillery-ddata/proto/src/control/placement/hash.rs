@@ -1,4 +1,4 @@
-//! XXH64 with seed 0, as published with xxHash: fast on short keys, and available in every language.
+//! XXH64 with seed 0, as published with xxHash: fast on short keys, and available in many languages.
 
 const P1: u64 = 0x9E37_79B1_85EB_CA87;
 const P2: u64 = 0xC2B2_AE3D_27D4_EB4F;

@@ -41,7 +41,8 @@ fn tags_by_the_rule_of_redis_cluster() {
     assert_eq!(chain_of(b"cart{7}", 1000), chain_of(b"7", 1000));
 }
 
-/// A change of any of these loses the data of every existing cluster. Another implementation has computed them too.
+/// If any of these values changed, existing clusters would lose their data. Another implementation computes the same
+/// values.
 #[test]
 fn golden_chains() {
     let chains = |count| ["", "a", "greeting", "stock/7", "cart{7}"].map(|key| chain_of(key.as_bytes(), count).0);

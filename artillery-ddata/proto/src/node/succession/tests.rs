@@ -228,7 +228,7 @@ fn a_node_without_a_part_ends_unless_it_hears_its_own() {
     }
 }
 
-/// The voter may be cut off only temporarily, and would then be missing permanently.
+/// The voter may be cut off only temporarily. If it joined the successor, its own cluster would lose it.
 #[test]
 fn a_voter_stays_until_an_operator_says_otherwise() {
     let mut rig = Rig::new(4, [1, 4, 5], &[]);

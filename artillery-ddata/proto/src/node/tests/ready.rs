@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The leader answers renewal `number`. It never calls a node settled to which it sends configurations.
+/// The leader answers renewal `number`. A leader that sends configurations in its answer doesn't call the node settled.
 fn answer(rig: &mut Rig, number: u64, configs: Option<&Arc<Configs>>) -> bool {
     let settled = if configs.is_some() { Err(Unsettled::Behind) } else { Ok(()) };
     let configs = configs.map(|configs| Box::new(Configs::clone(configs)));

@@ -120,8 +120,8 @@ fn the_mutant_gives_way_with_data() {
     assert!(world.configs.is_over());
 }
 
-/// How long a sealed chain accepts no writes after the other cluster is no longer met, or while a member doesn't
-/// report.
+/// How many milliseconds a sealed chain accepts no writes: after the other cluster is no longer met if it `goes`,
+/// otherwise while no member reports.
 fn sealed_for(mutant: Option<Mutant>, goes: bool) -> Option<u64> {
     let mut world = met(mutant);
     meet(&mut world, 0);

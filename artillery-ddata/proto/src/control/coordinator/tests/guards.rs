@@ -1,4 +1,4 @@
-//! Guards whose absence no seed detects: each is tested with and without the guard.
+//! Guards whose absence no simulated seed detects: each test runs with and without its guard.
 
 use super::{gray::report, *};
 use crate::{Sequence, control::message::PathDelay};

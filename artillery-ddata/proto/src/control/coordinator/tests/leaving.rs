@@ -259,7 +259,7 @@ fn a_late_resignation_that_counts_removes_a_member_with_a_lease() {
     assert!(!world.serving().contains(&id(2)));
 }
 
-/// Like [`taken_back`], but an earlier leader granted the lease: this one doesn't know it.
+/// Like [`taken_back`], but an earlier leader granted the lease, of which the current leader doesn't know.
 fn under_another_leader(mutant: Option<Mutant>) -> (World, Renewal) {
     let (mut world, late) = taken_back(mutant);
     world.elect(2);

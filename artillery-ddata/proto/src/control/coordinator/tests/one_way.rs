@@ -136,7 +136,7 @@ fn entry(world: &World, node: NodeInfo) -> LogEntry {
     LogEntry { index: world.configs.applied().next(), term: Term(1), change }
 }
 
-/// Node 1 has voted for long when another node, the leader, leaves it as the only voter.
+/// Nodes 1 and 2 voted before node 0 became the only voter, and a new term began.
 #[test]
 fn a_node_that_has_voted_before_need_not_wait() {
     let mut world = voting(World::running(3, 3), &[0, 1, 2]);

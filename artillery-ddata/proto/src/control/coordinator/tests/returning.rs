@@ -118,7 +118,7 @@ fn nothing_is_settled_while_the_leader_is_about_to_end() {
     assert_eq!(world.said(1).settled, Err(Unsettled::Leaves { member: id(0) }));
 }
 
-/// Otherwise only the last of them could open the chain again after a stop of all nodes.
+/// If they lost their places when all nodes are stopped, only the last of them could open the chain again.
 #[test]
 fn members_that_all_return_keep_their_places() {
     let mut world = three();

@@ -66,7 +66,7 @@ fn none_of_them_accepts_another_proposal() {
         proposal.founding.members[0].id = incarnation(1, 2);
         let message = FormationMessage::Propose { proposal: Box::new(proposal), progress: accepted(&[1]) };
         let said = tell(&mut node, incarnation(2, 1), message);
-        // The creator already has its cluster by then, and answers with it.
+        // The creator already has its cluster when it receives the message, and answers with it.
         assert!(founds || refused(&said) == Some((incarnation(2, 1), RejectReason::Elsewhere)), "{said:?}");
         assert!(node.founding().is_none_or(|founding| founding.members.len() == 1));
     }

@@ -16,7 +16,7 @@ use crate::{ClusterId, Incarnation, NodeId, control::ChainSettings, guards::Muta
 
 pub(super) const MILLI: u64 = 1_000_000;
 
-/// Faults, per message or per discovery, in thousandths.
+/// Faults. Their probabilities, per message, are in thousandths.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Trouble {
     pub(super) loss: u64,
@@ -40,7 +40,7 @@ struct Node {
     told: BTreeSet<MemberId>,
     settled: Option<(Arc<Bootstrap>, bool)>,
     tick: Option<Timestamp>,
-    /// Other nodes may see it.
+    /// Whether other nodes may see this one.
     visible: bool,
 }
 

@@ -17,7 +17,7 @@ fn nodes_that_were_away_together_give_way() {
     assert!(rig.node.state().successor.is_some_and(|known| known.yields));
 }
 
-/// They would serve next to the cluster that replaced theirs.
+/// Nodes that believed each other would serve next to the cluster that replaced theirs.
 #[test]
 fn nodes_that_were_away_together_and_believe_each_other_continue() {
     let mut rig = Rig::new(1, [1, 2, 3], &[2, 3]);
