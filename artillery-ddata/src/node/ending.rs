@@ -62,7 +62,8 @@ async fn superseded(mut events: MemberEvents) {
     pending().await
 }
 
-/// The refusals of all seeds, if they end the node. The only node of a cluster continues, even if its seeds belong to another one.
+/// Waits until all seeds have refused the node, and returns their states. Never returns if the node continues: it is ready in
+/// its own cluster, or belongs to another cluster than a seed.
 async fn refused(cluster: &Cluster, data: &Weak<Data>) -> Vec<SeedStatus> {
     let seeds = cluster.refused_by_all_seeds().await;
     let differs = seeds.iter().any(is_of_another_cluster);

@@ -23,7 +23,7 @@ use crate::{
     rpc::router::HowToRead,
 };
 
-/// A spare without a leader's answer for this many leases may be cut off from the members, too.
+/// A node without a leader's answer for this many leases may be cut off from the members, too.
 const UNHEARD_LEASES: u32 = 3;
 
 impl Data {
@@ -45,7 +45,7 @@ impl Data {
         self.unless_stopped(became).await;
     }
 
-    /// Waits until the deciding node calls this one ready; a spare waits also until a member answers it.
+    /// Waits until the control task reports that this node is ready. A spare also waits until a member answers it.
     pub(super) async fn become_member(
         self: Arc<Self>,
         cluster: ClusterId,
@@ -62,7 +62,7 @@ impl Data {
                 tokio::select! {
                     biased;
                     () = any_changed(&mut standings) => {}
-                    // The sender is gone only if the node has stopped, which ends this wait.
+                    // The sender is dropped only when the control task ends; the node then ends this wait.
                     notified = &mut ready => match notified {
                         Ok(()) => break,
                         Err(_) => pending().await,
@@ -71,7 +71,7 @@ impl Data {
             }
             if !state.borrow().configs.names(self.id()) {
                 self.reach_a_member().await;
-                // That may have taken long: this node may have become a joiner, or another node may have died since.
+                // Check again: while it waited, this node may have become a joiner, or another node may have died.
                 if state.wait_for(|state| state.unready.is_none()).await.is_err() {
                     return;
                 }
@@ -110,7 +110,7 @@ impl Data {
         let now = clock::now();
         let is_led = self.is_led(&known);
         let is_serving = |config: &ChainConfig| config.role(self.id()) == Some(Role::Serving);
-        // Ask the gate too: a member that resigned has given its lease up before that expires.
+        // Ask the gate too: a member that resigned has given up its lease before the lease expires.
         let is_leased = |config: &ChainConfig| self.local.lease(config.chain) > now;
         self.serves(&known, standings)
             && known.configs.iter().all(|config| if is_serving(config) { is_leased(config) } else { is_led })
