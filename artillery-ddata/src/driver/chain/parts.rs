@@ -52,9 +52,9 @@ pub(crate) struct ChainParts {
     pub(crate) rule: Rule,
     pub(crate) settings: ReplicaSettings,
     pub(crate) store: Arc<dyn Store>,
-    /// Bytes of reads that may wait for the task; the same for writes.
+    /// The most bytes of reads that may wait for the task; as many bytes of writes may wait.
     pub(crate) queue_bytes: usize,
-    /// `None`: the node has no disk.
+    /// `None`: the node has no directory.
     pub(crate) journal: Option<RunningJournal>,
     /// Gets the chain's readiness. Receivers are not woken when only its progress changes.
     pub(crate) standing: watch::Sender<ChainReadiness>,
