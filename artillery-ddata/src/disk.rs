@@ -142,7 +142,7 @@ fn sync_path(dir: &Path) -> io::Result<()> {
     for parent in dir.canonicalize()?.ancestors().skip(1) {
         match File::open(parent).and_then(|parent| parent.sync_all()) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
-            // Some file systems can't sync directories. Data can't be kept there, but in another file system that is mounted
+            // Some file systems can't sync directories. The node's directory may still be in another file system, mounted
             // below.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
             synced => synced?,

@@ -18,7 +18,7 @@ pub(super) fn options() -> OpenOptions {
     system::private_files()
 }
 
-/// Takes away the rights of other users on the node's directory and its files.
+/// Takes away the rights of other users on the directory and the node's files, as far as this process owns them.
 pub(super) fn tighten(dir: &Path) -> io::Result<()> {
     // Restrict the directory first, so that no other user can replace a file by a link.
     let mut is_changed = restrict(dir, &fs::metadata(dir)?)?;

@@ -143,7 +143,8 @@ impl ChainTask {
                 tokio::task::yield_now().await;
             }
             if self.turn.has_inputs() {
-                // Handle these inputs, and receive no frames before: a steady flow of frames would keep requests waiting.
+                // Requests are received only once these inputs are handled. So receive no further frames now: they would keep
+                // requests waiting.
                 self.receive_orders();
                 self.take();
                 continue;

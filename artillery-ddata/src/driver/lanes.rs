@@ -38,7 +38,7 @@ const CONTROL_QUEUE: usize = 64;
 const UPDATES_QUEUE: usize = 4;
 /// The most parts of snapshots of one lane that wait for one peer.
 const SNAPSHOTS_QUEUE: usize = 2;
-/// About the most bytes of history in one frame.
+/// The approximate maximum of history in one frame, in bytes.
 pub(crate) const UPDATES_ROOM: usize = MAX_CHUNK;
 /// The number of lanes of one kind is the peer's limit on open streams (`max_streams_per_connection`) divided by this.
 /// Beyond that limit a new stream would wait as long as the others last, so further chains share lanes.

@@ -25,7 +25,7 @@ use crate::{
 /// The period at which the known clusters are examined again, and the leader is notified.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
 
-/// Known addresses are dialled at every such look.
+/// Known addresses are dialled once in this many looks.
 const DIAL_EVERY: u64 = 3;
 
 /// The most meetings that wait for their task. Further ones are dropped: the next contact repeats them.
