@@ -51,8 +51,8 @@ pub(crate) enum DirectoryError {
 }
 
 impl LockedDir {
-    /// Opens a directory, which is created if it doesn't exist. Takes away the rights of other users, if the file system allows
-    /// that.
+    /// Opens a directory, which is created if it doesn't exist. Removes the rights of other users, if the file system allows
+    /// it.
     pub(crate) fn open(dir: &Path) -> Result<Self, DirectoryError> {
         private::make(dir)?;
         if let Some(found) = contents::foreign(dir)? {
@@ -72,8 +72,8 @@ impl LockedDir {
         Ok(locked)
     }
 
-    /// Opens a directory to read it. While it is open, no node can use the directory. This writes nothing: a directory without
-    /// a lock file, such as a backup, is read without a lock, and isn't protected.
+    /// Opens a directory to read it. If it has a lock file, no node can use it until the result is dropped. Writes nothing: a
+    /// directory without a lock file, such as a backup, is read without a lock.
     pub(crate) fn read_only(dir: &Path) -> Result<Self, DirectoryError> {
         let lock = match File::open(dir.join(LOCK)) {
             Ok(lock) => Some(lock),

@@ -110,8 +110,7 @@ impl ControlRecord {
         self.go_on(configs.clone());
     }
 
-    /// Continues with these configurations. If their history differs from the present one, the store no longer counts as
-    /// refused.
+    /// Continues with these configurations. If their history differs from the present one, a refusal of the store ends.
     pub fn go_on(&mut self, configs: Configs) {
         self.refused &= self.history == Some(configs.history());
         (self.history, self.configs) = (Some(configs.history()), Some(configs));

@@ -26,7 +26,7 @@ fn is_proof(name: &str) -> bool {
     names::FILES.contains(&name) || OTHER.contains(&name) || NUMBERED.iter().any(numbered)
 }
 
-/// The name of an entry that doesn't belong to a node. `None`: the directory is a node's, or counts as empty.
+/// The name of an entry that doesn't belong to a node. `None`: the directory is a node's, or has no such entry.
 pub(super) fn foreign(dir: &Path) -> io::Result<Option<String>> {
     let mut found = None;
     for entry in fs::read_dir(dir)? {
@@ -44,8 +44,7 @@ pub(super) fn foreign(dir: &Path) -> io::Result<Option<String>> {
     Ok(found.map(|name| name.to_string_lossy().into_owned()))
 }
 
-/// Whether a directory still counts as empty with a subdirectory of this name: one of the file system, or contents that were
-/// moved aside.
+/// Whether a subdirectory of this name is ignored: a hidden one, one of the file system, or contents that were moved aside.
 fn is_neutral(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
     let numbered = |stem: &&str| name.strip_prefix(stem).is_some_and(|number| number.parse::<u32>().is_ok());

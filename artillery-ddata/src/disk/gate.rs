@@ -14,7 +14,7 @@ use artillery_proto::disk::DiskError;
 use super::failed;
 use crate::system::{Refused, refused};
 
-/// The pause before an operation is retried for which the system lacked a resource.
+/// The pause before retrying an operation for which the system had no resources.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Whether a directory is still used.
@@ -40,7 +40,7 @@ impl Gate {
         Ok(operation)
     }
 
-    /// Performs an operation that may be repeated. Repeats it while it is interrupted or the system lacks resources for it.
+    /// Performs an operation that may be repeated. Repeats it while it is interrupted or the system has no resources for it.
     pub(super) fn insist<T>(&self, file: &str, operation: impl FnMut() -> io::Result<T>) -> Result<T, DiskError> {
         self.insist_or(file, operation, |error| failed(file, error))
     }

@@ -28,13 +28,14 @@ use crate::{
     replica::{Gate, ReplicaEvent, Rereplication, Status},
 };
 
-/// Frames from peers that wait for the task, each of about [`UPDATES_ROOM`] bytes at most.
+/// The most frames from peers that wait for the task, each of about [`UPDATES_ROOM`] bytes at most.
 const FRAMES: usize = 64;
-/// Orders of the node that wait for the task. The node has at most four pending, not counting those to close.
+/// The most orders of the node that wait for the task. The node has at most four pending, not counting orders to close.
 const ORDERS: usize = 16;
-/// Reads, and writes, that wait for the task; [`ChainParts::queue_bytes`] bounds their bytes.
+/// The most reads that wait for the task, and the most writes. [`ChainParts::queue_bytes`] bounds their bytes.
 const REQUESTS: usize = 1024;
-/// Inputs of each kind that are received at once. The runner decides how many of them it handles before output is sent.
+/// The most inputs of each kind that are received at once. The runner decides how many of them it handles before output is
+/// sent.
 const BATCH: usize = 256;
 /// How long deferred work waits while another member works on the same update.
 const DEFERRAL: Duration = Duration::from_millis(1);
@@ -171,7 +172,7 @@ impl ChainTask {
                 }
             }
             if self.runner.waiting() > 1 {
-                // Callers wait already: a caller that is about to send may share the next frames.
+                // Several callers wait. Yield, so that other callers that are about to send may share the next frames.
                 tokio::task::yield_now().await;
             }
             orders.drain(..).for_each(|order| self.ordered(order));
@@ -181,7 +182,7 @@ impl ChainTask {
         }
     }
 
-    /// Takes the input received since, so that it shares the next frames.
+    /// Takes the orders, commands and reads that have arrived, so that they share the next frames.
     fn receive_what_is_ready(&mut self) {
         self.receive_orders();
         for _ in 0..BATCH {

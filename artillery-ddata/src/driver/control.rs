@@ -101,7 +101,7 @@ pub(crate) struct ControlTask {
 /// Why the task has ended. Of several reasons, the last one in this order counts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum ControlEnd {
-    /// The node has stopped, or a chain takes no more orders.
+    /// The node has stopped, or a chain no longer takes orders.
     Stopped,
     /// Another cluster has taken the place of the node's own.
     Succeeded,

@@ -85,7 +85,7 @@ struct HistoryLane {
     kind: u8,
     priority: i32,
     queue: Arc<FrameQueue>,
-    /// The number of its strong senders is the number of chains that use the lane.
+    /// Its strong senders belong to the chains that use the lane.
     frames: mpsc::WeakSender<ChainFrame>,
 }
 
@@ -113,7 +113,7 @@ impl HistoryLanes {
     }
 
     /// Drops all queued frames, which are useless without the earlier, lost ones: cursors start from scratch. No pump may run
-    /// meanwhile.
+    /// during this.
     fn clear(&self) {
         let empty = |queue: &mut mpsc::Receiver<_>| while queue.try_recv().is_ok() {};
         self.lock().retain(|lane| {
@@ -289,7 +289,7 @@ async fn pump_history(
             biased;
             () = lanes.added.notified() => {}
             Some(ended) = pumps.join_next() => {
-                // A pump that ended without error belonged to a lane that no chain uses any more.
+                // A pump that ended without error belonged to a lane that is no longer used by a chain.
                 if let Ok(Err(error)) = ended {
                     return Err(error);
                 }

@@ -125,7 +125,7 @@ pub enum Stopped {
     LogFailed,
     /// The node's disk failed. This process no longer knows its content; the next one reads it.
     DiskFailed,
-    /// The node's directory is an older copy of itself, or a second one: it has forgotten what it promised.
+    /// The node's directory is an older copy of itself, or a second one: the node's latest promises are missing in it.
     RolledBack,
     /// An operator abandoned the cluster. The node's next incarnation creates the cluster that succeeds it
     /// ([`NodeBuilder::found_after`](crate::NodeBuilder::found_after)).

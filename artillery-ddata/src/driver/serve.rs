@@ -123,7 +123,7 @@ impl Server {
             tokio::select! {
                 biased;
                 read = &mut reading => match read {
-                    // The sender sends no more requests, but still wants its answers.
+                    // The sender has sent its last request, but still wants its answers.
                     Ok(()) => writing.await,
                     Err(violation) => connection.close(CloseCode::VIOLATION, &violation),
                 },

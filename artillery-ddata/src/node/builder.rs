@@ -46,7 +46,7 @@ pub struct NodeBuilder {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The settings make no sense: the problems found.
+    /// The settings make no sense. Lists the problems found.
     #[error("{}", list(.0))]
     Config(Vec<ConfigProblem>),
     /// Neither a secret nor certificates were given.
@@ -186,7 +186,7 @@ impl NodeBuilder {
         self
     }
 
-    /// Serving members of each chain.
+    /// The number of serving members of each chain.
     pub fn replicas(mut self, members: u32) -> Self {
         self.config.chains.replicas = members;
         self

@@ -157,7 +157,7 @@ impl Data {
         self.local.routing().borrow().clone()
     }
 
-    /// This node's place in the first chain that it serves.
+    /// This node's place in the first chain in which it isn't a spare.
     pub(crate) fn role(&self) -> Place {
         let routing = self.routing();
         let places = routing.iter().flat_map(|routing| &routing.chains).map(|config| config.place(self.id()));

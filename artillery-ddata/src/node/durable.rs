@@ -190,14 +190,14 @@ impl NodeDir {
         self.running(|journal, _| journal.clone())
     }
 
-    /// Ends the journal's thread once it has written all batches that it received.
+    /// Ends the journal's thread once no batch is waiting.
     pub(crate) fn stop(&self) {
         if let Some(journal) = self.journal() {
             journal.stop();
         }
     }
 
-    /// Releases the directory once the journal has written all pending batches. To be called after [`stop`](Self::stop).
+    /// Releases the directory once the journal's thread has ended. Call it after [`stop`](Self::stop).
     pub(crate) async fn release(&self) {
         releasing::release(self.journal(), self.disk.clone(), releasing::LIMIT).await;
     }

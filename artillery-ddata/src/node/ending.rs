@@ -20,7 +20,8 @@ enum MembershipEnd {
 }
 
 impl Data {
-    /// Ends the node when every seed has refused it, a later incarnation replaces it, or another living process has its name.
+    /// Ends the node when a later incarnation replaces it, another living process has its name, or all seeds refuse it and it
+    /// can't continue without them.
     pub(super) fn end_with_membership(self: &Arc<Self>, cluster: &Cluster) {
         let (data, cluster, events) = (Arc::downgrade(self), cluster.clone(), cluster.events());
         let mut phases = self.phases();

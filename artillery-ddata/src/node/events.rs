@@ -115,7 +115,7 @@ pub enum MoveReason {
     Silent,
     /// It left.
     Left,
-    /// Messages reached it, but it received no answers.
+    /// It sent messages, but received none, so it had no lease.
     Deaf,
     /// Its predecessor's updates did not reach it.
     Unreached,
@@ -149,7 +149,7 @@ impl MoveReason {
 /// How much an event concerns operators.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Weight {
-    /// An orderly end: no line at the default level.
+    /// An orderly end, which is not logged at the default level.
     Orderly,
     /// A recovery, or a note on missing events.
     Good,

@@ -152,8 +152,8 @@ impl Watcher {
         }
     }
 
-    /// Dials the clusters that were met at intervals, to keep the knowledge of them fresh. Notifies the leader, which may be
-    /// this node, of one to which this cluster gives way.
+    /// At intervals, dials the clusters that were met, to keep the knowledge of them fresh. Notifies the leader, which may be
+    /// this node, of a cluster to which this one gives way.
     fn look(&mut self) {
         self.looks += 1;
         self.encounters.forget(clock::now());

@@ -128,19 +128,20 @@ impl Node {
         self.inner.cluster.endpoint().set_identity(identity)
     }
 
-    /// The node's status. It queries the tasks of the node's chains, which answer in their next turn.
+    /// The node's status. This queries the tasks of the node's chains, which answer in their next turn.
     pub async fn status(&self) -> NodeStatus {
         self.inner.data.status().await
     }
 
-    /// The node's metrics. As [`status`](Self::status), it queries the tasks of the node's chains.
+    /// The node's metrics. Like [`status`](Self::status), this queries the tasks of the node's chains.
     pub async fn metrics(&self) -> NodeMetrics {
         self.inner.data.metrics().await
     }
 
     /// Whether the node may serve now: it has been [`ready`](Self::ready), and has open chains and a lease, or, as a spare, a
-    /// recent answer of a leader. With a fixed configuration it needs neither a lease nor a leader. The answer is local state,
-    /// and may be outdated a moment later.
+    /// recent answer of a leader. With a fixed configuration it needs neither a lease nor a leader. While it isn't settled
+    /// which of two clusters of the same name stays, the answer is `false`. The answer is local state, and may be outdated a
+    /// moment later.
     pub fn may_serve(&self) -> bool {
         self.inner.data.may_serve()
     }
@@ -185,8 +186,8 @@ impl Node {
         self.end(Stopped::Left).await;
     }
 
-    /// Stops temporarily, if the node has a directory: its chains continue at once with the other serving members. It
-    /// stays a node and a voter of the configuration log, and its next start joins the chains again and copies the updates that it missed.
+    /// Stops temporarily, if the node has a directory: its chains continue at once with the other serving members. The node
+    /// stays a voter of the configuration log. Its next start joins the chains again, and copies the updates that it missed.
     ///
     /// It waits at most three leases for its chains. If it is still the last serving member of a chain, or all members stop at
     /// the same time, the chain is closed until one of the stores that served it last is back. Without a directory, this is

@@ -138,7 +138,7 @@ impl Data {
         self.end_by(|done| ControlCommand::Leave { until: None, done }).await;
     }
 
-    /// Leaves the chains, but stays a node and a voter: for a node with a directory. Waits for a limited time.
+    /// For a node with a directory: leaves the chains, but stays a node and a voter. Waits for a limited time.
     pub(crate) async fn withdraw(&self) {
         self.end_by(|done| ControlCommand::Withdraw { done }).await;
     }

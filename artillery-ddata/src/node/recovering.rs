@@ -189,7 +189,7 @@ impl Data {
         standings.into_iter().map(|(standing, at)| standing.aged(now - at)).chain(mine).collect()
     }
 
-    /// All other nodes known to the log or the membership, with their addresses, and all incarnations named in the log.
+    /// All other nodes known to the log or the membership, with their addresses, and all their incarnations that the log names.
     fn others(&self, following: &Following) -> BTreeMap<MemberId, Vec<SocketAddr>> {
         let configs = following.control.log.configs();
         let acted = following.state.borrow().configs.clone();
@@ -199,7 +199,7 @@ impl Data {
         met.chain(known).filter(|(id, _)| id.node != self.id().node).collect()
     }
 
-    /// Decides whether this node may stop, to found or join the cluster that succeeds the named one. Refused if an incarnation
+    /// Decides whether this node may stop, to create or join the cluster that succeeds the named one. Refused if an incarnation
     /// that ever served is alive. Returns the nodes of that cluster that answered, this one first.
     pub(super) async fn found(&self, cluster: ClusterId, founds: bool) -> Result<Vec<NodeInfo>, NotFounded> {
         let following = &*self.stage.following().ok_or(NotFounded::Static)?;

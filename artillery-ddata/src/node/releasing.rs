@@ -1,4 +1,4 @@
-//! The end of a directory's use by a node.
+//! Releases the directory of a node that ends.
 
 use std::{io, sync::Arc, thread, time::Duration};
 

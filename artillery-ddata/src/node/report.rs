@@ -132,7 +132,7 @@ impl Data {
         })
     }
 
-    /// The number of serving members whose stores gossip considers alive. This node's own store counts as alive.
+    /// The number of serving members whose stores gossip considers alive. This node's own store is considered alive.
     fn living_copies(&self, config: &ChainConfig) -> u32 {
         let known = self.cluster().as_ref().map(Cluster::members).unwrap_or_default();
         let lives = |id: MemberId| {

@@ -70,7 +70,7 @@ impl Data {
 
     fn take_member_event(&self, tracker: &mut EventTracker, event: &MemberEvent) {
         let event = tracker.member(clock::now(), event);
-        // A node without a cluster has no fellow members yet, and a node that leaves reports nothing more.
+        // A node without a cluster reports no members, and neither does a node that leaves.
         if let Some(event) = event.filter(|_| self.has_cluster() && !self.leaves()) {
             self.reporting.hub.report(event);
         }

@@ -1,4 +1,4 @@
-//! Accepts peers' streams: of chains, of formation, and of requests.
+//! Accepts the streams of peers.
 
 use std::sync::Arc;
 

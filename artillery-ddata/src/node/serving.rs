@@ -27,7 +27,8 @@ use crate::{
 const UNHEARD_LEASES: u32 = 3;
 
 impl Data {
-    /// A member of a fixed configuration is ready once its chains are open; a spare, once a member has answered it.
+    /// With a fixed configuration, a member becomes ready once its chains are open, and a spare once a member has answered it.
+    /// Either also waits while another cluster of the same name keeps this node from being ready.
     pub(super) async fn become_ready(self: Arc<Self>, ready: Ready, chains: Vec<watch::Receiver<ChainReadiness>>) {
         let became = async {
             if chains.is_empty() {
@@ -45,7 +46,8 @@ impl Data {
         self.unless_stopped(became).await;
     }
 
-    /// Waits until the control task reports that this node is ready. A spare also waits until a member answers it.
+    /// With the configuration log, a node becomes ready once the control task reports so. A spare also waits until a member
+    /// answers it. Either also waits while another cluster of the same name keeps this node from being ready.
     pub(super) async fn become_member(
         self: Arc<Self>,
         cluster: ClusterId,
@@ -90,13 +92,13 @@ impl Data {
         }
     }
 
-    /// Waits until no other cluster of this one's name is a reason against serving.
+    /// Waits until no other cluster of the same name keeps this node from being ready.
     async fn meets_no_other(&self) {
         // The sender is this node's own.
         let _ = self.others.subscribe().wait_for(|others| others.unready.is_none()).await;
     }
 
-    /// Whether this node was ready, and now has its lease and open chains, or, as a spare, a recent answer of a leader.
+    /// Whether this node was ready, and may still serve according to its local state: see `Node::may_serve`.
     pub(super) fn may_serve(&self) -> bool {
         if self.others.borrow().unready.is_some() || !self.phase.borrow().is_ready() {
             return false;
@@ -155,7 +157,7 @@ async fn opened(standing: &mut watch::Receiver<ChainReadiness>) -> Result<(), Ha
     }
 }
 
-/// Waits until one of these changes; indefinitely, if all senders are gone.
+/// Waits until one of `standings` changes; indefinitely, if all senders are gone.
 async fn any_changed(standings: &mut [watch::Receiver<ChainReadiness>]) {
     let mut changes: Vec<_> = standings.iter_mut().map(|standing| Box::pin(standing.changed())).collect();
     poll_fn(|cx| {

@@ -45,8 +45,8 @@ pub enum WaitingFor {
     },
     /// Enough nodes are seen, and they have yet to agree on a cluster.
     Agreement,
-    /// By its settings the node forms no cluster ([`Config::existing`](crate::config::Config::existing)), and no node of its cluster
-    /// has answered.
+    /// The node's settings state that the cluster exists ([`Config::existing`](crate::config::Config::existing)), but no node
+    /// of it has answered.
     ExistingCluster {
         /// Other nodes without a cluster.
         free: usize,

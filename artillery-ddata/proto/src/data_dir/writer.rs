@@ -121,8 +121,8 @@ impl JournalWriter {
         Ok(())
     }
 
-    /// Makes all written groups durable, if the mode requires that. Returns the last batch of each chain that counts as
-    /// durable.
+    /// Makes all written groups durable, if the mode requires that. Returns the last batch of each chain that may be reported
+    /// as durable.
     ///
     /// # Errors
     /// [`JournalError`]. The process must exit, unless the disk is full.

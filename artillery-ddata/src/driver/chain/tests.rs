@@ -178,7 +178,7 @@ impl Wake for Reader {
     }
 }
 
-/// The number of reads after which the chain takes the lease, while another read always waits. `None`: it didn't take it.
+/// The number of reads after which the chain takes the lease, while another read always waits. `None`: it never took the lease.
 async fn reads_until_the_lease_is_taken() -> Option<usize> {
     let rig = Rig::start(&[member("alone")]).await;
     let reader = Arc::new(Reader {

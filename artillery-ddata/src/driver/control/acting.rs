@@ -76,7 +76,7 @@ impl ControlTask {
         });
     }
 
-    /// Sends an order to a chain. Its queue has capacity for all pending orders except those to close, which are repeated.
+    /// Sends an order to a chain. Its queue has capacity for all pending orders except orders to close, which are repeated.
     fn order(&mut self, chain: ChainId, order: ChainOrder) {
         let lanes = match &order {
             ChainOrder::Enter { config, .. } => self.lanes(config),

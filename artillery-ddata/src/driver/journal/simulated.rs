@@ -41,7 +41,7 @@ async fn run(mut writer: JournalWriter, shared: Arc<Shared>, mut pause: impl FnM
     while let Ok(true) = turn(&mut writer, &shared, &mut pause).await {}
 }
 
-/// One group, or an empty one after [`IDLE`]. Returns whether the journal continues.
+/// Writes one group, or an empty one after [`IDLE`] without batches. Returns whether the journal continues.
 async fn turn(
     writer: &mut JournalWriter,
     shared: &Shared,

@@ -39,7 +39,7 @@ impl ReadyAnswers {
     /// Adds a known answer to the batch. If the batch can't take it, sends it through the ordinary queue.
     pub(super) async fn answer(&self, number: u64, reply: Reply, answers: &Answers, outstanding: &Semaphore) {
         let Err(reply) = self.push(number, reply) else { return };
-        // Yield: the batch may be written meanwhile.
+        // Yield, so that the batch may be written.
         tokio::task::yield_now().await;
         let Err(reply) = self.push(number, reply) else { return };
         let Ok(permit) = outstanding.acquire().await else { return };

@@ -44,7 +44,7 @@ pub enum DataDirError {
         dir: PathBuf,
         /// The first place that is damaged.
         place: DamagePlace,
-        /// What is damaged, in words.
+        /// The damage in words.
         why: String,
     },
     /// It belongs to a node of another name, and can't change its node.

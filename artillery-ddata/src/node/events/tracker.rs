@@ -127,7 +127,7 @@ impl EventTracker {
         }
     }
 
-    /// Takes in a change of the membership.
+    /// Handles a change of the membership. Returns the event, if it is one.
     pub(crate) fn member(&mut self, now: Timestamp, event: &MemberEvent) -> Option<NodeEvent> {
         match event {
             MemberEvent::Joined(member) | MemberEvent::Up(member) => self.is_there(now, member),
@@ -186,7 +186,7 @@ impl EventTracker {
         (!had_left && node.allowance.take(now)).then(|| NodeEvent::MemberReplaced { node: node.named() })
     }
 
-    /// Takes in the configurations. The first ones cause no events.
+    /// Handles new configurations. The first ones cause no events.
     pub(crate) fn configs(
         &mut self,
         now: Timestamp,
@@ -223,7 +223,7 @@ impl EventTracker {
         events
     }
 
-    /// Takes in whether this node serves, and why not.
+    /// Handles the present state: whether this node serves, and why not.
     pub(crate) fn serving(&mut self, now: Timestamp, serves: bool, waiting_for: &[WaitingFor]) -> Option<NodeEvent> {
         if self.serves.is_none() && !serves {
             return None;
@@ -259,7 +259,7 @@ impl EventTracker {
         None
     }
 
-    /// Reports a removal whose reason is known now, or has been waited for long enough.
+    /// Reports a removal whose reason is known now, or whose time to wait for a reason is over.
     fn explained_removal(&mut self, now: Timestamp) -> Option<NodeEvent> {
         let nodes = &self.nodes;
         let is_due = |removal: &Removal| removal.report_by <= now || inferred(nodes, removal.node.id).is_some();
@@ -326,9 +326,8 @@ enum Change {
     Promoted,
 }
 
-/// The members that were moved out of a chain, and those that were promoted. A new serving member was promoted if it was a
-/// joiner in the configuration before. After a gap, in which it may have become a joiner, it counts as promoted if the chain
-/// wasn't opened again with a loss.
+/// The members that were moved out of a chain, and the promoted ones. A new serving member was promoted if it was a joiner in
+/// the previous known configuration. After a gap of epochs, it may have been a joiner in between, so `has_same_data` is enough.
 fn changes(before: &ChainConfig, now: &ChainConfig, has_same_data: bool) -> Vec<(MemberId, Change)> {
     let serves = |of: &ChainConfig, id: MemberId| of.serving().any(|member| member.node == id.node);
     let gone = before.serving().filter(|&id| !serves(now, id)).map(|id| (id, Change::MovedOut));
@@ -338,7 +337,7 @@ fn changes(before: &ChainConfig, now: &ChainConfig, has_same_data: bool) -> Vec<
     gone.chain(now.serving().filter(joined).map(|id| (id, Change::Promoted))).collect()
 }
 
-/// Whether the chain was opened again: one of its serving members was no member in the configuration before.
+/// Whether the chain was opened again: one of its serving members was no member in the previous configuration.
 fn is_reopened(before: &ChainConfig, now: &ChainConfig) -> bool {
     now.epoch.0 == before.epoch.0 + 1 && now.serving().any(|id| before.role(id).is_none())
 }
