@@ -178,8 +178,9 @@ impl Node {
         }
     }
 
-    /// Leaves permanently: waits until the node's chains can continue without it, notifies the other nodes, then stops. With a
-    /// fixed configuration there is no such wait, and the chains miss the node from then on.
+    /// Leaves permanently: waits until the node's chains can continue without it, notifies the other nodes, then stops. The
+    /// wait is limited, except for the last serving member of a chain. With a fixed configuration there is no such wait, and
+    /// the chains miss the node from then on.
     pub async fn leave(&self) {
         self.inner.data.resign().await;
         self.inner.cluster.leave().await;

@@ -132,8 +132,8 @@ impl Data {
         reopened.unwrap_or(Err(NotReopened::Stopped))
     }
 
-    /// Leaves the chains, and waits until this node may end. The last member of a chain waits until another node holds its
-    /// data.
+    /// Leaves the chains, and waits until this node may end. The wait is limited, except for the last serving member of a
+    /// chain.
     pub(crate) async fn resign(&self) {
         self.end_by(|done| ControlCommand::Leave { until: None, done }).await;
     }

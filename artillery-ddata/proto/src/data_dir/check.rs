@@ -42,7 +42,7 @@ pub struct StoreReport {
     pub proven: GroupNumber,
     /// The number after the last group.
     pub end: GroupNumber,
-    /// Bytes after the last group, as a crash leaves them. A start drops them.
+    /// Bytes after the last group, which a crash may leave. A start drops them.
     pub torn: Option<TornEnd>,
     /// Unused files. A start removes those that an earlier start created for the control file or the journal.
     pub unused: Vec<String>,

@@ -133,7 +133,7 @@ impl SimulatedDisk {
         }
     }
 
-    /// Copies the files as programs read them now to another disk, like a backup that is restored elsewhere.
+    /// Copies the files to another disk, as programs read them now: like a backup that is restored elsewhere.
     #[must_use]
     pub fn copy(&self, seed: u64) -> Self {
         let state = self.state();

@@ -38,7 +38,7 @@ pub(crate) enum ControlCommand {
     },
     /// Leave the chains, as soon as the leader agrees. `done` is notified once the node may end.
     Leave {
-        /// A node that couldn't leave by then stays. `None`: the node must stop, and keeps asking until it may.
+        /// A node that couldn't leave by then stays. `None`: the node must stop, and keeps asking until it ends.
         until: Option<Timestamp>,
         done: oneshot::Sender<()>,
     },
