@@ -1,4 +1,4 @@
-//! The files of one directory, as the journal of a durable node wants them.
+//! The files of one directory, with the interface that the journal of a durable node needs.
 
 mod contents;
 mod gate;
@@ -16,21 +16,21 @@ use self::gate::Gate;
 use crate::system;
 use artillery_proto::disk::{Disk, DiskError, DiskFile};
 
-/// The file that one process locks as long as it uses the directory.
+/// The file that a process locks as long as it uses the directory.
 const LOCK: &str = "LOCK";
 
 /// A directory that this process alone uses, until it is released or dropped.
 #[derive(Debug)]
 pub(crate) struct LockedDir {
     dir: PathBuf,
-    /// The directory, to sync it.
+    /// The open directory, used to sync it.
     handle: File,
     is_read_only: bool,
     gate: Arc<Gate>,
     lock: Mutex<Option<File>>,
-    /// The node's name that the directory had when it was opened.
+    /// The node's name in the directory when it was opened.
     name: Option<String>,
-    /// Whether it had a store then.
+    /// Whether the directory had a store when it was opened.
     had_store: bool,
 }
 
@@ -39,7 +39,7 @@ pub(crate) enum DirectoryError {
     /// Another process, or another node of this one, uses it.
     #[error("another node uses it")]
     InUse,
-    /// It holds files, and none of a node's.
+    /// It holds files, but none of a node.
     #[error("it isn't empty and isn't a node's directory: it holds {found}")]
     Foreign {
         /// One of the files.
@@ -51,13 +51,14 @@ pub(crate) enum DirectoryError {
 }
 
 impl LockedDir {
-    /// Opens a directory, which is created if it doesn't exist. From then on only this process's user can read or lock it.
+    /// Opens a directory, which is created if it doesn't exist. Removes the rights of other users, if the file system allows
+    /// it.
     pub(crate) fn open(dir: &Path) -> Result<Self, DirectoryError> {
         private::make(dir)?;
         if let Some(found) = contents::foreign(dir)? {
             return Err(DirectoryError::Foreign { found });
         }
-        // A file system may have no such rights, or refuse to change them.
+        // A file system may not have such rights, or may refuse to change them.
         if let Err(error) = private::tighten(dir) {
             tracing::warn!(%error, dir = %dir.display(), "the rights of other users on this directory can't be taken away");
         }
@@ -71,8 +72,8 @@ impl LockedDir {
         Ok(locked)
     }
 
-    /// Opens a directory to read it. No node can use it until it is dropped. Nothing is written, so a directory without a file to lock, as
-    /// a backup may be, is read without a lock.
+    /// Opens a directory to read it. If it has a lock file, no node can use it until the result is dropped. Writes nothing: a
+    /// directory without a lock file, such as a backup, is read without a lock.
     pub(crate) fn read_only(dir: &Path) -> Result<Self, DirectoryError> {
         let lock = match File::open(dir.join(LOCK)) {
             Ok(lock) => Some(lock),
@@ -101,7 +102,7 @@ impl LockedDir {
         self.had_store
     }
 
-    /// Gives the directory back: another node may use it when this returns. Operations of this one fail from then on.
+    /// Releases the directory: another node may use it when this returns. Later reads and writes by this node fail.
     pub(crate) fn release(&self) {
         self.gate.close();
         self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -111,13 +112,13 @@ impl LockedDir {
         self.gate.is_closed()
     }
 
-    /// An operation that takes as long as the result is kept.
+    /// Begins an operation that ends when the result is dropped.
     #[cfg(test)]
     pub(crate) fn operation(&self) -> impl Sized + '_ {
         self.gate.pass("").unwrap()
     }
 
-    /// Bytes of the whole file system.
+    /// The size of the whole file system in bytes.
     pub(crate) fn size(&self) -> io::Result<u64> {
         Ok(system::space(&self.handle)?.all)
     }
@@ -136,12 +137,13 @@ fn own(is_locked: bool) -> Result<(), DirectoryError> {
     if is_locked { Ok(()) } else { Err(DirectoryError::InUse) }
 }
 
-/// Makes the directory's name durable, and those of the directories above it, if this process may read them.
+/// Makes the name of the directory durable, and the names of the directories above it that this process may read.
 fn sync_path(dir: &Path) -> io::Result<()> {
     for parent in dir.canonicalize()?.ancestors().skip(1) {
         match File::open(parent).and_then(|parent| parent.sync_all()) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
-            // Some file systems sync no directories: those are no place for data, but this one may lie above another.
+            // Some file systems can't sync directories. The node's directory may still be in another file system, mounted
+            // below.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
             synced => synced?,
         }
@@ -231,13 +233,13 @@ impl DiskFile for OpenFile {
     }
 
     fn write_at(&mut self, at: u64, bytes: &[u8]) -> Result<(), DiskError> {
-        // A part of it may have been written: the retry writes the same bytes to the same place.
+        // A part of the bytes may have been written: the retry writes the same bytes to the same place.
         self.gate.insist(&self.name, || system::write_all_at(&self.file, bytes, at))
     }
 
     fn sync(&mut self) -> Result<(), DiskError> {
         let _use = self.gate.pass(&self.name)?;
-        // As the sync of names.
+        // Never retried, like the sync of names.
         self.file.sync_data().map_err(|error| failed(&self.name, &error))
     }
 }
@@ -251,7 +253,8 @@ fn failed(file: &str, error: &io::Error) -> DiskError {
     }
 }
 
-/// The same of an error on opening or reading a file. These mean that the medium has lost bytes, or the file system its own.
+/// Like `failed`, for an error on opening or reading a file. Some of these errors mean that the medium or the file system has
+/// lost bytes.
 fn unreadable(file: &str, at: u64, error: &io::Error) -> DiskError {
     if system::is_damage(error) {
         DiskError::Unreadable { file: file.to_owned(), at, why: error.to_string() }
@@ -332,7 +335,8 @@ mod tests {
         assert_eq!(fs::read(dir.path().join("control-1")).unwrap(), b"abc");
     }
 
-    /// The lock is held as long as the control file may be written: another incarnation would not know this one's promises.
+    /// The lock is held as long as the control file may be written. Otherwise another incarnation might not know this one's
+    /// promises.
     #[test]
     fn a_directory_is_in_use_as_long_as_its_control_file_is() {
         use std::sync::Arc;

@@ -42,7 +42,7 @@ pub struct ControlRecord {
     pub refused: bool,
     /// The cluster that the node belongs to, once it has joined one.
     pub founding: Option<Bootstrap>,
-    /// The history that the node belongs to, once it has joined one.
+    /// The history that the node belongs to, once it is known.
     pub history: Option<History>,
     /// The newest configurations that the node's chains follow, or may be about to follow.
     pub configs: Option<Configs>,
@@ -97,9 +97,8 @@ impl ControlRecord {
         self.founding = Some(founding.clone());
     }
 
-    /// Notes that the chains of `me` will follow `configs`. If the store syncs each batch, it holds from now on every
-    /// committed update of the chains in which it serves. Configurations of an ended history are ignored: the node has
-    /// been recovered since.
+    /// Notes that the chains of `me` will follow `configs`. If a weak store now syncs each batch, the chains in which it serves
+    /// become strong. Configurations of an ended history are ignored: the node has been recovered since.
     pub fn keep(&mut self, me: MemberId, configs: &Configs, mode: SyncMode) {
         if self.history.is_some_and(|mine| configs.history().relation(mine) == Relation::Older) {
             return;
@@ -111,7 +110,7 @@ impl ControlRecord {
         self.go_on(configs.clone());
     }
 
-    /// Continues with these configurations. A refusal ends if their history differs from the present one.
+    /// Continues with these configurations. If their history differs from the present one, a refusal of the store ends.
     pub fn go_on(&mut self, configs: Configs) {
         self.refused &= self.history == Some(configs.history());
         (self.history, self.configs) = (Some(configs.history()), Some(configs));

@@ -20,7 +20,7 @@ pub trait Disk: fmt::Debug + Send + Sync {
     /// [`DiskError::Failed`].
     fn names(&self) -> Result<Vec<String>, DiskError>;
 
-    /// Creates an empty file. Its name is durable once [`sync_names`](Self::sync_names) has returned.
+    /// Creates an empty file. Its name is durable once [`sync_names`](Self::sync_names) has succeeded.
     ///
     /// # Errors
     /// [`DiskError::Exists`], [`DiskError::Full`] or [`DiskError::Failed`].
@@ -29,7 +29,7 @@ pub trait Disk: fmt::Debug + Send + Sync {
     /// Opens a file for reading and writing.
     ///
     /// # Errors
-    /// [`DiskError::Missing`] or [`DiskError::Failed`].
+    /// [`DiskError::Missing`], [`DiskError::Unreadable`] or [`DiskError::Failed`].
     fn open(&self, name: &str) -> Result<Box<dyn DiskFile>, DiskError>;
 
     /// Renames a file atomically. A file that had the new name loses it. Open handles stay valid.
@@ -68,7 +68,7 @@ pub trait DiskFile: fmt::Debug + Send {
     /// of bytes.
     ///
     /// # Errors
-    /// [`DiskError::Failed`].
+    /// [`DiskError::Unreadable`] or [`DiskError::Failed`].
     fn read_at(&self, at: u64, into: &mut [u8]) -> Result<usize, DiskError>;
 
     /// Writes all of `bytes` at `at`. Bytes between the old end and `at` are zero.

@@ -71,7 +71,7 @@ pub enum JournalError {
     /// (trap 72).
     #[error("the disk has failed: {0}")]
     Failed(DiskError),
-    /// A synced part differs from the written bytes.
+    /// A synced part differs from the written bytes, or its format is unknown to this release.
     #[error("{file} is damaged at byte {offset}: {damage}")]
     Damaged {
         file: String,
@@ -141,7 +141,7 @@ pub struct Journal {
     segments: VecDeque<SegmentHeader>,
     /// The lengths of all segments except the last, in bytes.
     lengths: VecDeque<u64>,
-    /// Files of freed segments may still exist.
+    /// Whether files of freed segments may still exist.
     has_freed: bool,
     writer: SegmentWriter,
     next: GroupNumber,
@@ -205,8 +205,8 @@ impl Journal {
         Ok(self.synced)
     }
 
-    /// Writes an empty group, which proves the earlier ones. Call it when the journal is idle: without it, damage in
-    /// the groups since the last but one looks like a torn end after a kill.
+    /// Writes an empty group, which proves the earlier ones. Call it when the journal is idle: without it, damage in groups
+    /// that no later one proves looks like a torn end after a kill.
     pub fn close_group(&mut self) -> Result<(), JournalError> {
         self.append([]).map(drop)
     }
@@ -275,7 +275,7 @@ impl Journal {
         self.lengths.iter().sum::<u64>() + self.writer.at()
     }
 
-    /// The present journal, for reading it again. No segment may be released before that.
+    /// The present journal, for reading it again. No segment may be released until it has been read.
     pub fn found(&self) -> FoundJournal {
         let segments = self.segments.iter().cloned().collect();
         FoundJournal::kept(self.disk.clone(), self.settings, segments, self.next)
@@ -301,7 +301,7 @@ impl Journal {
         Err(JournalError::Failed(error))
     }
 
-    /// Continues in a new segment, after the present one is durable to its end. Segments below `oldest` become invalid.
+    /// Makes the present segment durable, and continues in a new one. Segments below `oldest` become invalid.
     fn begin_segment(&mut self, oldest: u64) -> Result<(), JournalError> {
         if !allows!(self.settings.guards, NextTooSoon) {
             self.sync()?;

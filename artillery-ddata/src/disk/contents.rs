@@ -6,27 +6,27 @@ use super::{LOCK, names};
 
 /// Files of the store with fixed names.
 const OTHER: [&str; 2] = ["control.new", "journal.new"];
-/// The other ones have one of these names with a number behind it.
+/// The store's other files have one of these prefixes, followed by a number.
 const NUMBERED: [&str; 2] = ["control-", "journal-"];
 const BALLAST: &str = "ballast";
-/// File systems have it at their root.
+/// Some file systems have a directory of this name at their root.
 const LOST_AND_FOUND: &str = "lost+found";
-/// A directory of this name, followed by a number, has contents that were moved aside.
+/// A directory with one of these prefixes, followed by a number, holds contents that were moved aside.
 const ASIDE: [&str; 2] = ["damaged-", "given-up-"];
 
-/// Whether a node gives a file this name.
+/// Whether a node uses this name for a file.
 pub(super) fn is_ours(name: &str) -> bool {
     [LOCK, BALLAST].contains(&name) || is_proof(name)
 }
 
-/// Whether no other program gives a file this name, which the lock of a database isn't.
+/// Whether a file of this name proves that the directory is a node's. `LOCK` doesn't: databases use this name, too.
 fn is_proof(name: &str) -> bool {
     let is_number = |end: &str| !end.is_empty() && end.bytes().all(|byte| byte.is_ascii_digit());
     let numbered = |stem: &&str| name.strip_prefix(stem).is_some_and(is_number);
     names::FILES.contains(&name) || OTHER.contains(&name) || NUMBERED.iter().any(numbered)
 }
 
-/// The name of an entry that shows that a directory isn't a node's and isn't empty either; `None`: it is, or has nothing that counts.
+/// The name of an entry that doesn't belong to a node. `None`: the directory is a node's, or has no such entry.
 pub(super) fn foreign(dir: &Path) -> io::Result<Option<String>> {
     let mut found = None;
     for entry in fs::read_dir(dir)? {
@@ -37,14 +37,14 @@ pub(super) fn foreign(dir: &Path) -> io::Result<Option<String>> {
             return Ok(None);
         }
         if !(ours.is_some_and(is_ours) || kind.is_dir() && is_neutral(&name)) {
-            // The first one in order, so that each start reports the same one.
+            // The first name in order, so that each start reports the same one.
             found = found.into_iter().chain([name]).min();
         }
     }
     Ok(found.map(|name| name.to_string_lossy().into_owned()))
 }
 
-/// Whether a directory of this name may be in an empty one: snapshots of the file system, or contents that were moved aside.
+/// Whether a subdirectory of this name is ignored: a hidden one, one of the file system, or contents that were moved aside.
 fn is_neutral(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
     let numbered = |stem: &&str| name.strip_prefix(stem).is_some_and(|number| number.parse::<u32>().is_ok());

@@ -1,4 +1,4 @@
-//! How operations of a directory begin, wait and end. At the end of its use a pending operation ends first, and none follows.
+//! How operations on a directory begin, wait and end. A release waits until pending operations have ended; later ones fail.
 
 use std::{
     io,
@@ -14,38 +14,38 @@ use artillery_proto::disk::DiskError;
 use super::failed;
 use crate::system::{Refused, refused};
 
-/// Before an operation for which the system lacked something is tried again.
+/// The pause before retrying an operation for which the system had no resources.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Whether a directory is still used.
 #[derive(Debug, Default)]
 pub(super) struct Gate {
     is_closed: AtomicBool,
-    /// Held by each operation, and by the end of the use.
+    /// Read-locked by each operation, write-locked by the release.
     operations: RwLock<()>,
     /// Whether an operation waits for a resource of the system.
     lacks: AtomicBool,
     waiting: Mutex<()>,
-    /// Notified at the end of the use.
+    /// Notified by the release.
     ended: Condvar,
 }
 
 impl Gate {
     /// Begins an operation, which ends when the result is dropped.
     pub(super) fn pass(&self, file: &str) -> Result<RwLockReadGuard<'_, ()>, DiskError> {
-        // Checked before the lock, too: a stuck operation would block every operation after the end of the use.
+        // Checked before the lock, too: after the release, a stuck operation would block every later one.
         self.check(file)?;
         let operation = self.operations.read().unwrap_or_else(PoisonError::into_inner);
         self.check(file)?;
         Ok(operation)
     }
 
-    /// Does an operation that may be repeated, and repeats it while the system has no resources for it. Blocks until then.
+    /// Performs an operation that may be repeated. Repeats it while it is interrupted or the system has no resources for it.
     pub(super) fn insist<T>(&self, file: &str, operation: impl FnMut() -> io::Result<T>) -> Result<T, DiskError> {
         self.insist_or(file, operation, |error| failed(file, error))
     }
 
-    /// The same, with the meaning of an error that stays.
+    /// Like `insist`; `failed` converts an error that is not retried.
     pub(super) fn insist_or<T>(
         &self,
         file: &str,
@@ -55,7 +55,7 @@ impl Gate {
         self.insist_with(file, operation, || self.pause(), failed)
     }
 
-    /// Waits for `PAUSE`, or until the end of the use.
+    /// Waits for `PAUSE`, or until the release.
     fn pause(&self) {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         drop(self.ended.wait_timeout_while(waiting, PAUSE, |()| !self.is_closed()));
@@ -121,7 +121,7 @@ mod tests {
 
     use super::*;
 
-    /// The result of an operation that meets these errors one after the other, and how often this paused.
+    /// The result of an operation that fails with these errors one after the other, and the number of pauses.
     fn insist(errors: &[Errno]) -> (Result<(), DiskError>, u32) {
         let (mut errors, mut pauses) = (errors.iter(), 0);
         let operation = || errors.next().map_or(Ok(()), |error| Err((*error).into()));

@@ -1,4 +1,5 @@
-//! The names that a directory keeps, each in a small file. They are hints: where the control file states the same, it decides.
+//! The names of the node and the cluster, each in a small file of the directory. They are hints: the control file takes
+//! precedence.
 
 use std::{
     fs::{self, File},
@@ -9,21 +10,21 @@ use super::{LockedDir, private};
 
 /// The name of the node, for starts that give none.
 const NODE: NameFile = NameFile { file: "NAME", new: "NAME.new" };
-/// The name of the cluster, for stores that are in none yet or can't be read.
+/// The name of the cluster, for stores that belong to none yet or can't be read.
 const CLUSTER: NameFile = NameFile { file: "CLUSTER", new: "CLUSTER.new" };
 /// The names of all these files.
 pub(super) const FILES: [&str; 4] = [NODE.file, NODE.new, CLUSTER.file, CLUSTER.new];
-/// Longer names are no names of nodes or clusters.
+/// A longer content of a file is no name.
 const MAX_NAME_BYTES: usize = 1024;
 
 struct NameFile {
     file: &'static str,
-    /// The name of that file while it is written.
+    /// The name of the file while it is written.
     new: &'static str,
 }
 
 impl LockedDir {
-    /// The node's name that was kept last; `None`: there is none, or it can't be one.
+    /// The node's name that was kept last; `None`: no file exists, or its content is no name.
     pub(crate) fn kept_name(&self) -> io::Result<Option<String>> {
         let name = self.kept(&NODE)?.map(|name| name.trim_end().to_owned());
         Ok(name.filter(|name| !name.is_empty()))
@@ -34,7 +35,7 @@ impl LockedDir {
         if self.kept_name()?.as_deref() == Some(name) { Ok(()) } else { self.keep(&NODE, name) }
     }
 
-    /// The name of the cluster that was kept last; `None`: there is none, it can't be one, or can't be read.
+    /// The name of the cluster that was kept last; `None`: no file exists, its content is no name, or it can't be read.
     pub(crate) fn kept_cluster(&self) -> Option<String> {
         self.kept(&CLUSTER).unwrap_or_else(|error| {
             tracing::warn!(%error, "the file CLUSTER can't be read");
@@ -53,7 +54,7 @@ impl LockedDir {
             file => file?,
         };
         let mut bytes = Vec::new();
-        // One more for the end of the line, and one that is too much.
+        // One byte more for the end of the line, and another one to recognize a name that is too long.
         file.take(MAX_NAME_BYTES as u64 + 2).read_to_end(&mut bytes)?;
         let Ok(text) = String::from_utf8(bytes) else { return Ok(None) };
         let name = text.strip_suffix('\n').unwrap_or(&text);
@@ -102,7 +103,7 @@ mod tests {
         }
         disk.keep_name("db-1").unwrap();
         assert_eq!((disk.kept_cluster().as_deref(), disk.names().unwrap().len()), (Some("shop\n"), 0));
-        // It can't be read as a file.
+        // A directory in its place can't be read as a file.
         fs::remove_file(dir.path().join("CLUSTER")).unwrap();
         fs::create_dir(dir.path().join("CLUSTER")).unwrap();
         assert_eq!(disk.kept_cluster(), None);

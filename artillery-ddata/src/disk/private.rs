@@ -18,9 +18,9 @@ pub(super) fn options() -> OpenOptions {
     system::private_files()
 }
 
-/// Takes the rights of other users away from our directory and its files, if this process owns them.
+/// Removes the rights of other users on the directory and the node's files, except on those that this process doesn't own.
 pub(super) fn tighten(dir: &Path) -> io::Result<()> {
-    // The directory first: then no other user puts a link in the place of a file.
+    // Restrict the directory first, so that no other user can replace a file with a link.
     let mut is_changed = restrict(dir, &fs::metadata(dir)?)?;
     for entry in fs::read_dir(dir)? {
         let entry = entry?;

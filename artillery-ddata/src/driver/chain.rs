@@ -28,18 +28,19 @@ use crate::{
     replica::{Gate, ReplicaEvent, Rereplication, Status},
 };
 
-/// Frames from peers that wait for the task, each of about [`UPDATES_ROOM`] bytes at most.
+/// The most frames from peers that wait for the task, each of about [`UPDATES_ROOM`] bytes at most.
 const FRAMES: usize = 64;
-/// Orders of the node that wait for the task. The node has at most four pending, not counting those to close.
+/// The most orders of the node that wait for the task. The node has at most four pending, not counting orders to close.
 const ORDERS: usize = 16;
-/// Reads, and writes, that wait for the task; [`ChainParts::queue_bytes`] bounds their bytes.
+/// The most reads that wait for the task, and the most writes. [`ChainParts::queue_bytes`] bounds their bytes.
 const REQUESTS: usize = 1024;
-/// Inputs of each kind that are received at once. The runner decides how many of them it handles before output is sent.
+/// The most inputs of each kind that are received at once. The runner decides how many of them it handles before output is
+/// sent.
 const BATCH: usize = 256;
-/// Deferred work waits this long while another member works on the same update.
+/// How long deferred work waits while another member works on the same update.
 const DEFERRAL: Duration = Duration::from_millis(1);
 
-/// Starts the task in `runtime`; it ends when its inlets are gone.
+/// Starts the task in `runtime`. It ends when its inlets or its handles are dropped.
 pub(crate) fn spawn(parts: ChainParts, runtime: &Handle) -> (ChainHandle, Inlets) {
     let (task, handle, inlets) = task(parts);
     runtime.spawn(task.run());
@@ -92,7 +93,7 @@ struct PeerLanes {
     lanes: Lanes,
     updates: mpsc::Sender<ChainFrame>,
     snapshots: mpsc::Sender<ChainFrame>,
-    /// The state of the link that the runner knows.
+    /// The state of the link that the runner was told last.
     seen: LaneState,
 }
 
@@ -115,12 +116,12 @@ struct ChainTask {
     reads: mpsc::Receiver<Queued<ReadRequest>>,
     writes: WriteQueues,
     wake: Arc<Notify>,
-    /// `None`: the node has no disk.
+    /// `None`: the node has no directory.
     journal: Option<RunningJournal>,
     standing: watch::Sender<ChainReadiness>,
     /// `None`: the lease never changes.
     leases: Option<watch::Receiver<Lease>>,
-    /// `None`: no node receives the words.
+    /// `None`: the configuration is fixed, and the words are dropped.
     words: Option<mpsc::Sender<(ChainId, Word)>>,
 }
 
@@ -139,11 +140,12 @@ impl ChainTask {
             let lines = self.runner.lines();
             let (tick, now) = (self.runner.next_tick(), clock::now());
             if self.runner.is_over(now) {
-                // The runtime polls sockets and timers, and the node's other tasks run: renewals are sent.
+                // Yield: the runtime polls sockets and timers, and other tasks run, so that renewals are sent.
                 tokio::task::yield_now().await;
             }
             if self.turn.has_inputs() {
-                // Requests are received only behind these: frames that never end would keep them waiting.
+                // Requests are received only once these inputs are handled. So receive no further frames now: they would keep
+                // requests waiting.
                 self.receive_orders();
                 self.take();
                 continue;
@@ -170,7 +172,7 @@ impl ChainTask {
                 }
             }
             if self.runner.waiting() > 1 {
-                // Callers wait already: a caller that is about to send may share the next frames.
+                // Several callers wait. Yield, so that other callers that are about to send may share the next frames.
                 tokio::task::yield_now().await;
             }
             orders.drain(..).for_each(|order| self.ordered(order));
@@ -180,7 +182,7 @@ impl ChainTask {
         }
     }
 
-    /// Takes the input received since, so that it shares the next frames.
+    /// Takes the orders, commands and reads that have arrived, so that they share the next frames.
     fn receive_what_is_ready(&mut self) {
         self.receive_orders();
         for _ in 0..BATCH {
@@ -190,7 +192,7 @@ impl ChainTask {
         self.turn.reads.extend(std::iter::from_fn(|| self.reads.try_recv().ok()).take(BATCH));
     }
 
-    /// Takes the node's orders and lease, which are first in every turn.
+    /// Takes the node's orders and lease.
     fn receive_orders(&mut self) {
         if let Some(leases) = &mut self.leases
             && leases.has_changed().unwrap_or(false)
@@ -257,7 +259,8 @@ impl ChainTask {
         }
     }
 
-    /// Sends replies first, then control frames, then updates, up to the capacity of the lanes. A full lane wakes the task.
+    /// Sends replies first. Then sends each peer control frames, updates and snapshots, up to the capacity of its lanes. A lane
+    /// with capacity again wakes the task.
     fn flush(&mut self) {
         while let Some(output) = self.runner.poll_output() {
             match output {
@@ -299,7 +302,7 @@ impl ChainTask {
         }
     }
 
-    /// Sends the chain's words to the node, up to the capacity of the queue.
+    /// Sends the chain's words to the node, up to the capacity of the queue. Drops them if the configuration is fixed.
     fn say(&mut self) {
         let Some(words) = &self.words else {
             while self.runner.poll_word().is_some() {}
@@ -328,7 +331,8 @@ fn log_rereplication(chain: ChainId, so_far: &Rereplication) {
     );
 }
 
-/// Returns when the output has left; with `is_between`, after a pause for another member that works on the same update.
+/// Gives other tasks a turn, so that the output leaves. With `is_between`, pauses for another member that works on the same
+/// update.
 async fn until_said(is_between: bool) {
     if is_between {
         tokio::time::sleep(DEFERRAL).await;

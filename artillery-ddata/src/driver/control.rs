@@ -1,5 +1,5 @@
-//! The task that keeps a node's configuration. It feeds calls, log changes and the chains' words to [`NodeMachine`],
-//! which decides, and executes the outputs. Clocks, calls and queues are here.
+//! The task that keeps a node's configuration. It passes calls, log changes and the chains' words to [`NodeMachine`], which
+//! decides, and executes its outputs. The task owns clocks, calls and queues.
 
 mod acting;
 mod calls;
@@ -42,7 +42,7 @@ use crate::{
     node::events::{ChangeReasons, ConfigFeed},
 };
 
-/// Commands that wait for the task; the same for the chains' words.
+/// The most commands that wait for the task, and the most words of the chains.
 pub(crate) const COMMAND_QUEUE: usize = 256;
 
 pub(crate) type RenewalAnswer = Result<Renewed, StoreRolledBack>;
@@ -64,7 +64,7 @@ pub(crate) struct ControlParts {
     pub(crate) cluster: ClusterId,
     pub(crate) me: MemberId,
     pub(crate) node: NodeMachine,
-    /// The node's store, and when its journal is synced; `None`: it has no disk.
+    /// The node's store, and when its journal is synced; `None`: the node has no directory.
     pub(crate) kept: Option<(StorePlace, SyncMode)>,
     pub(crate) log: LogHandle,
     pub(crate) calls: Arc<ControlCalls>,
@@ -75,7 +75,7 @@ pub(crate) struct ControlParts {
     pub(crate) queues: ControlQueues,
     /// The reasons of changes that this node proposes.
     pub(crate) reasons: Arc<ChangeReasons>,
-    /// Gets each configuration that the chains act by.
+    /// Receives each configuration that the chains act by.
     pub(crate) feed: Arc<ConfigFeed>,
     /// The time limit of a call.
     pub(crate) limit: Duration,
@@ -87,7 +87,7 @@ enum Done {
     Input(Box<NodeInput>),
     Kept(Option<Box<NodeInput>>),
     Unkept(ControlFileError),
-    /// This node's directory is an older copy.
+    /// This node's directory is an older copy, or a second one.
     RolledBack,
 }
 
@@ -98,16 +98,16 @@ pub(crate) struct ControlTask {
     end: Option<ControlEnd>,
 }
 
-/// Why the task has ended. If there are several reasons, the last one in this order counts.
+/// Why the task has ended. Of several reasons, the last one in this order counts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum ControlEnd {
-    /// The node has stopped: a chain's task has ended, as all do then.
+    /// The node has stopped, or a chain no longer takes orders.
     Stopped,
-    /// Another cluster succeeds the node's own, whose data the node doesn't have.
+    /// Another cluster has taken the place of the node's own.
     Succeeded,
-    /// The node's directory is an older copy.
+    /// The node's directory is an older copy, or a second one.
     RolledBack,
-    /// The log, or a call to it, has failed: this node would never decide anything again.
+    /// The log, a call to it, or a change of the control file has failed.
     Failed,
 }
 
@@ -192,7 +192,7 @@ impl ControlTask {
                 tracing::error!(%error, "the configurations can't be written to this node's disk");
                 self.end(ControlEnd::Failed);
             }
-            // The node would wait for the call's answer indefinitely.
+            // Without an end, the node would wait for the call's answer indefinitely.
             Err(error) => {
                 tracing::error!(%error, "a call to the configuration log failed");
                 self.end(ControlEnd::Failed);

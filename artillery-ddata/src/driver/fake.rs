@@ -61,7 +61,7 @@ pub(crate) fn config(members: &[MemberId], epoch: u64) -> ChainConfig {
 /// Whether the answer to a write is lost.
 type Loses = fn(&WriteRequest) -> bool;
 
-/// A chain that acts by `config`, and has no connection to peers.
+/// Starts a chain that acts by `config`, and has no connection to peers.
 fn chain(me: MemberId, config: ChainConfig, history: ClusterId, loses: Loses) -> ChainHandle {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::with_seed(7));
     let gate = Arc::new(Gate::new(config.chain));
@@ -117,7 +117,7 @@ pub(crate) struct FakeNode {
     pub(crate) local: Arc<Local>,
     pub(crate) router: Arc<Router>,
     pub(crate) endpoint: Endpoint,
-    /// Serves the node's requests, unless a test does.
+    /// Serves the node's requests; `None`: a test does.
     pub(crate) server: Option<Arc<Server>>,
     pub(crate) serving: Arc<AtomicUsize>,
 }
@@ -125,7 +125,7 @@ pub(crate) struct FakeNode {
 /// Handles an incoming request stream of a fake node.
 type Serve = Arc<dyn Fn(IncomingStream) + Send + Sync>;
 
-/// Answers a status query, and no operator's command.
+/// Answers a status query, but refuses operators' commands.
 struct FineStatus;
 
 impl OperatedNode for FineStatus {
@@ -221,14 +221,14 @@ impl FakeNode {
         self.local.form(routing.clone(), routing.chains.iter().map(of).collect());
     }
 
-    /// Gives the node a routing; it serves the first chain alone.
+    /// Gives the node a routing. The node serves only the first chain.
     pub(crate) fn form_first(&self, routing: &Routing) {
         let chain = chain(self.me(), routing.chains[0].clone(), routing.history_id(), |_| false);
         let others = routing.chains.iter().skip(1).map(|_| None);
         self.local.form(routing.clone(), std::iter::once(Some(chain)).chain(others).collect());
     }
 
-    /// Gives the node a routing; it serves the chains that name it.
+    /// Gives the node a routing. The node serves all chains that name it.
     pub(crate) fn form_all(&self, routing: &Routing) {
         self.form(routing);
     }

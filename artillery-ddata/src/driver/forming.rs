@@ -22,7 +22,7 @@ pub(crate) struct Forming {
     pub(crate) events: MemberEvents,
     pub(crate) cluster: Cluster,
     pub(crate) hub: Arc<Hub>,
-    /// The newest incarnation of each node met; older ones are over.
+    /// The newest known incarnation of each node; older ones have ended.
     pub(crate) incarnations: BTreeMap<NodeId, MemberId>,
     /// Whether the node yields to a cluster that succeeds its own.
     pub(crate) yields: watch::Receiver<bool>,
@@ -33,7 +33,8 @@ pub(crate) struct Forming {
 }
 
 impl Forming {
-    /// Runs until the node stops. Calls `settled` once the cluster is known. Returns whether this incarnation can form none.
+    /// Calls `settled` once the cluster is known. Runs until the node ends, or this incarnation can form no cluster. Returns
+    /// whether the latter is the reason.
     pub(crate) async fn run(
         mut self,
         mut phases: watch::Receiver<NodePhase>,
@@ -94,7 +95,7 @@ impl Forming {
         });
     }
 
-    /// A founder of the cluster that starts with a new directory has lost the previous one.
+    /// Warns if the cluster knows an earlier store of this node: its directory was lost.
     fn compare_store(&self, founding: &Bootstrap) {
         if self.has_directory && founding.names_another_store(self.me) {
             tracing::warn!(
@@ -127,14 +128,14 @@ impl Forming {
             MemberEvent::Down(member) | MemberEvent::Left(member) => {
                 self.formation.handle(clock::now(), FormationInput::Gone(member.id));
             }
-            // A later incarnation of this very node exists: what this one accepted is void.
+            // A later incarnation of this node exists, so the agreements of this one are void.
             MemberEvent::Superseded { .. } => self.formation.handle(clock::now(), FormationInput::Replaced(self.me)),
             MemberEvent::Lagged { .. } => self.look_around(),
             _ => {}
         }
     }
 
-    /// Handles a seen member. Membership reports a node's newest incarnation last, so an earlier one is over.
+    /// Handles a seen member. Membership reports a node's newest incarnation last, so an earlier one has ended.
     fn seen(&mut self, member: &Member) {
         let now = clock::now();
         if let Some(before) = self.incarnations.insert(member.id.node, member.id)
@@ -152,7 +153,7 @@ impl Forming {
             match output {
                 FormationOutput::Send { to, message } => {
                     let addrs = self.formation.addrs(to).unwrap_or_default();
-                    // Formation repeats a lost message: each is cumulative.
+                    // A message may be dropped: messages are cumulative, and formation repeats them.
                     drop(self.hub.lanes(to.node, addrs).formation.try_send(message));
                 }
                 FormationOutput::Formed(founding) => settled = Some(founding),

@@ -1,6 +1,6 @@
-//! The thread that writes a node's journal. Chains hand it their batches, and learn which ones are durable.
+//! The thread that writes a node's journal. Chains pass their batches to it, and are informed which ones are durable.
 //!
-//! While it syncs one group, chains fill the next one: so groups grow with the load, and no timer is needed.
+//! While the thread syncs one group, chains fill the next one. So groups grow with the load, and no timer is needed.
 
 #[cfg(feature = "testing")]
 mod simulated;
@@ -28,15 +28,15 @@ use tokio::sync::{Notify, watch};
 
 use crate::ChainId;
 
-/// Bytes that a chain hands over at once, about.
+/// The approximate number of bytes that a chain hands over at once.
 pub(crate) const BATCH_BYTES: usize = 1 << 20;
 /// A group takes no further batch once it has this many bytes.
 const GROUP_BYTES: usize = 128 << 20;
 /// After this time without a batch, an empty group proves the last one.
 const IDLE: Duration = Duration::from_millis(200);
-/// How often the control file learns how much was synced.
+/// The period at which the control file records how much was synced.
 const NOTED: Duration = Duration::from_secs(10);
-/// The pause before a full disk is tried again.
+/// The pause between two attempts to write to a full disk.
 const FULL_PAUSE: Duration = Duration::from_millis(50);
 
 /// The messages between the chains and the thread.
@@ -62,7 +62,7 @@ struct Shared {
     exchange: Mutex<Exchange>,
     /// The thread waits for batches here.
     filled: Condvar,
-    /// The task that a test has in the place of the thread waits for batches here.
+    /// In tests, the task that replaces the thread waits for batches here.
     filled_for_task: Notify,
     /// The number of groups that are synced.
     synced: Arc<AtomicU64>,
@@ -106,7 +106,8 @@ pub(crate) struct JournalNews {
 }
 
 impl RunningJournal {
-    /// Starts the thread, which counts the synced groups in `synced`. `failed` is called if the disk fails.
+    /// Starts the thread, which counts the synced groups in `synced`. `failed` is called if the disk fails or the thread
+    /// panics.
     pub(crate) fn start(
         writer: JournalWriter,
         restored: BTreeMap<ChainId, RestoredChain>,
@@ -137,7 +138,7 @@ impl RunningJournal {
         exchange.restored.remove(&chain)
     }
 
-    /// Ends the thread once it has written all batches.
+    /// Ends the thread once no batch is waiting.
     pub(crate) fn stop(&self) {
         self.shared.lock().stops = true;
         self.shared.wake();
@@ -151,7 +152,7 @@ impl RunningJournal {
     /// Hands over the next batch of a chain, unless one still waits.
     pub(crate) fn put(&self, chain: ChainId, next: impl FnOnce() -> Option<JournalBatch>) {
         let has_room = |exchange: &Exchange| exchange.chains.get(&chain).is_some_and(|side| side.batch.is_none());
-        // Only this chain's own task fills its place, so the place is still empty behind the call.
+        // Only this chain's own task puts batches here, so there is still none after the call.
         if has_room(&self.shared.lock())
             && let Some(batch) = next()
             && let Some(side) = self.shared.lock().chains.get_mut(&chain)
@@ -195,7 +196,7 @@ fn full_is_fine(result: Result<(), JournalError>) -> Result<(), JournalError> {
     if result == Err(JournalError::Full) { Ok(()) } else { result }
 }
 
-/// One group: written, synced, and reported to its chains. A full disk is tried repeatedly.
+/// Writes and syncs one group, and reports it to its chains. Retries while the disk is full, until the journal must stop.
 fn write(writer: &mut JournalWriter, shared: &Shared, batches: &[(ChainId, JournalBatch)]) -> Result<(), JournalError> {
     let mut full = false;
     let mut until_room = |result: Result<(), JournalError>| match result {
@@ -219,7 +220,7 @@ fn write(writer: &mut JournalWriter, shared: &Shared, batches: &[(ChainId, Journ
     tidy(writer, shared)
 }
 
-/// Logs when a checkpoint begins and ends: writes take longer between.
+/// Logs when a checkpoint begins and ends: writes take longer in between.
 fn log_checkpoints(batches: &[(ChainId, JournalBatch)]) {
     for (chain, entry) in batches.iter().flat_map(|(chain, batch)| batch.entries.iter().map(|entry| (chain.0, entry))) {
         let JournalEntry::Sent(frame) = entry else { continue };
@@ -271,7 +272,7 @@ fn tell(shared: &Shared, durable: &[DurableBatch], checkpoints: &[ChainId]) {
     }
 }
 
-/// All batches that wait; none after [`IDLE`]. And whether the journal must stop.
+/// Waits for batches, at most for [`IDLE`]. Returns the batches of the next group, and whether the journal must stop.
 fn next(shared: &Shared) -> (Vec<(ChainId, JournalBatch)>, bool) {
     let mut exchange = shared.lock();
     let is_idle =
@@ -290,7 +291,7 @@ fn take(exchange: &mut Exchange) -> (Vec<(ChainId, JournalBatch)>, bool) {
         if let Some(batch) = side.batch.take_if(|_| bytes < GROUP_BYTES) {
             bytes += batch.bytes;
             batches.push((chain, batch));
-            // The chain may hand over its next one.
+            // The chain may hand over its next batch.
             side.wake.notify_one();
         }
     }

@@ -1,9 +1,8 @@
 //! Lanes: bounded queues of frames to one peer, sent over the streams of the present connection.
 //!
-//! Each lane is a stream of its own, so that a watermark never waits behind a megabyte. The history of each chain has a
-//! lane too, so that chains don't wait for each other's values; with very many chains, a few share one. All lanes of a
-//! peer live and die with one connection. So a frame that a replica queues after it saw that connection isn't lost
-//! while it lasts.
+//! Each lane is a stream of its own, so that watermarks don't wait behind large values. The history of each chain has lanes
+//! too, so that chains don't wait for each other's values; with very many chains, several share a lane. All lanes of a peer use
+//! the same connection. So a frame that a replica queues after it saw the connection isn't lost while the connection lasts.
 
 #[cfg(test)]
 mod tests;
@@ -33,19 +32,19 @@ use crate::{
     },
 };
 
-/// Control frames that wait for one peer. They are cumulative: each chain seldom has more than one.
+/// The most control frames that wait for one peer. They are cumulative, so a chain seldom has more than one.
 const CONTROL_QUEUE: usize = 64;
-/// Update frames of one chain that wait for one peer, each of about [`UPDATES_ROOM`] bytes at most.
+/// The most update frames of one lane that wait for one peer, each of about [`UPDATES_ROOM`] bytes at most.
 const UPDATES_QUEUE: usize = 4;
-/// Parts of snapshots of one chain that wait for one peer.
+/// The most parts of snapshots of one lane that wait for one peer.
 const SNAPSHOTS_QUEUE: usize = 2;
-/// Bytes of history in one frame.
+/// The approximate maximum of history in one frame, in bytes.
 pub(crate) const UPDATES_ROOM: usize = MAX_CHUNK;
 /// The number of lanes of one kind is the peer's limit on open streams (`max_streams_per_connection`) divided by this.
 /// Beyond that limit a new stream would wait as long as the others last, so further chains share lanes.
 const LANES_SHARE_DIVISOR: usize = 4;
 const FORMATION_QUEUE: usize = 16;
-/// Frames handed to a stream in one write.
+/// The most frames handed to a stream in one write.
 const BATCH: usize = 32;
 
 /// Priorities of streams with data; higher ones go first.
@@ -59,7 +58,7 @@ const SNAPSHOTS_PRIORITY: i32 = -2;
 pub(crate) struct LaneState {
     /// Rises with each connection. Two different values mean two connections, even if the states between were missed.
     pub(crate) generation: u64,
-    /// The connected member. Frames queued once this was seen arrive in order, until the state changes.
+    /// The connected member. Frames queued after this value was read arrive in order, until the state changes.
     pub(crate) up: Option<MemberId>,
 }
 
@@ -86,7 +85,7 @@ struct HistoryLane {
     kind: u8,
     priority: i32,
     queue: Arc<FrameQueue>,
-    /// Counts the chains that use the lane.
+    /// Its strong senders belong to the chains that use the lane.
     frames: mpsc::WeakSender<ChainFrame>,
 }
 
@@ -113,7 +112,8 @@ impl HistoryLanes {
         frames
     }
 
-    /// Drops all queued frames, which assume that earlier ones arrive: cursors start from scratch. No pump runs now.
+    /// Drops all queued frames, which are useless without the earlier, lost ones: cursors start from scratch. No pump may run
+    /// during this.
     fn clear(&self) {
         let empty = |queue: &mut mpsc::Receiver<_>| while queue.try_recv().is_ok() {};
         self.lock().retain(|lane| {
@@ -148,7 +148,7 @@ impl Lanes {
     /// Notifies `sleeper` when a lane has capacity again or the state has changed.
     pub(crate) fn wake(&self, sleeper: &Arc<Notify>) {
         let mut all = self.wake.write().unwrap_or_else(PoisonError::into_inner);
-        // Sleepers known to this list alone have stopped.
+        // The tasks of sleepers that only this list still holds have ended.
         all.retain(|other| Arc::strong_count(other) > 1 && !Arc::ptr_eq(other, sleeper));
         all.push(sleeper.clone());
         drop(all);
@@ -156,7 +156,7 @@ impl Lanes {
     }
 }
 
-/// All lanes of a node, each made when first needed.
+/// All lanes of a node. The lanes to a peer are made when first needed.
 pub(crate) struct Hub {
     endpoint: Endpoint,
     peers: Mutex<BTreeMap<NodeId, Lanes>>,
@@ -230,7 +230,7 @@ impl FrameLaneTask {
         }
     }
 
-    /// Waits for the next connection; `None` once all users have dropped the lanes.
+    /// Waits for the next connection. `None`: all users have dropped the lanes, or the endpoint has stopped.
     async fn connect(&mut self) -> Option<Connection> {
         tokio::select! {
             biased;
@@ -289,7 +289,7 @@ async fn pump_history(
             biased;
             () = lanes.added.notified() => {}
             Some(ended) = pumps.join_next() => {
-                // A pump that ended without error belonged to a chain that has left.
+                // A pump that ended without error belonged to a lane that is no longer used by a chain.
                 if let Ok(Err(error)) = ended {
                     return Err(error);
                 }

@@ -32,7 +32,7 @@ impl NodePhase {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Ready {
-    /// The node's place in the first chain that it serves.
+    /// The node's place in the first chain in which it isn't a spare.
     pub role: Place,
     /// The cluster that it belongs to.
     pub cluster: ClusterId,
@@ -48,7 +48,7 @@ impl Ready {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NeverReady {
-    /// Every seed that the node was given refused it, and it never was a member.
+    /// Every seed of the node refused it before it was ready.
     #[error("every seed refused this node: {0}")]
     Refused(String),
     /// The node was stopped first.
@@ -69,10 +69,10 @@ pub enum NeverReady {
     /// An operator abandoned the cluster. The node's next incarnation creates the cluster that succeeds it.
     #[error("{}", Stopped::Founds)]
     Founds,
-    /// Another cluster succeeds the node's own, whose data it didn't have.
+    /// Another cluster succeeds the node's own.
     #[error("{}", Stopped::Succeeded)]
     Succeeded,
-    /// The node's directory was checked, and can't be loaded.
+    /// The node's directory can't be loaded.
     #[error("{why}")]
     NotLoaded {
         /// The directory.
@@ -85,7 +85,8 @@ pub enum NeverReady {
     /// Another living process has the node's name.
     #[error("{}", Stopped::NameTaken)]
     NameTaken,
-    /// Most of the nodes with which this one had agreed to form a cluster are silent. The node's next incarnation is free.
+    /// Most of the nodes with which this one had agreed to form a cluster are silent. The node's next incarnation may form or
+    /// join another cluster.
     #[error("{}", Stopped::Unformed)]
     Unformed,
     /// A replica of the node stopped serving.
@@ -107,7 +108,7 @@ impl NeverReady {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Stopped {
-    /// The node was asked to leave.
+    /// The node was asked to leave or to withdraw.
     Left,
     /// The node was asked to stop.
     ShutDown,
@@ -115,28 +116,28 @@ pub enum Stopped {
     Dropped,
     /// A later incarnation of the same node was met.
     Superseded,
-    /// Another living process has the node's name: the other nodes know that one, and refuse this one.
+    /// Another living process has the node's name: the other nodes know that process, and refuse this node.
     NameTaken,
-    /// The cluster was recovered without this node, whose history has ended. The next incarnation joins as a new member; one
-    /// with the same directory stops again, and the directory stays as it is, until an operator moves it aside.
+    /// The cluster was recovered without this node. The next incarnation joins as a new member, unless it has the same
+    /// directory: then it stops again, until an operator moves the directory aside.
     LeftBehind,
     /// The local part of the configuration log failed: the node can no longer take part in its cluster.
     LogFailed,
-    /// The node's disk failed. Its content is unknown to this process; the next one reads it.
+    /// The node's disk failed. This process no longer knows its content; the next one reads it.
     DiskFailed,
-    /// The node's directory is an older copy of itself, or a second one: it has forgotten what it promised.
+    /// The node's directory is an older copy of itself, or a second one: the node's latest promises are missing in it.
     RolledBack,
     /// An operator abandoned the cluster. The node's next incarnation creates the cluster that succeeds it
     /// ([`NodeBuilder::found_after`](crate::NodeBuilder::found_after)).
     Founds,
-    /// Another cluster succeeds the node's own, whose data it didn't have. The node's next incarnation joins that
+    /// Another cluster succeeds the node's own. The node's next incarnation joins it
     /// ([`NodeBuilder::join_after`](crate::NodeBuilder::join_after)).
     Succeeded,
-    /// Most of the nodes with which this one had agreed to form a cluster are silent: the next incarnation is free.
+    /// Most of the nodes with which this one had agreed to form a cluster are silent. The node's next incarnation may form or
+    /// join another cluster.
     Unformed,
 }
 
-/// Texts of what concerns operators include their next step.
 impl std::fmt::Display for Stopped {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {

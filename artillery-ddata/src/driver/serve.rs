@@ -54,7 +54,8 @@ pub(crate) trait OperatedNode: Send + Sync {
         Box::pin(ready(Err(ArrangeError::Fixed)))
     }
 
-    /// The chains, the log and the cluster that this node holds; `None` without a configuration log.
+    /// The chains, the log and the cluster that this node holds. `None` without a configuration log, or while the node loads
+    /// its directory.
     fn standing(&self) -> BoxFuture<Option<Standing>> {
         Box::pin(ready(None))
     }
@@ -75,7 +76,7 @@ pub(crate) trait OperatedNode: Send + Sync {
     }
 }
 
-/// Answers the requests to a node.
+/// Answers requests for a node.
 pub(crate) struct Server {
     local: Arc<Local>,
     router: Arc<Router>,
@@ -97,7 +98,7 @@ impl Server {
         Self { local, router, max_value_bytes, node, rooms }
     }
 
-    /// Bytes of all connections' requests and answers, by the kind of their budget.
+    /// Bytes of all connections' requests and answers, by the kind of budget.
     pub(crate) fn taken_bytes(&self) -> impl Iterator<Item = (&'static str, usize)> {
         self.rooms.taken_bytes()
     }
@@ -112,8 +113,8 @@ impl Server {
         let room = self.rooms.of(&connection);
         let outstanding = Semaphore::new(MAX_OUTSTANDING);
         let (answers, waiting) = Answers::new(room.clone());
-        // Lend the reader: it must outlive the close. Dropping it earlier queues a frame, and quinn then holds the
-        // farewell back whenever the congestion window is full; a probe of the path's packet size is enough for that.
+        // Lend the reader: it must outlive the close. Dropping it earlier queues a frame, and quinn then holds the farewell
+        // back whenever the congestion window is full, which even a probe of the path's packet size can cause.
         let ready = ReadyAnswers::new(room.clone());
         let reading = self.read(&mut reader, answers, &ready, &outstanding, &room);
         let writing = writer::write(writer, waiting, &ready, &outstanding, &room, &connection);
@@ -122,7 +123,7 @@ impl Server {
             tokio::select! {
                 biased;
                 read = &mut reading => match read {
-                    // The sender is done, and still wants its answers.
+                    // The sender has sent its last request, but still wants its answers.
                     Ok(()) => writing.await,
                     Err(violation) => connection.close(CloseCode::VIOLATION, &violation),
                 },
@@ -296,9 +297,8 @@ fn in_words_of_the_chain(error: &Error, is_write: bool) -> Reply {
     }
 }
 
-/// Hands a small write to the chain's task. While the queue is full, the write waits in line by itself, as a large
-/// one does. If only the first write of a stream stood in line, later large writes would overtake the rest of the
-/// stream.
+/// Hands a small write to the chain's task. While the queue is full, each write waits in line by itself, as a large one does.
+/// If only the first write of a stream waited in line, later large writes would overtake the others.
 async fn write_here(
     handle: ChainHandle,
     request: Request,

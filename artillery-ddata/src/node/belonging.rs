@@ -1,4 +1,4 @@
-//! The cluster that a directory belongs to, by name. A start under another name would wait indefinitely: it meets no node.
+//! The name of the cluster that a directory belongs to. A node started under another name would meet no node of that cluster.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use artillery_proto::data_dir::ControlFile;
 use super::DataDirError;
 use crate::disk::LockedDir;
 
-/// Checks that a directory belongs to the cluster of this name, or isn't known to belong to any. Writes nothing.
+/// Checks that a directory belongs to the cluster `given`, or isn't known to belong to any. Writes nothing.
 pub(super) fn check(disk: &LockedDir, given: &str) -> Result<(), DataDirError> {
     match name(disk).filter(|kept| kept != given) {
         Some(kept) => Err(DataDirError::OtherCluster { dir: disk.path().to_owned(), kept, given: given.to_owned() }),
@@ -15,8 +15,7 @@ pub(super) fn check(disk: &LockedDir, given: &str) -> Result<(), DataDirError> {
     }
 }
 
-/// The name that the founding in the control file states. Without one, as before a cluster is formed or if both copies are
-/// damaged, the one in the file CLUSTER.
+/// The cluster's name in the control file. If that file has none, or both copies are damaged: the name in the file CLUSTER.
 fn name(disk: &LockedDir) -> Option<String> {
     // Damage of the control file is reported when it is opened.
     let control = ControlFile::find(disk).ok().flatten();
@@ -26,7 +25,7 @@ fn name(disk: &LockedDir) -> Option<String> {
     }
 }
 
-/// Keeps the name, unless the disk is full: a node must start there, too, so that deletes can free space.
+/// Writes the cluster's name into the directory. A full disk is no error: the node must start, so that deletes can free space.
 pub(super) fn keep(disk: &LockedDir, name: &str) -> io::Result<()> {
     match disk.keep_cluster(name) {
         Err(error) if is_full(&error) => {

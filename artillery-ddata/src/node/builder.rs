@@ -46,7 +46,7 @@ pub struct NodeBuilder {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The settings make no sense; all problems are listed.
+    /// The settings make no sense. Lists the problems found.
     #[error("{}", list(.0))]
     Config(Vec<ConfigProblem>),
     /// Neither a secret nor certificates were given.
@@ -125,8 +125,8 @@ impl NodeBuilder {
         self
     }
 
-    /// Forms the cluster once this many nodes see each other. If nodes expect different numbers, the largest counts. With 1 a node
-    /// that finds no other one within some seconds forms the cluster alone, and others join it later.
+    /// Forms the cluster once this many nodes see each other. If nodes expect different numbers, the largest counts. With 1, a
+    /// node that finds no other one forms the cluster alone, and others join it later.
     pub fn expect(mut self, nodes: u32) -> Self {
         self.config.expect = nodes;
         self
@@ -145,7 +145,7 @@ impl NodeBuilder {
         self
     }
 
-    /// The address that other nodes dial, if it differs from the one to listen on; or a host name with the port, as
+    /// The address that other nodes dial, if it differs from the one to listen on. It may be a host name with a port, such as
     /// `db-1.example:7400`: see [`Config::advertise_name`].
     pub fn advertise<S: TryInto<Seed, Error: Into<SeedError>>>(mut self, place: S) -> Self {
         match place.try_into() {
@@ -186,7 +186,7 @@ impl NodeBuilder {
         self
     }
 
-    /// Serving members of each chain.
+    /// The number of serving members of each chain.
     pub fn replicas(mut self, members: u32) -> Self {
         self.config.chains.replicas = members;
         self
@@ -229,8 +229,8 @@ impl NodeBuilder {
     }
 
     /// For a node whose earlier incarnation stopped because its cluster was abandoned
-    /// ([`Stopped::Founds`](super::Stopped::Founds)): by itself it creates a cluster that succeeds the former one.
-    /// `lineage` is the result of [`Node::lineage`].
+    /// ([`Stopped::Founds`](super::Stopped::Founds)): the node creates a cluster that succeeds the former one. `lineage` is the
+    /// result of [`Node::lineage`].
     pub fn found_after(mut self, lineage: Vec<ClusterId>) -> Self {
         self.after = Some(After { lineage, founds: true });
         self
@@ -251,9 +251,9 @@ impl NodeBuilder {
         self
     }
 
-    /// Checks the settings and the directory, binds the sockets and starts to look for other nodes. A node that belongs to a
-    /// cluster already loads its directory after that, while it renews its place in the cluster. Call it within a
-    /// tokio runtime.
+    /// Checks the settings and the directory, loads the directory, binds the sockets and starts to look for other nodes. With
+    /// failover, a node that already belongs to a cluster loads its directory last, while it renews its place in the cluster.
+    /// Call this within a tokio runtime.
     pub async fn start(self) -> Result<Node, StartError> {
         self.config.validate().map_err(StartError::Config)?;
         if let Some(problem) = self.bad_advertise {
@@ -328,7 +328,7 @@ async fn lock(config: &Config) -> Result<Option<LockedDir>, StartError> {
     Ok(Some(blocking(open).await?))
 }
 
-/// Checks the directory of a durable node: that takes as long as it takes to read it.
+/// Checks the directory of a durable node by reading all of it.
 async fn open(
     locked: Option<LockedDir>,
     config: &Config,
@@ -349,7 +349,7 @@ fn name(config: &Config, locked: Option<&LockedDir>, new: Incarnation) -> Result
     }
 }
 
-/// A memory node forgets everything at exit, so each start is the first of a new store.
+/// The incarnation of a node without a directory: it forgets everything at exit, so each start is the first of a new store.
 fn new_incarnation() -> Incarnation {
     Incarnation { store: random::wide(), starts: 1 }
 }

@@ -34,9 +34,9 @@ pub(crate) struct Data {
     pub(super) local: Arc<Local>,
     pub(super) chains: Arc<ChainInlets>,
     pub(super) store: Arc<dyn Store>,
-    /// `None`: the node has no disk.
+    /// `None`: the node keeps its data in memory only.
     pub(super) dir: Option<NodeDir>,
-    /// The node's former cluster, if that was abandoned.
+    /// The node's former cluster, if it was abandoned.
     pub(super) after: Option<After>,
     /// The runtimes of chain tasks, used in turn; at least one.
     pub(super) chain_threads: Vec<Handle>,
@@ -44,7 +44,7 @@ pub(crate) struct Data {
     pub(super) phase: watch::Sender<NodePhase>,
     pub(super) is_leaving: AtomicBool,
     pub(super) reporting: Reporting,
-    /// Other clusters of this one's name.
+    /// Other clusters that have the same name as this node's cluster.
     pub(super) others: watch::Sender<Others>,
 }
 
@@ -108,7 +108,7 @@ impl Data {
         self.advance(NodePhase::Failed(why));
     }
 
-    /// Ends all tasks. Only the first reason is kept.
+    /// Stops the node's tasks. Only the reason of the first call is kept.
     pub(crate) fn stop(&self, why: Stopped) {
         self.phase.send_if_modified(|present| {
             let moves = !matches!(present, NodePhase::Stopped(_));
@@ -129,7 +129,7 @@ impl Data {
         }
     }
 
-    /// Runs `what`, at most until the node stops.
+    /// Runs `what`, but no longer than until the node has stopped or failed.
     pub(super) async fn unless_stopped(&self, what: impl Future<Output = ()>) {
         let mut phases = self.phases();
         tokio::select! {
@@ -157,7 +157,7 @@ impl Data {
         self.local.routing().borrow().clone()
     }
 
-    /// This node's place in the first chain that it serves.
+    /// This node's place in the first chain in which it isn't a spare.
     pub(crate) fn role(&self) -> Place {
         let routing = self.routing();
         let places = routing.iter().flat_map(|routing| &routing.chains).map(|config| config.place(self.id()));
@@ -173,7 +173,6 @@ impl Data {
             backlog: limits.backlog_bytes,
             sessions: limits.sessions_bytes,
             watches: limits.queue_bytes,
-            // Writes since a snapshot began may keep this many bytes of old versions at its source, in addition to the backlog.
             joiner_buffer: limits.window_bytes / 2,
             durable: self.dir.is_some(),
             max_memory: limits.max_memory_bytes,
@@ -192,7 +191,7 @@ impl Data {
         self.numbered_states().await.into_values().collect()
     }
 
-    /// The same, by chain. A chain whose configuration no longer names this node has a status too.
+    /// The chains' states, by chain. A chain whose configuration no longer names this node has a state too.
     pub(super) async fn numbered_states(&self) -> BTreeMap<ChainId, replica::Status> {
         let mut states = BTreeMap::new();
         for (chain, inlets) in self.chains.all() {

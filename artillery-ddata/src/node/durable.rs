@@ -8,8 +8,8 @@
 //! RunningJournal  a thread writes the chains' batches
 //! ```
 //!
-//! A node loads its directory before it looks for its cluster, or, if it belongs to one, after that. [`NodeDir`] exists from
-//! `BegunStore` on, and shows which stage is reached.
+//! A node loads its directory before it looks for its cluster; with failover, a node that already belongs to a cluster loads it
+//! later. [`NodeDir`] exists from `BegunStore` on.
 
 mod error;
 
@@ -41,10 +41,10 @@ use crate::{
     store::Store,
 };
 
-/// Segments of the journal have about this length, in bytes.
+/// The approximate length of a segment of the journal, in bytes.
 const SEGMENT_BYTES: u64 = 64 << 20;
 
-/// Reads the whole directory of a node that isn't running, and loads its chains as a start would. Writes nothing. Blocks, and
+/// Reads the whole directory of a node that isn't running, and loads its chains as the node would. Writes nothing. Blocks, and
 /// needs as much memory as the node does. `None`: the directory holds no store.
 ///
 /// # Errors
@@ -56,7 +56,7 @@ pub fn check_directory(dir: impl AsRef<Path>) -> Result<Option<StoreReport>, Dat
     StoreReport::check(Arc::new(disk)).map_err(|error| DataDirError::of(dir, &error))
 }
 
-/// Works on a directory in a thread for blocking tasks.
+/// Runs work on a directory in a thread for blocking tasks.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, DataDirError> + Send + 'static,
 ) -> Result<T, StartError> {
@@ -64,7 +64,7 @@ pub(super) async fn blocking<T: Send + 'static>(
     Ok(worked.map_err(|error| StartError::Threads(std::io::Error::other(error)))??)
 }
 
-/// A node's directory in a new start of its store.
+/// A node's directory, once the present start is recorded in it.
 pub(crate) struct NodeDir {
     pub(crate) place: StorePlace,
     pub(crate) mode: SyncMode,
@@ -74,7 +74,7 @@ pub(crate) struct NodeDir {
     stage: RwLock<DirStage>,
 }
 
-/// The stage of a directory whose start is on the disk.
+/// Whether the chains of a directory are loaded.
 enum DirStage {
     Begun,
     Running {
@@ -85,7 +85,7 @@ enum DirStage {
 }
 
 impl Drop for NodeDir {
-    /// The journal's thread ends, also if the node never started.
+    /// Ends the journal's thread, even if the node never started.
     fn drop(&mut self) {
         self.stop();
     }
@@ -124,7 +124,7 @@ impl NodeDir {
             }
             error => DataDirError::of(disk.path(), &error),
         })?;
-        // Kept before the store counts: each store has a name, and a cluster.
+        // Keep both names before the start is recorded.
         disk.keep_name(name).and_then(|()| belonging::keep(&disk, &config.cluster)).map_err(failed)?;
         let begun = found.begin(random::wide()).map_err(|error| DataDirError::of(disk.path(), &error))?;
         let control = begun.control().clone();
@@ -135,7 +135,7 @@ impl NodeDir {
         Ok((Self { place, mode: data.sync, disk, synced, reporter, stage }, begun))
     }
 
-    /// Checks that the directory belongs to no abandoned cluster.
+    /// Checks that the directory belongs to none of these abandoned clusters.
     pub(crate) fn may_follow(&self, lineage: &[ClusterId]) -> Result<(), DataDirError> {
         match self.founding().map(|known| known.cluster).filter(|cluster| lineage.contains(cluster)) {
             Some(cluster) => Err(DataDirError::GivenUp { dir: self.disk.path().to_owned(), cluster }),
@@ -143,7 +143,8 @@ impl NodeDir {
         }
     }
 
-    /// Loads the chains into `store`, and starts the journal. `failed` is called if the disk fails. Blocks until then.
+    /// Loads the chains into `store`, and starts the journal. Blocks until the journal runs. `failed` is called if the disk
+    /// fails later.
     pub(crate) fn load(
         &self,
         begun: BegunStore,
@@ -165,7 +166,7 @@ impl NodeDir {
         Ok(())
     }
 
-    /// The cluster that the node belongs to since an earlier start.
+    /// The cluster that the node belongs to, as recorded in the directory.
     pub(crate) fn founding(&self) -> Option<Bootstrap> {
         self.place.control.look(|record| record.founding.clone())
     }
@@ -192,14 +193,14 @@ impl NodeDir {
         self.running(|journal, _| journal.clone())
     }
 
-    /// Ends the journal's thread once it has written all batches that it received.
+    /// Ends the journal's thread once no batch is waiting.
     pub(crate) fn stop(&self) {
         if let Some(journal) = self.journal() {
             journal.stop();
         }
     }
 
-    /// Releases the directory once the journal has written all pending batches. To be called after [`stop`](Self::stop).
+    /// Releases the directory once the journal's thread has ended. Call it after [`stop`](Self::stop).
     pub(crate) async fn release(&self) {
         releasing::release(self.journal(), self.disk.clone(), releasing::LIMIT).await;
     }

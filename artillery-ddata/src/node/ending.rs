@@ -20,7 +20,8 @@ enum MembershipEnd {
 }
 
 impl Data {
-    /// Ends the node when every seed has refused it, a later incarnation replaces it, or another living process has its name.
+    /// Ends the node when a later incarnation replaces it, another living process has its name, or all seeds refuse it and it
+    /// can't continue without them.
     pub(super) fn end_with_membership(self: &Arc<Self>, cluster: &Cluster) {
         let (data, cluster, events) = (Arc::downgrade(self), cluster.clone(), cluster.events());
         let mut phases = self.phases();
@@ -62,7 +63,8 @@ async fn superseded(mut events: MemberEvents) {
     pending().await
 }
 
-/// The refusals of all seeds, if they end the node. The only node of a cluster continues, even if its seeds belong to another one.
+/// Waits until all seeds have refused the node, and returns their states. Never returns if the node continues: it is ready in
+/// its own cluster, or belongs to another cluster than a seed.
 async fn refused(cluster: &Cluster, data: &Weak<Data>) -> Vec<SeedStatus> {
     let seeds = cluster.refused_by_all_seeds().await;
     let differs = seeds.iter().any(is_of_another_cluster);

@@ -1,4 +1,4 @@
-//! The events of a node and its cluster: public values, a stream of them, and a line for each.
+//! The events of a node and its cluster: public values, a stream of them, and a log line for each.
 
 mod allowance;
 mod stream;
@@ -36,11 +36,11 @@ pub struct EventNode {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NodeEvent {
-    /// Another node gives no answer. It may be alive, and only not reachable.
+    /// Another node gives no answer. It may be alive but unreachable.
     MemberLost {
         /// The node.
         node: EventNode,
-        /// For how long this node has suspected it; `None`: other nodes report that it gives no answer.
+        /// How long this node has suspected it; `None`: it was reported as down before this node suspected it.
         silent: Option<Duration>,
     },
     /// A node that was lost answers again.
@@ -58,7 +58,7 @@ pub enum NodeEvent {
         /// The node.
         node: EventNode,
     },
-    /// A node serves a chain no longer.
+    /// A node no longer serves a chain.
     MovedOut {
         /// Which chain.
         chain: ChainId,
@@ -78,7 +78,8 @@ pub enum NodeEvent {
         /// Whether it is this node.
         is_this: bool,
     },
-    /// A majority of the voters of the configuration log gives no answer: leases end, and no configuration changes.
+    /// So many voters of the configuration log give no answer that the rest is no majority: leases end, and no configuration
+    /// changes.
     MajorityLost {
         /// The names of the voters that seem to be away.
         away: Vec<String>,
@@ -87,14 +88,14 @@ pub enum NodeEvent {
     },
     /// This node's lease has ended: it serves no strong reads and no writes.
     LeaseLost,
-    /// This node served, and no longer does.
+    /// This node no longer serves, for another reason than a lost majority or lease.
     ServesNoLonger {
         /// The reasons.
         waiting_for: Vec<WaitingFor>,
     },
     /// This node serves again.
     ServesAgain,
-    /// Events that followed each other too quickly are not reported one by one.
+    /// Some events were not reported one by one, because too many followed each other.
     Omitted {
         /// The number of events.
         count: u64,
@@ -114,7 +115,7 @@ pub enum MoveReason {
     Silent,
     /// It left.
     Left,
-    /// It was reached, and did not receive answers.
+    /// It sent messages, but received none, so it had no lease.
     Deaf,
     /// Its predecessor's updates did not reach it.
     Unreached,
@@ -124,7 +125,7 @@ pub enum MoveReason {
     Disk,
     /// It stopped serving.
     Halted,
-    /// An operator accepted a loss, or the chain was opened again without it.
+    /// The chain was opened again without it.
     Reopened,
 }
 
@@ -148,11 +149,11 @@ impl MoveReason {
 /// How much an event concerns operators.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Weight {
-    /// An orderly end: no line at the default level.
+    /// An orderly end, which is not logged at the default level.
     Orderly,
-    /// The cluster has recovered from something.
+    /// A recovery, or a note on missing events.
     Good,
-    /// Something is lost.
+    /// A loss.
     Bad,
 }
 

@@ -32,14 +32,14 @@ pub(super) struct FollowStart {
     pub(super) formed: Arc<Formed>,
     pub(super) state: watch::Receiver<NodeState>,
     pub(super) configs: Arc<Configs>,
-    /// The chains do not exist yet: [`NodeInput::Loaded`](node::NodeInput::Loaded) follows.
+    /// Whether the chains don't exist yet: [`NodeInput::Loaded`](node::NodeInput::Loaded) follows when they do.
     pub(super) loads: bool,
     pub(super) commands: mpsc::Sender<ControlCommand>,
     pub(super) queues: ControlQueues,
 }
 
 impl Data {
-    /// Runs this node's part of the log, and the control task, until the node ends.
+    /// Runs this node's part of the log and the control task, until the task ends.
     pub(super) async fn follow_log(self: Arc<Self>, start: FollowStart) {
         let FollowStart { formed, state, configs, loads, commands, queues } = start;
         let (founding, cluster) = (formed.founding.clone(), formed.started.cluster.clone());
@@ -76,7 +76,7 @@ impl Data {
         self.end_following(end).await;
     }
 
-    /// The bootstrap is on the disk before the log's group starts. `None`: the node has ended.
+    /// Writes the bootstrap to the disk, and then starts the log's group. `None`: one of them failed, which ends the node.
     async fn start_log(&self, me: NodeInfo, founding: &Arc<Bootstrap>, calls: &Arc<ControlCalls>) -> Option<LogHandle> {
         if let Err(error) = self.keep_founding(me.id, founding).await {
             calls.close();
@@ -116,7 +116,7 @@ impl Data {
         }
     }
 
-    /// Notes the refusal on the disk: the next start of this directory is no better than this one.
+    /// Notes on the disk that the directory is refused: its next start would be refused too.
     async fn note_refused(&self) {
         let Some(dir) = &self.dir else { return };
         let control = dir.place.control.clone();

@@ -1,5 +1,5 @@
-//! Other clusters of this one's name and secret, formed while the networks were cut (docs/DESIGN.md §5.14): this node logs which ones
-//! it has met and how that ends, states them to the other nodes of its cluster, and isn't ready while it isn't settled which one stays.
+//! Other clusters of the same name and secret, formed while the networks were cut (docs/DESIGN.md §5.14). This node logs the
+//! ones it meets, reports them to the other nodes of its cluster, and isn't ready until it is settled which cluster stays.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -25,16 +25,16 @@ use crate::{
 /// The period at which the known clusters are examined again, and the leader is notified.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
 
-/// Looks between two dials of a known address.
+/// Known addresses are dialled once in this many looks.
 const DIAL_EVERY: u64 = 3;
 
-/// Meetings that wait for their task. When there are more, some are dropped: each is repeated.
+/// The most meetings that wait for their task. Further ones are dropped: the next contact repeats them.
 pub(super) const MEETING_QUEUE: usize = 16;
 
 /// A node's knowledge of other clusters of its name.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(super) struct Others {
-    /// Why this node isn't ready, if they are the reason.
+    /// Why this node isn't ready, if other clusters are the reason.
     pub(super) unready: Option<Encountered>,
     pub(super) may_be_given_up: bool,
 }
@@ -49,12 +49,12 @@ struct Watcher {
     logged: BTreeMap<ClusterId, Encountered>,
     dials: JoinSet<()>,
     looks: u64,
-    /// The leader was notified of a cluster to which this one gives way.
+    /// Whether the leader may have been notified of a cluster to which this one gives way.
     has_notified: bool,
 }
 
 impl Data {
-    /// Follows which other clusters are met, until the node stops.
+    /// Follows which other clusters are met, until the node stops or fails.
     pub(super) async fn watch_others(
         self: Arc<Self>,
         cluster: Cluster,
@@ -101,7 +101,7 @@ impl Data {
         }
     }
 
-    /// Checks that an operator may give the named cluster up at this node.
+    /// Checks that an operator may abandon the named cluster at this node.
     pub(super) fn may_be_given_up(&self, asked: ClusterId) -> Result<(), NotGivenUp> {
         if let Some(found) = self.local.cluster().filter(|&found| found != asked) {
             return Err(NotGivenUp::DifferentCluster { asked, found });
@@ -152,7 +152,8 @@ impl Watcher {
         }
     }
 
-    /// Dials the clusters that were met, to keep the knowledge of them fresh, and notifies the leader, which may be this node.
+    /// At intervals, dials the clusters that were met, to keep the knowledge of them fresh. Notifies the leader, which may be
+    /// this node, of a cluster to which this one gives way.
     fn look(&mut self) {
         self.looks += 1;
         self.encounters.forget(clock::now());
@@ -165,7 +166,7 @@ impl Watcher {
         }
         let by = self.encounters.outranked(Guards::ALL);
         if let Some(following) = self.data.stage.following().filter(|_| by.is_some() || self.has_notified) {
-            // With a full queue this is dropped: the next look repeats it.
+            // With a full queue the notice is dropped: the next look repeats it.
             let is_sent =
                 following.control.commands.try_send(ControlCommand::Input(NodeInput::Outranked { by })).is_ok();
             self.has_notified = by.is_some() || !is_sent;
@@ -177,7 +178,7 @@ impl Watcher {
         if state.is_some_and(|state| state.holds_data) {
             self.encounters.hold_data();
         }
-        // A cluster with a node of an earlier release can't give way, so it makes no other one give way.
+        // A cluster with a node of an earlier release can't give way, so it doesn't make another one give way.
         let is_led = match state {
             Some(state) => !state.is_over && self.data.is_led(state),
             None => self.data.is_open(),
@@ -200,7 +201,7 @@ impl Watcher {
         self.log(&meetings);
     }
 
-    /// Logs each cluster when it is met, and when more is known of it. A node that isn't ready repeats the reason by itself.
+    /// Logs each cluster when it is met, and when the knowledge of it changes.
     fn log(&mut self, meetings: &[Meeting]) {
         self.logged.retain(|cluster, _| meetings.iter().any(|meeting| meeting.other.cluster == *cluster));
         for Meeting { other, by, node } in meetings {

@@ -28,10 +28,10 @@ use crate::{
     },
 };
 
-/// Values that a node gets when it is opened, and needs when its cluster is known.
+/// Values that a node gets when it is opened, and uses once its cluster is known.
 pub(super) struct Unformed {
     pub(super) meetings: mpsc::Receiver<ForeignPeer>,
-    /// The store in the node's directory, if it is loaded after that.
+    /// The store in the node's directory, if it isn't loaded yet.
     pub(super) unloaded: Option<BegunStore>,
 }
 
@@ -40,13 +40,13 @@ struct ChainsStart {
     configs: Arc<Configs>,
     leases: watch::Receiver<Lease>,
     words: mpsc::Sender<(ChainId, Word)>,
-    /// Each chain publishes its readiness in its own.
+    /// One for each chain, which publishes its readiness there.
     shows: Vec<watch::Sender<ChainReadiness>>,
     ready: oneshot::Receiver<()>,
 }
 
 impl Data {
-    /// Called once the cluster is known: starts to serve this node's part of it.
+    /// Called once the cluster is known. Starts this node's chains, or their loading.
     pub(super) fn formed(self: &Arc<Self>, founding: &Arc<Bootstrap>, unformed: Unformed) {
         let Some(started) = self.stage.started() else { return };
         tracing::info!(cluster = %founding.cluster, "this node belongs to a cluster");
@@ -69,13 +69,15 @@ impl Data {
         tokio::spawn(async move { cluster.set_cluster_id(id).await });
     }
 
-    /// The clusters that gave way before this node joined its present one. Their nodes are notified when they are met.
+    /// The clusters that this node left before it joined its present one, and that the present one doesn't name as
+    /// predecessors. Their nodes are notified when they are met.
     pub(super) fn left_clusters(&self, founding: &Bootstrap) -> Vec<ClusterId> {
         let is_left = |id: &ClusterId| *id != founding.cluster && !founding.succeeds.contains(id);
         self.after.iter().flat_map(|after| after.lineage.iter().copied()).filter(is_left).collect()
     }
 
-    /// The state `Formed` has the timing of the cluster: this node asks for a lease or grants one only after that (trap 63).
+    /// Warns if the node's own timing differs from the cluster's. This node asks for leases and grants them only by the
+    /// cluster's (trap 63).
     fn compare_timing(&self, founding: &Bootstrap) {
         let (own, timing) = (self.config.timing(), founding.timing);
         if own != timing {
@@ -159,7 +161,7 @@ impl Data {
         formed
     }
 
-    /// Loads the store in the node's directory. Blocks until then.
+    /// Loads the store in the node's directory. Blocks until it is loaded.
     pub(super) fn load(self: &Arc<Self>, store: BegunStore) -> Result<(), DataDirError> {
         let Some(dir) = &self.dir else { return Ok(()) };
         let data = Arc::downgrade(self);
@@ -173,7 +175,7 @@ impl Data {
         Ok(())
     }
 
-    /// Stops the node, unless it has stopped before. A node that never gets ready must report the failed disk, too.
+    /// Stops the node unless it has released its directory. A node that never gets ready must report the failed disk, too.
     pub(super) fn disk_failed(&self, error: &JournalError) {
         if self.has_released() {
             return tracing::debug!(%error, "the journal ended after this node");
@@ -182,12 +184,12 @@ impl Data {
         self.stop(Stopped::DiskFailed);
     }
 
-    /// Whether this node has stopped and released its directory, perhaps before that was loaded.
+    /// Whether this node has stopped and released its directory, perhaps before the directory was loaded.
     fn has_released(&self) -> bool {
         self.dir.as_ref().is_some_and(NodeDir::is_released)
     }
 
-    /// Starts the chains. They do nothing before the control task commands it.
+    /// Starts the chains. They wait for the orders of the control task.
     fn begin_chains(self: &Arc<Self>, formed: &Formed, state: watch::Receiver<NodeState>, chains: ChainsStart) {
         let ChainsStart { configs, leases, words, shows, ready } = chains;
         let handles = configs.iter().zip(shows).map(|(config, show)| {
@@ -206,7 +208,7 @@ impl Data {
         }
     }
 
-    /// Loads the directory while the control task runs, and then starts the chains.
+    /// Loads the directory while the control task runs, then starts the chains and informs the task.
     async fn load_and_begin(
         self: Arc<Self>,
         store: BegunStore,
@@ -217,7 +219,7 @@ impl Data {
     ) {
         let (done, loaded) = oneshot::channel();
         let data = self.clone();
-        // Not a thread of the runtime: the runtime would wait for it, though a node that stops needs nothing of this.
+        // Not a thread of the runtime: a runtime that ends would wait for it, although a node that stops doesn't need the data.
         let thread = thread::Builder::new().name("artillery-load".to_owned());
         let spawned = thread.spawn(move || drop(done.send(data.load(store))));
         let failed = match (spawned, loaded.await) {
@@ -235,7 +237,7 @@ impl Data {
         }
         let holds = self.dir.as_ref().and_then(NodeDir::holds).unwrap_or_default();
         self.begin_chains(&formed, state, chains);
-        // The task has ended if the node has stopped.
+        // This fails if the control task has ended.
         let _ = commands.send(ControlCommand::Input(NodeInput::Loaded { holds })).await;
     }
 }

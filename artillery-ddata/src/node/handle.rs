@@ -13,7 +13,8 @@ use crate::{
     status::NodeStatus,
 };
 
-/// A member of a cluster, or a spare, in this process. Clones refer to the same node; dropping the last one is a crash.
+/// A member of a cluster, or a spare, in this process. Clones refer to the same node. To other nodes, dropping the last one
+/// looks like a crash.
 #[derive(Clone)]
 pub struct Node {
     pub(super) inner: Arc<NodeInner>,
@@ -40,7 +41,7 @@ impl std::fmt::Debug for Node {
 }
 
 impl Node {
-    /// Waits until the node can answer a strong read: as a member of an open chain, or, as a spare, by asking one.
+    /// Waits until the node can answer a strong read: as a member of open chains, or, as a spare, by asking a member.
     ///
     /// # Errors
     /// The reason why the node will never be ready.
@@ -87,7 +88,7 @@ impl Node {
         self.inner.cluster.endpoint().advertised_addr()
     }
 
-    /// The node's place in the first chain that it serves.
+    /// The node's place in the first chain in which it isn't a spare.
     pub fn role(&self) -> Place {
         self.inner.data.role()
     }
@@ -111,8 +112,8 @@ impl Node {
         self.inner.data.lineage()
     }
 
-    /// The membership layer below the data: the nodes that seem to be alive. Its payload belongs to the node
-    /// ([`Cluster::set_payload`]).
+    /// The membership layer below the data: the nodes that seem to be alive. Don't call [`Cluster::set_payload`]: the node uses
+    /// the payload.
     pub fn cluster(&self) -> &Cluster {
         &self.inner.cluster
     }
@@ -127,32 +128,34 @@ impl Node {
         self.inner.cluster.endpoint().set_identity(identity)
     }
 
-    /// The node's status. It queries the tasks of the node's chains, which answer in their next turn.
+    /// The node's status. This queries the tasks of the node's chains, which answer in their next turn.
     pub async fn status(&self) -> NodeStatus {
         self.inner.data.status().await
     }
 
-    /// The node's metrics. As [`status`](Self::status), it queries the tasks of the node's chains.
+    /// The node's metrics. Like [`status`](Self::status), this queries the tasks of the node's chains.
     pub async fn metrics(&self) -> NodeMetrics {
         self.inner.data.metrics().await
     }
 
-    /// Whether the node may serve now: it has been [`ready`](Self::ready), and now a member has a lease and open
-    /// chains, or a spare has received recent answers of members. The answer is local state, and may be outdated a
+    /// Whether the node may serve now: it has been [`ready`](Self::ready), and has open chains and a lease, or, as a spare, a
+    /// recent answer of a leader. With a fixed configuration it needs neither a lease nor a leader. While it isn't settled
+    /// which of two clusters of the same name stays, the answer is `false`. The answer is local state, and may be outdated a
     /// moment later.
     pub fn may_serve(&self) -> bool {
         self.inner.data.may_serve()
     }
 
-    /// Why the node isn't [`ready`](Self::ready), or why it no longer serves: one value for each reason, in one line each as text.
-    /// Empty while it [may serve](Self::may_serve). Only a node that copies the data of a chain queries the tasks of its chains.
+    /// Why the node isn't [`ready`](Self::ready), or why it no longer serves: one value for each reason. Empty while it [may
+    /// serve](Self::may_serve). Only a node that copies the data of a chain queries the tasks of its chains.
     pub async fn waiting_for(&self) -> Vec<WaitingFor> {
         self.inner.data.waiting_for().await
     }
 
-    /// The events of the node and its cluster from now on, as this node knows them. Each one is also an event of `tracing`, with
-    /// the target `artillery_ddata::events`: a loss as a warning, a recovery as information, an orderly end at the level debug. The
-    /// stream ends when the node stops.
+    /// The events of the node and its cluster from now on, as this node knows them. Except for
+    /// [`NodeEvent::Lagged`](crate::node::NodeEvent::Lagged), each one is also an event of `tracing`, with the target
+    /// `artillery_ddata::events`: a loss as a warning, a recovery as information, an orderly end at the level debug. The stream
+    /// ends when the node stops.
     pub fn events(&self) -> NodeEvents {
         self.inner.data.reporting.hub.subscribe()
     }
@@ -175,19 +178,20 @@ impl Node {
         }
     }
 
-    /// Leaves permanently: notifies the other nodes, waits until the node's chains continue without it, then stops. With a fixed
-    /// configuration the chains miss the node from then on.
+    /// Leaves permanently: waits until the node's chains can continue without it, notifies the other nodes, then stops. The
+    /// wait is limited, except for the last serving member of a chain. With a fixed configuration there is no such wait, and
+    /// the chains miss the node from then on.
     pub async fn leave(&self) {
         self.inner.data.resign().await;
         self.inner.cluster.leave().await;
         self.end(Stopped::Left).await;
     }
 
-    /// Stops temporarily, if the node has a directory: its chains continue at once with the other serving members. It
-    /// stays a node and a voter of the configuration log, and its next start joins the chains again and copies the updates that it missed.
+    /// Stops temporarily, if the node has a directory: its chains continue at once with the other serving members. The node
+    /// stays a voter of the configuration log. Its next start joins the chains again, and copies the updates that it missed.
     ///
-    /// It ends after three leases in any case. If it is the last serving member of a chain then, or all members stop at the same
-    /// time, the chain is closed until a store of those that served last is back. In memory alone, this is
+    /// It waits at most three leases for its chains. If it is still the last serving member of a chain, or all members stop at
+    /// the same time, the chain is closed until one of the stores that served it last is back. Without a directory, this is
     /// [`leave`](Self::leave).
     pub async fn withdraw(&self) {
         if self.inner.data.dir.is_none() {

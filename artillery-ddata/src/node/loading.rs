@@ -15,7 +15,7 @@ const ENTRIES: u64 = 1024;
 
 const REPORT_PERIOD: Duration = Duration::from_secs(1);
 
-/// The progress of a node that loads its directory. The journal in it is read twice: to check it, and to load it.
+/// The progress of a node that loads its directory. The journal is read twice: to check it, and to load it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Loading {
@@ -23,15 +23,15 @@ pub struct Loading {
     pub checks: bool,
     /// Records that this reading has found, repeated ones included.
     pub records: u64,
-    /// Records a second, in this reading.
+    /// Records per second in this reading.
     pub records_per_second: u64,
     /// Bytes of the journal that this reading has read.
     pub read_bytes: u64,
-    /// Bytes that this reading reads.
+    /// The total number of bytes to read in this reading.
     pub total_bytes: u64,
-    /// Since the loading began.
+    /// The time since the directory's check began.
     pub elapsed: Duration,
-    /// The estimated rest of the load; zero: it is done. `None`: unknown while the journal is being checked.
+    /// The estimated remaining time; zero: the directory is loaded. `None`: unknown, as long as the journal is being checked.
     pub left: Option<Duration>,
 }
 
@@ -102,7 +102,7 @@ impl Reporter {
         }
     }
 
-    /// The directory is loaded. The last report states that, unless the directory was empty.
+    /// Makes the last report: the directory is loaded. Reports nothing if the journal had no bytes to load.
     pub(crate) fn finish(&self) {
         let progress = self.lock();
         if progress.read.read.total > 0 {
@@ -119,7 +119,7 @@ impl Reporter {
         drop(report);
     }
 
-    /// Calls the function without the lock: it may ask for the newest report.
+    /// Calls the function without holding the lock, since it may ask for the newest report.
     fn report(&self, mut progress: MutexGuard<'_, Progress>, now: Timestamp, left: Option<Duration>) {
         let report = loading(progress.read, now - progress.step.1, now - self.began, left);
         progress.last = report;

@@ -86,7 +86,7 @@ impl Opened {
         Self { data, service, messages, meetings, unloaded }
     }
 
-    /// Loads the node's directory, unless the node has a cluster: then it does so later, while it renews its lease.
+    /// Loads the node's directory. With failover, a node that already has a cluster loads it later, while it renews its lease.
     pub(crate) async fn load(mut self) -> Result<Self, StartError> {
         let waits = self.data.config.failover && self.data.dir.as_ref().and_then(NodeDir::founding).is_some();
         if let Some(store) = self.unloaded.take_if(|_| !waits) {
@@ -100,7 +100,7 @@ impl Opened {
         self.service.clone()
     }
 
-    /// Looks for the node's cluster, or creates it.
+    /// Starts the parts that use sockets, and starts to look for the node's cluster.
     pub(crate) fn start(self, cluster: &Cluster, seed: u128) -> Result<(Arc<Data>, Arc<Router>), InvalidFormation> {
         let Self { data, messages, meetings, unloaded, .. } = self;
         let endpoint = cluster.endpoint().clone();
@@ -149,7 +149,7 @@ impl Data {
         };
         self.end_with_membership(cluster);
         self.start_reports(cluster);
-        // The formation of a node that has a cluster forms no other one.
+        // The formation of a node that already has a cluster forms no other one.
         let (now, later) = if known.is_some() { (Some(unformed), None) } else { (None, Some(unformed)) };
         let (data, stuck) = (Arc::downgrade(self), Arc::downgrade(self));
         let forming = forming.run(self.phases(), move |founding| {

@@ -1,4 +1,4 @@
-//! Operators' commands to this node, and its own end.
+//! Operators' commands to this node, and how it leaves its chains.
 
 use std::sync::{Arc, Weak, atomic::Ordering};
 
@@ -19,10 +19,10 @@ use crate::{
     driver::{BoxFuture, control::ControlCommand, serve::OperatedNode},
 };
 
-/// A drained node that couldn't leave within this many leases stays.
+/// A drained node stays if it couldn't leave within this many leases.
 const DRAIN_LEASES: u32 = 10;
 
-/// Calls the node; `gone`: the answer of a node that was dropped.
+/// Calls the node; returns `gone` if it was dropped.
 fn with<T: Send + 'static, F: Future<Output = T> + Send>(
     data: &Weak<Data>,
     gone: T,
@@ -105,7 +105,7 @@ impl Data {
                 if let Some(config) = configs.iter().find(last) {
                     return Err(ArrangeError::Last { chain: config.chain });
                 }
-                // The operator watches the configuration for the end of this.
+                // The operator watches the configuration to see when it is done.
                 let (done, _) = oneshot::channel();
                 let until = Some(clock::now() + self.lease() * DRAIN_LEASES);
                 commands.send(ControlCommand::Leave { until, done }).await.map_err(|_| ArrangeError::Stopped)?;
@@ -125,19 +125,20 @@ impl Data {
         }
     }
 
-    /// Has the leader reopen a chain from the surviving stores, if this node is it.
+    /// Reopens a chain from the surviving stores, if this node is the leader.
     async fn reopen(&self, chain: ChainId) -> Result<Reopened, NotReopened> {
         let following = self.stage.following().ok_or(NotReopened::Fixed)?;
         let reopened = ask(&following.control.commands, |answer| ControlCommand::AcceptLoss { chain, answer }).await;
         reopened.unwrap_or(Err(NotReopened::Stopped))
     }
 
-    /// Leaves the chains, and waits until this node may end. A last member waits until another one holds its data.
+    /// Leaves the chains, and waits until this node may end. The wait is limited, except for the last serving member of a
+    /// chain.
     pub(crate) async fn resign(&self) {
         self.end_by(|done| ControlCommand::Leave { until: None, done }).await;
     }
 
-    /// Leaves the chains of a node with a directory, which stays a node and a voter. A last member waits for a limited time.
+    /// For a node with a directory: leaves the chains, but stays a node and a voter. Waits for a limited time.
     pub(crate) async fn withdraw(&self) {
         self.end_by(|done| ControlCommand::Withdraw { done }).await;
     }

@@ -1,4 +1,4 @@
-//! Random names and ids: the one place where a node draws randomness.
+//! Random numbers for a node's names, ids and seeds.
 
 #[allow(clippy::disallowed_methods, reason = "ids of nodes must differ from all others")]
 pub(super) fn random() -> u64 {

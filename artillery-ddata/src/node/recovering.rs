@@ -1,5 +1,6 @@
-//! Operators' orders to a node whose cluster can't continue: it continues alone, with the loss of the quorum of its configuration log
-//! (docs/DESIGN.md §5.12), or it creates or joins another cluster, after the loss of every incarnation that ever served (§5.13).
+//! Operators' orders to a node whose cluster can't continue. After the loss of the configuration log's quorum, it continues
+//! alone (docs/DESIGN.md §5.12). After the loss of every incarnation that ever served, it creates or joins another cluster
+//! (§5.13).
 
 use std::{
     collections::BTreeMap,
@@ -32,7 +33,7 @@ use crate::{
 /// How long a chain may take to serve again after its node continued alone, in leases.
 const RECOVERY_LEASES: u32 = 5;
 
-/// The time in which the order's answer must reach the operator before the node stops.
+/// The time for the answer to reach the operator before the node stops.
 const ANSWER_GRACE: Duration = Duration::from_millis(300);
 
 impl Data {
@@ -54,12 +55,13 @@ impl Data {
         self.unless_stopped(noticed).await;
     }
 
-    /// Whether this node's store may hold commits that are missing from the newer history. The node serves nothing from the start of this call.
+    /// Whether this node's store may hold commits that are missing from the newer history. A node with a directory serves
+    /// nothing from the start of this call.
     async fn has_parted(&self, following: &Following, histories: &Histories, newer: History) -> bool {
         if self.dir.is_none() {
             return false;
         }
-        // A closed queue means that the node has stopped.
+        // A closed queue means that the control task has ended.
         if following.control.commands.send(ControlCommand::Input(NodeInput::Parted { by: newer })).await.is_err() {
             return false;
         }
@@ -91,7 +93,7 @@ impl Data {
         let standing = acted.standing(now, (self.as_founder(&configs), self.local.cluster()?), &configs, of_chain);
         let is_synced =
             |chain| self.dir.as_ref().is_none_or(|dir| dir.place.control.look(|record| record.is_synced(chain)));
-        // An unchanged store is in the position of its start.
+        // An unchanged store still has its position at the start.
         let at_start = |config: &ChainConfig| {
             let held = at_start.iter().find(|held| held.chain == config.chain).copied();
             held.filter(|held| of_chain(config).is_none_or(|now| now.config.is_none() && now.last == held.last))
@@ -160,7 +162,8 @@ impl Data {
         Ok(plan)
     }
 
-    /// The standings of this node and of all answering nodes, as of the end of the survey. A silent node takes one lease.
+    /// The standings of this node and of all answering nodes, as of the end of the survey. A silent node delays it by up to one
+    /// lease.
     async fn survey(&self, following: &Following) -> Vec<Standing> {
         let mut queries = JoinSet::new();
         for (id, addrs) in self.others(following) {
@@ -186,7 +189,7 @@ impl Data {
         standings.into_iter().map(|(standing, at)| standing.aged(now - at)).chain(mine).collect()
     }
 
-    /// All other nodes known to the log or the membership, with their addresses, and all incarnations named in the log.
+    /// All other nodes known to the log or the membership, with their addresses, and all their incarnations that the log names.
     fn others(&self, following: &Following) -> BTreeMap<MemberId, Vec<SocketAddr>> {
         let configs = following.control.log.configs();
         let acted = following.state.borrow().configs.clone();
@@ -196,14 +199,14 @@ impl Data {
         met.chain(known).filter(|(id, _)| id.node != self.id().node).collect()
     }
 
-    /// Decides whether this node may stop, to found or join the cluster that succeeds the named one. Refused if an
-    /// incarnation that ever served is alive. Returns the nodes that answered, this one first.
+    /// Decides whether this node may stop, to create or join the cluster that succeeds the named one. Refused if an incarnation
+    /// that ever served is alive. Returns the nodes of that cluster that answered, this one first.
     pub(super) async fn found(&self, cluster: ClusterId, founds: bool) -> Result<Vec<NodeInfo>, NotFounded> {
         let following = &*self.stage.following().ok_or(NotFounded::Static)?;
         let _turn = following.turn.lock().await;
         let begun = clock::now();
         self.may_give_up(following, cluster, founds, begun).await?;
-        // By then every node that receives messages of a member has reported it, and that member's old leases have expired.
+        // Afterwards, every node that still receives messages of a member has reported it, and all old leases have expired.
         self.outlast_leases(begun).await;
         let answered = self.may_give_up(following, cluster, founds, begun).await?;
         tracing::warn!(%cluster, founds, "an operator accepted losses: this node gives its cluster up for another one");

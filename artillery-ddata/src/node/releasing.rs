@@ -1,4 +1,4 @@
-//! The end of a directory's use by a node.
+//! Releases the directory of a node that ends.
 
 use std::{io, sync::Arc, thread, time::Duration};
 
@@ -6,11 +6,11 @@ use tokio::{runtime::Handle, sync::oneshot, time::timeout};
 
 use crate::{disk::LockedDir, driver::journal::RunningJournal};
 
-/// The longest that a node which ends waits for its disk.
+/// How long a node that ends waits for its disk.
 pub(super) const LIMIT: Duration = Duration::from_secs(10);
 
-/// Gives a directory back once its journal has ended. Returns whether it is free. An operation of a disk may never end: after
-/// `limit` this reports that, and returns; the directory is given back whenever the operation ends.
+/// Releases a directory once its journal has ended. Returns whether it is free. Within a runtime, this logs an error and
+/// returns after `limit`, since a disk operation may never end; the directory is released when the operation ends.
 pub(super) async fn release(journal: Option<RunningJournal>, disk: Arc<LockedDir>, limit: Duration) -> bool {
     let released = released(journal, disk);
     let released = match Handle::try_current() {
@@ -36,10 +36,10 @@ async fn released(journal: Option<RunningJournal>, disk: Arc<LockedDir>) -> io::
         journal.ended().await;
     }
     let (done, released) = oneshot::channel();
-    // Not a thread of the runtime: the end of that would wait for it.
+    // Not a thread of the runtime: a runtime that ends would wait for it.
     thread::Builder::new().name("artillery-release".to_owned()).spawn(move || {
         disk.release();
-        // The node may wait no longer.
+        // The node may have stopped waiting.
         let _ = done.send(());
     })?;
     released.await.map_err(io::Error::other)

@@ -132,7 +132,7 @@ impl Data {
         })
     }
 
-    /// The serving members that gossip holds for alive, this node included.
+    /// The number of serving members whose stores gossip considers alive. This node's own store is considered alive.
     fn living_copies(&self, config: &ChainConfig) -> u32 {
         let known = self.cluster().as_ref().map(Cluster::members).unwrap_or_default();
         let lives = |id: MemberId| {
@@ -175,7 +175,7 @@ impl Data {
         }
     }
 
-    /// The history from which this node's has diverged: a newer one, to which it gives way, or another one of the same generation.
+    /// The history from which this node's own history has diverged.
     fn parted(&self, newer: Option<History>) -> Option<History> {
         newer.or_else(|| self.stage.following()?.control.log.histories().parted())
     }
@@ -239,7 +239,7 @@ fn left(until: Timestamp) -> u64 {
     u64::try_from((until - clock::now()).as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Whether the membership considers a node in this state as present.
+/// Whether the membership considers a node in this state alive.
 pub(super) fn is_alive(state: MemberState) -> bool {
     matches!(state, MemberState::Alive | MemberState::Suspect)
 }

@@ -1,4 +1,4 @@
-//! The task that reports the reasons of a wait and the events of a node, and the facts for these reports.
+//! The task that reports a node's events, and why it isn't ready. Gathers the facts for these reports.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -25,7 +25,7 @@ use crate::{
     driver::{control::NodeState, phase::NodePhase},
 };
 
-/// How often the task compares the node's state with the state before.
+/// How often the task compares the node's state with its previous state.
 const PERIOD: Duration = Duration::from_millis(250);
 
 /// The state that the reports share with the rest of the node.
@@ -70,7 +70,7 @@ impl Data {
 
     fn take_member_event(&self, tracker: &mut EventTracker, event: &MemberEvent) {
         let event = tracker.member(clock::now(), event);
-        // A node without a cluster has no members yet, and one that leaves has no interest in them.
+        // A node without a cluster reports no members, and neither does a node that leaves.
         if let Some(event) = event.filter(|_| self.has_cluster() && !self.leaves()) {
             self.reporting.hub.report(event);
         }
@@ -194,7 +194,8 @@ impl Data {
         self.stage.formed().is_some_and(|formed| formed.standings.is_empty())
     }
 
-    /// The reason in the node's own state, unless another fact has it. Other nodes are reasons only before the node is ready.
+    /// The reason in the node's own state, unless another fact already gives it. Other nodes are reasons only before the node
+    /// is ready.
     fn unsettled(&self, known: &NodeState, was_ready: bool) -> Option<String> {
         let named = |id| self.name_of(known, id);
         match known.unready? {
@@ -220,7 +221,7 @@ impl Data {
 }
 
 async fn ended(phases: &mut watch::Receiver<NodePhase>) {
-    // Its sender is gone only if the node is.
+    // The sender is gone only if the node was dropped.
     let _ = phases.wait_for(NodePhase::is_final).await;
 }
 

@@ -1,4 +1,4 @@
-//! Accepts peers' streams: of chains, of formation, and of requests.
+//! Accepts the streams of peers.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub(crate) trait Entrances: Send + Sync {
 
 pub(crate) struct DataService {
     pub(crate) chains: Arc<ChainInlets>,
-    /// Must not keep the node: the endpoint holds this service.
+    /// Must not keep the node alive: the endpoint holds this service.
     pub(crate) entrances: Box<dyn Entrances>,
     pub(crate) formation: mpsc::Sender<(MemberId, FormationMessage)>,
     /// Nodes of other clusters of the same name.

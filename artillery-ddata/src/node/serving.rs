@@ -23,11 +23,12 @@ use crate::{
     rpc::router::HowToRead,
 };
 
-/// A spare without a leader's answer for this many leases may be cut off from the members, too.
+/// A node without a leader's answer for this many leases may be cut off from the members, too.
 const UNHEARD_LEASES: u32 = 3;
 
 impl Data {
-    /// A member of a fixed configuration is ready once its chains are open; a spare, once a member has answered it.
+    /// With a fixed configuration, a member becomes ready once its chains are open, and a spare once a member has answered it.
+    /// Either also waits while another cluster of the same name keeps this node from being ready.
     pub(super) async fn become_ready(self: Arc<Self>, ready: Ready, chains: Vec<watch::Receiver<ChainReadiness>>) {
         let became = async {
             if chains.is_empty() {
@@ -45,7 +46,8 @@ impl Data {
         self.unless_stopped(became).await;
     }
 
-    /// Waits until the deciding node calls this one ready; a spare waits also until a member answers it.
+    /// With the configuration log, a node becomes ready once the control task reports so. A spare also waits until a member
+    /// answers it. Either also waits while another cluster of the same name keeps this node from being ready.
     pub(super) async fn become_member(
         self: Arc<Self>,
         cluster: ClusterId,
@@ -62,7 +64,7 @@ impl Data {
                 tokio::select! {
                     biased;
                     () = any_changed(&mut standings) => {}
-                    // The sender is gone only if the node has stopped, which ends this wait.
+                    // The sender is dropped only when the control task ends; the node then ends this wait.
                     notified = &mut ready => match notified {
                         Ok(()) => break,
                         Err(_) => pending().await,
@@ -71,7 +73,7 @@ impl Data {
             }
             if !state.borrow().configs.names(self.id()) {
                 self.reach_a_member().await;
-                // That may have taken long: this node may have become a joiner, or another node may have died since.
+                // Check again: while it waited, this node may have become a joiner, or another node may have died.
                 if state.wait_for(|state| state.unready.is_none()).await.is_err() {
                     return;
                 }
@@ -90,13 +92,13 @@ impl Data {
         }
     }
 
-    /// Waits until no other cluster of this one's name is a reason against serving.
+    /// Waits until no other cluster of the same name keeps this node from being ready.
     async fn meets_no_other(&self) {
         // The sender is this node's own.
         let _ = self.others.subscribe().wait_for(|others| others.unready.is_none()).await;
     }
 
-    /// Whether this node was ready, and now has its lease and open chains, or, as a spare, a recent answer of a leader.
+    /// Whether this node was ready, and may still serve according to its local state: see `Node::may_serve`.
     pub(super) fn may_serve(&self) -> bool {
         if self.others.borrow().unready.is_some() || !self.phase.borrow().is_ready() {
             return false;
@@ -110,7 +112,7 @@ impl Data {
         let now = clock::now();
         let is_led = self.is_led(&known);
         let is_serving = |config: &ChainConfig| config.role(self.id()) == Some(Role::Serving);
-        // Ask the gate too: a member that resigned has given its lease up before that expires.
+        // Ask the gate too: a member that resigned has given up its lease before the lease expires.
         let is_leased = |config: &ChainConfig| self.local.lease(config.chain) > now;
         self.serves(&known, standings)
             && known.configs.iter().all(|config| if is_serving(config) { is_leased(config) } else { is_led })
@@ -155,7 +157,7 @@ async fn opened(standing: &mut watch::Receiver<ChainReadiness>) -> Result<(), Ha
     }
 }
 
-/// Waits until one of these changes; indefinitely, if all senders are gone.
+/// Waits until one of `standings` changes; indefinitely, if all senders are gone.
 async fn any_changed(standings: &mut [watch::Receiver<ChainReadiness>]) {
     let mut changes: Vec<_> = standings.iter_mut().map(|standing| Box::pin(standing.changed())).collect();
     poll_fn(|cx| {

@@ -1,4 +1,4 @@
-//! The states of a node, and the one place where any caller may ask for the present one.
+//! The states of a node, and the present one.
 //!
 //! ```text
 //! Opened      settings, store, directory; no socket                             opened.rs
@@ -10,12 +10,12 @@
 //! Following   log, calls to other nodes, queue of the control task              following.rs
 //! ```
 //!
-//! Each state holds the one before it, so a caller that has a state needs no further check. A transition makes the next state from
-//! complete parts and enters it here, once. Values for one transition only (receivers of queues, the store that is not loaded yet) are
-//! moved to it and are never shared. A node with a fixed configuration stays in `Formed`.
+//! `Formed` and `Following` hold the state before them, so a caller that has a state needs no further check. A transition makes
+//! the next state from complete parts and enters it here, once. Values for one transition only (receivers of queues, the store
+//! that is not loaded yet) are moved to it and are never shared. A node with a fixed configuration stays in `Formed`.
 //!
-//! A node serves, fails or stops in any state: [`NodePhase`](crate::driver::phase::NodePhase) reports that. States are never left, so
-//! the cluster of a stopped node is still known.
+//! Whether a node is ready, has failed or has stopped is separate: see [`NodePhase`](crate::driver::phase::NodePhase). A node
+//! never returns to an earlier state, so the cluster of a stopped node is still known.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -62,7 +62,7 @@ pub(crate) struct Following {
 }
 
 impl Following {
-    /// The newest known configurations: of the log, or of the chains.
+    /// The newer configurations: those in the log, or `acted`, by which the chains act.
     pub(super) fn configs(&self, acted: &Arc<Configs>) -> Arc<Configs> {
         let logged = self.control.log.configs();
         if logged.applied() > acted.applied() { logged } else { acted.clone() }

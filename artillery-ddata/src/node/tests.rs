@@ -1,4 +1,4 @@
-//! A node stops, and reports that, when its own part in the configuration log fails.
+//! A node whose own part of the configuration log fails stops, and reports the reason.
 
 use std::{sync::Arc, time::Duration};
 
@@ -60,7 +60,7 @@ async fn a_disk_that_fails_is_named_by_a_node_that_never_gets_ready() {
     assert_eq!(within(node.stopped()).await, Stopped::ShutDown);
 }
 
-/// A command sent while its receiving task ends may stay in the queue, which exists as long as a sender does.
+/// A command sent while its receiving task ends may stay in the queue, without an answer.
 #[tokio::test]
 async fn leaving_ends_when_the_node_stops() {
     let (node, _) = alone().await;

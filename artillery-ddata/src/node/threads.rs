@@ -6,7 +6,7 @@ use tokio::runtime::Handle;
 
 use crate::{config::Threads, driven::Driven};
 
-/// The runtimes of one node. Dropping this ends those that the node owns, with all their tasks.
+/// The runtimes of one node. Dropping this ends the node's own runtimes, with all their tasks.
 pub(super) struct Workers {
     sockets: Handle,
     chains: Vec<Handle>,

@@ -43,17 +43,17 @@ pub enum WaitingFor {
         /// Which node.
         node: MemberId,
     },
-    /// Enough nodes are seen, and they agree on a cluster.
+    /// Enough nodes are seen, and they have yet to agree on a cluster.
     Agreement,
-    /// By its settings the node forms no cluster ([`Config::existing`](crate::config::Config::existing)), and no node of its cluster
-    /// has answered.
+    /// The node's settings state that the cluster exists ([`Config::existing`](crate::config::Config::existing)), but no node
+    /// of it has answered.
     ExistingCluster {
         /// Other nodes without a cluster.
         free: usize,
         /// Whether the node has a directory, which holds no cluster.
         has_directory: bool,
     },
-    /// The node's cluster was abandoned, and no node of the cluster that it joins instead has answered.
+    /// The node's cluster was abandoned, and no node of the cluster that it joins instead has answered
     /// ([`NodeBuilder::join_after`](crate::NodeBuilder::join_after)).
     Successor {
         /// The cluster that was abandoned.
@@ -61,7 +61,7 @@ pub enum WaitingFor {
     },
     /// A seed at which no member has answered.
     Seed(SeedStatus),
-    /// Multicast DNS is wanted, and not available.
+    /// Multicast DNS is enabled, but not available.
     NoMulticast {
         /// The error.
         why: String,
@@ -70,7 +70,8 @@ pub enum WaitingFor {
     Refused(RefusedPeer),
     /// The node loads its directory.
     Loading(Loading),
-    /// A majority of the voters of the configuration log is away: no lease is renewed, and no configuration changes.
+    /// So many voters of the configuration log are away that the rest is no majority: no lease is renewed, and no configuration
+    /// changes.
     Majority {
         /// The names of the voters that seem to be away.
         away: Vec<String>,
@@ -103,9 +104,10 @@ pub enum WaitingFor {
         /// The reason.
         why: String,
     },
-    /// A member of a chain has to answer a read of this node, which serves no chain itself.
+    /// This node serves no chain, and no member of a chain has answered its read yet.
     Member,
-    /// The leader has not yet confirmed that the cluster is settled: no other node joins, leaves or is missing.
+    /// The leader has not yet confirmed that the cluster is settled, which means that no other node joins, leaves or is
+    /// missing.
     Confirmation,
     /// Another cluster of the same name and secret was met, and it is not settled which one stays.
     AnotherCluster {
@@ -119,7 +121,7 @@ pub enum WaitingFor {
         /// The reason.
         why: String,
     },
-    /// The node has stopped, or never will be ready.
+    /// The node has stopped, or will never be ready.
     Stopped {
         /// The reason.
         why: String,
@@ -130,7 +132,7 @@ pub enum WaitingFor {
 pub(crate) struct FormationFacts {
     pub(crate) phase: FormationPhase,
     pub(crate) only_joins: bool,
-    /// The node's former cluster, if that was abandoned.
+    /// The node's former cluster, if it was abandoned.
     pub(crate) after: Option<ClusterId>,
 }
 
@@ -159,20 +161,20 @@ pub(crate) struct Facts {
     pub(crate) loading: Option<Loading>,
     /// The names of the voters, and whether they seem to be alive.
     pub(crate) voters: Vec<(String, bool)>,
-    /// A leader confirmed by a majority has answered recently; or there is none by the settings.
+    /// A leader confirmed by a majority has answered recently, or the configuration is fixed.
     pub(crate) is_led: bool,
     /// No chain has a role for this node.
     pub(crate) is_spare: bool,
-    /// The leader has confirmed that the cluster is settled; or there is none by the settings.
+    /// The leader has confirmed that the cluster is settled, or the configuration is fixed.
     pub(crate) is_confirmed: bool,
     pub(crate) chains: Vec<ChainFacts>,
     pub(crate) another_cluster: Option<Encountered>,
-    /// A further reason, which no other field has.
+    /// A further reason, which no other field expresses.
     pub(crate) unsettled: Option<String>,
 }
 
 impl Facts {
-    /// The voters that are away, if they are a majority.
+    /// The voters that are away, if the rest is no majority.
     fn majority_away(&self) -> Option<Vec<String>> {
         let away: Vec<_> = self.voters.iter().filter(|(_, there)| !there).map(|(name, _)| name.clone()).collect();
         (away.len() * 2 >= self.voters.len() && !away.is_empty()).then_some(away)
@@ -261,7 +263,7 @@ fn of_a_chain(facts: &ChainFacts) -> Option<WaitingFor> {
     }
 }
 
-/// When a node reports why it isn't ready.
+/// Decides when a node reports why it isn't ready.
 #[derive(Debug, Default)]
 pub(crate) struct Reminder {
     next: Option<Timestamp>,

@@ -1,4 +1,4 @@
-//! Reserved space for a full disk: a file that exists only to be removed (docs/adr/0042, rule R15).
+//! Reserved space for a full disk: a file that exists only so that it can be removed (docs/adr/0042, rule R15).
 //!
 //! Even if its disk is full, a node must be able to vote, learn that it was removed, delete, write a checkpoint, and
 //! restart. So it keeps the file `ballast`. A write that finds the disk full removes that file, and is retried once in
@@ -29,7 +29,7 @@ impl Ballast {
         Self(Arc::new(Mutex::new(State { disk, bytes, is_held })))
     }
 
-    /// Bytes that can be written without using the ballast.
+    /// Bytes that can be written without using the space of the ballast, even if the ballast is missing now.
     pub(super) fn free(&self) -> Result<u64, DiskError> {
         let state = self.state();
         let free = state.disk.free()?;

@@ -24,7 +24,7 @@ pub struct StoreReport {
     pub incarnation: Incarnation,
     /// The cluster that the node belongs to, once it has joined one.
     pub cluster: Option<ClusterId>,
-    /// The history that the node belongs to, once it has joined one.
+    /// The history that the node belongs to, once it is known.
     pub history: Option<History>,
     /// The copies of the control file, by name. A start needs one complete copy.
     pub control: [(&'static str, CopyState); 2],
@@ -42,9 +42,9 @@ pub struct StoreReport {
     pub proven: GroupNumber,
     /// The number after the last group.
     pub end: GroupNumber,
-    /// Bytes after the last group, as a crash leaves them. A start drops them.
+    /// Bytes after the last group, which a crash may leave. A start drops them.
     pub torn: Option<TornEnd>,
-    /// Unused files. A start removes those in its own formats.
+    /// Unused files. A start removes those that an earlier start created for the control file or the journal.
     pub unused: Vec<String>,
     /// The chains with entries in the journal.
     pub chains: Vec<ChainReport>,

@@ -1,8 +1,8 @@
 //! The control file: the durable promises of a node that are not part of its chains (docs/adr/0042).
 //!
-//! It is small and stored twice, in `control-1` and `control-2`. A change is written to one copy and synced, then to
-//! the other. So one copy is always complete, and damage to one of them loses nothing. Each write has a number, one
-//! more than the previous write.
+//! It is small and stored twice, in `control-1` and `control-2`. A change is written to one copy and synced, then to the other.
+//! So one copy is always complete, and damage to one copy loses nothing. Each write has a number, one more than the previous
+//! write.
 //!
 //! ```text
 //! 0   u32    CRC-32C of the rest, up to the record's end
@@ -40,7 +40,7 @@ const MAX_RECORD: usize = 1 << 30;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ControlFileError {
-    /// The disk is full. The record is unchanged.
+    /// The disk is full. The record in memory is unchanged.
     #[error("the disk is full")]
     Full,
     /// The disk has failed. This process must not write again (trap 72).
@@ -86,7 +86,7 @@ pub struct ControlFile(Arc<Shared>);
 struct Shared {
     /// Locked while a change is written.
     files: Mutex<Files>,
-    /// Not locked during a write, since tasks that must not wait for a disk read it.
+    /// Not locked during a write, because tasks that must not wait for a disk read the record.
     written: Mutex<WrittenRecord>,
 }
 
@@ -99,7 +99,7 @@ struct Files {
     failed: Option<DiskError>,
     guards: Guards,
     ballast: Ballast,
-    /// Keeps the directory owned by this process while the control file may be written.
+    /// Keeps the directory locked by this process as long as the control file may be written.
     _disk: Arc<dyn Disk>,
 }
 
@@ -108,7 +108,7 @@ struct Files {
 pub enum CopyState {
     /// The file doesn't exist.
     Missing,
-    /// The file can't be read: a crash interrupted its last write, or it is damaged. The other copy is complete.
+    /// The file can't be used: a crash interrupted its last write, it is damaged or unreadable, or another release wrote it.
     NotWhole,
     /// The file is complete. The value is the number of its last write.
     Whole(u64),
@@ -179,7 +179,7 @@ impl ControlFile {
     /// Changes the record durably.
     ///
     /// # Errors
-    /// [`ControlFileError`]. The record is then unchanged.
+    /// [`ControlFileError`]. The record in memory is then unchanged, but one copy on the disk may hold the changed one.
     pub fn change(&self, change: impl FnOnce(&mut ControlRecord)) -> Result<(), ControlFileError> {
         let mut files = self.0.files.lock().unwrap_or_else(PoisonError::into_inner);
         let mut record = self.record();

@@ -43,7 +43,7 @@ impl LoadProgress {
     }
 }
 
-/// The progress of one reading, and the function that receives it.
+/// The progress of one reading of the journal, and the function that receives it.
 pub(super) struct LoadWatch<'a> {
     progress: LoadProgress,
     tell: &'a mut dyn FnMut(LoadProgress),

@@ -91,12 +91,13 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// Whether the directory is damaged: a synced part is missing or differs from the written one.
+    /// Whether the directory is damaged: a synced part is missing or differs from the written one. Also true for a journal that
+    /// another release wrote in an unknown format: see [`is_of_another_release`](Self::is_of_another_release).
     pub fn is_damage(&self) -> bool {
         self.damage().is_some()
     }
 
-    /// Whether the bytes are intact, but another release wrote them in a format that this release doesn't know.
+    /// Whether another release wrote the bytes in a format that this release doesn't know. The bytes are intact.
     pub fn is_of_another_release(&self) -> bool {
         match self {
             Self::Control(error) => {
@@ -110,7 +111,7 @@ impl OpenError {
         }
     }
 
-    /// The first damaged place in the directory, if any.
+    /// The first damaged place in the directory, if [`is_damage`](Self::is_damage).
     pub fn damage(&self) -> Option<DamagePlace> {
         let place = |file: &str, offset, kind| Some(DamagePlace { file: file.to_owned(), offset, kind });
         match self {
@@ -146,7 +147,7 @@ pub struct FoundStore {
     bytes: JournalBytes,
 }
 
-/// A store in a new start, which other nodes may learn about. Its chains aren't loaded yet.
+/// A store whose new start is durable, so other nodes may learn about it. Its chains aren't loaded yet.
 #[derive(Debug)]
 pub struct BegunStore {
     incarnation: Incarnation,
@@ -157,7 +158,7 @@ pub struct BegunStore {
     backlog: usize,
 }
 
-/// A store in a new start, with its chains in memory.
+/// A store whose new start is durable, with its chains in memory.
 #[derive(Debug)]
 pub struct LoadedStore {
     /// The id of the store and the number of this start.
@@ -170,7 +171,7 @@ pub struct LoadedStore {
 }
 
 impl FoundStore {
-    /// Reads and checks everything. A directory without a store becomes a new one with the id `draw`.
+    /// Reads and checks everything. For a directory without a store, returns a new store with the id `draw`.
     pub fn check(disk: Arc<dyn Disk>, settings: OpenSettings, draw: u128) -> Result<Self, OpenError> {
         Self::check_with(disk, settings, draw, &mut |_| {})
     }

@@ -31,7 +31,7 @@ pub(super) struct ChainBytes {
     pub(super) checkpoint: u64,
     /// Written bytes of the checkpoint in progress.
     pub(super) begun: Option<u64>,
-    /// The bytes of it that earlier starts wrote. Their records may have been deleted since.
+    /// Bytes of the checkpoint in progress that earlier starts wrote. Their records may have been deleted since.
     begun_before: u64,
     /// The maximum size of the checkpoint in progress.
     most_begun: u64,
@@ -46,7 +46,7 @@ pub(super) struct ChainBytes {
     pub(super) queued: u64,
     /// The chain has completed a resync, and must begin its first checkpoint.
     pub(super) awaits: bool,
-    /// The newest update. Updates up to this one that are written again belong to the beginning of a checkpoint.
+    /// The newest update. If it or an earlier one is written again, that belongs to the beginning of a checkpoint.
     newest: Sequence,
     /// `data` when the last complete checkpoint began, and when the one in progress began.
     data_at: u64,
@@ -121,7 +121,7 @@ impl ChainBytes {
         if self.data > 0 { self.data } else { self.checkpoint + self.behind }
     }
 
-    /// Bytes of a checkpoint that begins now. With one in progress: its rest, plus the bytes that the next one adds.
+    /// Bytes of a checkpoint that begins now. While one is in progress: the rest of it, plus the bytes that the next one adds.
     fn bytes(&self) -> u64 {
         match self.begun {
             None => self.most(),

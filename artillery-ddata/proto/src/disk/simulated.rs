@@ -47,18 +47,18 @@ pub struct SimulatedDisk(Arc<Mutex<DiskState>>);
 struct DiskState {
     rng: ChaCha8Rng,
     settings: CutSettings,
-    /// By number. Includes files without a name that are open, or whose name a power cut may restore.
+    /// The files by number, including files without a name that are open, or whose name a power cut may restore.
     files: BTreeMap<u64, FileContent>,
     last: u64,
     names: Names,
     room: u64,
-    /// The power is lost at the write or sync that finds 0 here.
+    /// The number of further writes and syncs before the one at which the power is lost.
     cut_in: Option<u64>,
     is_off: bool,
     open: BTreeMap<u64, usize>,
     /// The number of starts of the process that uses the disk. Handles of an earlier start are invalid.
     starts: u64,
-    /// The sync that finds 0 here fails.
+    /// The number of further syncs before the one that fails.
     failing_sync: Option<u32>,
     counts: DiskCounts,
 }
@@ -99,13 +99,13 @@ impl SimulatedDisk {
         self.restart();
     }
 
-    /// Cuts the power at the write or sync after this many further ones, until [`restart`](Self::restart).
+    /// Cuts the power at the write or sync after this many further ones. It stays off until [`restart`](Self::restart).
     pub fn cut_power_after(&self, operations: u64) {
         self.state().cut_in = Some(operations);
     }
 
-    /// Makes the kernel discard some of the pages that it considers written: programs then read the content of the disk
-    /// there.
+    /// Makes the kernel discard some of the pages that it considers written. Programs then read the disk's content of these
+    /// pages.
     pub fn forget_pages(&self) {
         let DiskState { files, rng, .. } = &mut *self.state();
         files.values_mut().for_each(|content| content.forget_pages(rng));
@@ -125,8 +125,7 @@ impl SimulatedDisk {
         self.state().room = room;
     }
 
-    /// Flips one bit of a file, counted from its beginning, on the disk and for readers. Does nothing beyond the end of
-    /// the file.
+    /// Flips bit number `bit` of a file, on the disk and for readers. Does nothing beyond the end of the file.
     pub fn flip(&self, name: &str, bit: usize) {
         let mut state = self.state();
         if let Some(content) = state.names.number(name).and_then(|number| state.files.get_mut(&number)) {
@@ -134,7 +133,7 @@ impl SimulatedDisk {
         }
     }
 
-    /// Copies the files as programs read them now to another disk, like a backup that is restored elsewhere.
+    /// Copies the files to another disk, as programs read them now: like a backup that is restored elsewhere.
     #[must_use]
     pub fn copy(&self, seed: u64) -> Self {
         let state = self.state();
@@ -203,7 +202,7 @@ impl DiskState {
         if self.is_off { Err(failed(file, "the power is lost")) } else { Ok(()) }
     }
 
-    /// Completes a write or a sync of the cache. The power may be lost during it.
+    /// Completes a write, or begins a sync. The power may be lost at it.
     fn done(&mut self, file: &str) -> Result<(), DiskError> {
         match &mut self.cut_in {
             None => {}

@@ -7,7 +7,7 @@
 //! 9   …     header, body
 //! ```
 //!
-//! Kinds: 0 a chain frame, 1 not whole, 2 a cut, 3 a watermark, 4 a value that an update took away. Header and body of 0 are
+//! Kinds: 0 a chain frame, 1 not whole, 2 a cut, 3 a watermark, 4 a value that an update removed. Header and body of 0 are
 //! those of the frame on the wire (docs/wire-1.md), with epoch and index 0. The body of 4 is the value; the others have none.
 
 use artillery_core::{
@@ -43,7 +43,8 @@ impl EntryPlace {
 pub enum JournalEntry {
     /// A message for a joiner behind this member: updates, or a part of this member's own checkpoint.
     Sent(Box<ChainFrame>),
-    /// A resync begins: earlier entries are invalid, and the store is incomplete until a checkpoint is complete.
+    /// A resync of the chain begins: its earlier entries are invalid, and its store is incomplete until a checkpoint is
+    /// complete.
     NotWhole { chain: ChainId },
     /// Every update after `keep` was cut off (rule 5.4).
     Cut { chain: ChainId, keep: Version },

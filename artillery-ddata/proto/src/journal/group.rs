@@ -9,8 +9,8 @@
 //!     u32   the CRC once more, in the last bytes before a multiple of 4096
 //! ```
 //!
-//! A group that a full disk cut short is refused, and another one replaces it. Without the second CRC, the beginning of
-//! the refused group could become valid later, if the other group is torn.
+//! A group that a full disk cut short is refused, and another one replaces it. Without the second CRC, the refused group could
+//! become valid later, if the other group is torn.
 
 use bytes::Bytes;
 
@@ -72,7 +72,7 @@ impl Group {
         filled(HEADER + self.entries.len() + CRC, guards)
     }
 
-    /// Writes the group again at the end of `out`, which is the beginning of another segment.
+    /// Appends the group to `out`, the first bytes of another segment.
     pub(super) fn encode(&self, out: &mut Vec<u8>, salt: u128, synced: GroupNumber, guards: Guards) {
         let mut bytes = Vec::with_capacity(self.len(guards));
         begin(&mut bytes);

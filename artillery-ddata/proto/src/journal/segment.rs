@@ -8,7 +8,7 @@
 //! 32  u64    the start of the store that wrote it
 //! 40  u64    its number, as in the file's name
 //! 48  u64    the number of the segment before it; 0: none
-//! 56  u64    the number of the oldest segment that counts
+//! 56  u64    the number of the oldest valid segment
 //! 64  u64    the number of its first group
 //! 72  u64    all groups below this one were synced before the file got its name
 //! 80  u128   salt

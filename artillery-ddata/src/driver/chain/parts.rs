@@ -27,7 +27,7 @@ pub(crate) struct Ordered {
     pub(crate) lanes: BTreeMap<MemberId, Lanes>,
 }
 
-/// The senders to a chain's task, which ends when all of them are dropped.
+/// The senders to a chain's task. The task ends when all of them are dropped.
 #[derive(Clone)]
 pub(crate) struct Inlets {
     pub(crate) commands: mpsc::Sender<ChainCommand>,
@@ -41,7 +41,7 @@ pub(crate) enum Rule {
     /// The configuration log.
     Log {
         leases: watch::Receiver<Lease>,
-        /// Takes the chain's words to its node.
+        /// Carries the chain's words to its node.
         words: mpsc::Sender<(ChainId, Word)>,
     },
 }
@@ -52,10 +52,10 @@ pub(crate) struct ChainParts {
     pub(crate) rule: Rule,
     pub(crate) settings: ReplicaSettings,
     pub(crate) store: Arc<dyn Store>,
-    /// Bytes of reads that may wait for the task; the same for writes.
+    /// The most bytes of reads that may wait for the task; as many bytes of writes may wait.
     pub(crate) queue_bytes: usize,
-    /// `None`: the node has no disk.
+    /// `None`: the node has no directory.
     pub(crate) journal: Option<RunningJournal>,
-    /// Gets the chain's readiness. Receivers are not woken when only its progress changes.
+    /// Publishes the chain's readiness. Receivers are not woken when only its progress changes.
     pub(crate) standing: watch::Sender<ChainReadiness>,
 }

@@ -131,7 +131,7 @@ async fn a_strong_read_after_the_lease_ended_is_not_served_by_it() {
 async fn a_bounded_read_beyond_its_age_waits_for_the_tail() {
     let rig = Rig::start(&[member("head"), member("tail")]).await;
     let (now, age) = (clock::now(), Duration::from_millis(100));
-    // The lease is over already, so that only the age decides.
+    // The lease has ended already, so that only the age decides.
     rig.lease(Lease { until: now, asked: now, stretch: 0 }).await;
     let mut reply = asked_late(&rig, ReadMode::Bounded { versions: 0, age }, now + age * 2).await;
     for _ in 0..8 {
@@ -178,7 +178,7 @@ impl Wake for Reader {
     }
 }
 
-/// The number of reads after which the chain takes the lease, if it does, while there always is another read.
+/// The number of reads after which the chain takes the lease, while another read always waits. `None`: it never took the lease.
 async fn reads_until_the_lease_is_taken() -> Option<usize> {
     let rig = Rig::start(&[member("alone")]).await;
     let reader = Arc::new(Reader {

@@ -53,7 +53,7 @@ impl ControlTask {
                 self.keep(Some(NodeInput::Kept), move |record| record.keep(me, &configs, mode));
             }
             NodeOutput::KeepHeard(_) => {
-                // The log's group receives more positions than the node.
+                // The log's group receives positions that the node doesn't.
                 if let Some(heard) = self.parts.kept.as_ref().map(|(place, _)| place.all_heard()) {
                     self.keep(None, |record| record.heard.merge(heard));
                 }
@@ -67,7 +67,7 @@ impl ControlTask {
         }
     }
 
-    /// Changes the control file, and then hands `then` to the node.
+    /// Changes the control file, and then passes `then` to the node.
     fn keep(&mut self, then: Option<NodeInput>, change: impl FnOnce(&mut ControlRecord) + Send + 'static) {
         let Some((place, _)) = self.parts.kept.clone() else { return };
         self.tasks.spawn_blocking(move || match place.control.change(change) {
@@ -76,7 +76,7 @@ impl ControlTask {
         });
     }
 
-    /// Sends an order to a chain. Its queue has capacity for all pending orders except those to close, which are repeated.
+    /// Sends an order to a chain. Its queue has capacity for all pending orders except orders to close, which are repeated.
     fn order(&mut self, chain: ChainId, order: ChainOrder) {
         let lanes = match &order {
             ChainOrder::Enter { config, .. } => self.lanes(config),
@@ -148,7 +148,7 @@ impl ControlTask {
                 }
                 Ok(ControlAnswer::RolledBack) => return Done::RolledBack,
                 Ok(ControlAnswer::OtherHistory(theirs)) => {
-                    // The peer answers so to a node that it has left behind.
+                    // This is the answer to a node whose history has ended.
                     let _ = histories.meet(theirs);
                     None
                 }

@@ -27,16 +27,16 @@ use crate::{
     },
 };
 
-/// Above all data: a lease waits for it.
+/// Above all streams with data, because leases depend on calls.
 const PRIORITY: i32 = 20;
 
-/// The links to all nodes.
+/// Calls other nodes, over links that it keeps.
 pub(crate) struct ControlCalls(Mutex<Option<Open>>);
 
 struct Open {
     endpoint: Endpoint,
     links: BTreeMap<NodeId, Link>,
-    /// Where the membership has met each node last.
+    /// The addresses at which the membership last met each node.
     met: BTreeMap<NodeId, Vec<SocketAddr>>,
 }
 
@@ -70,7 +70,7 @@ impl ControlCalls {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls exactly this incarnation of a node. A dropped call leaves only the sent bytes behind.
+    /// Calls exactly this incarnation of a node.
     pub(crate) async fn ask(
         &self,
         to: MemberId,
@@ -122,14 +122,14 @@ impl ControlCalls {
         Some(link)
     }
 
-    /// The membership has met a node there.
+    /// Notes the addresses at which the membership has met a node.
     pub(crate) fn meets(&self, node: NodeId, addrs: Vec<SocketAddr>) {
         if let Some(open) = &mut *self.open() {
             open.met.insert(node, addrs);
         }
     }
 
-    /// Drops the links to all nodes but those to keep.
+    /// Drops the links and addresses of all nodes but those to keep.
     pub(crate) fn retain(&self, keep: impl Fn(NodeId) -> bool) {
         if let Some(open) = &mut *self.open() {
             open.links.retain(|&node, _| keep(node));
@@ -137,7 +137,7 @@ impl ControlCalls {
         }
     }
 
-    /// Ends all calls, and drops the endpoint.
+    /// Drops the links and the endpoint. Later calls fail.
     pub(crate) fn close(&self) {
         self.open().take();
     }
@@ -158,7 +158,7 @@ async fn ask_on(connection: &Connection, call: &ControlCall) -> Result<ControlAn
 /// Carries the messages of the configuration log's group.
 pub(crate) struct LogPeers {
     pub(crate) calls: Arc<ControlCalls>,
-    /// The group itself usually ends the call earlier.
+    /// The time limit of a call. The group itself usually ends the call earlier.
     pub(crate) limit: Duration,
 }
 

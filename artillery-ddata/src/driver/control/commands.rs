@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// Renewals of other nodes that wait for their answers. When this many wait, those whose callers are gone are dropped.
+/// The most renewals of other nodes that wait for an answer. When this many wait, those whose callers are gone are dropped.
 const MAX_PENDING_RENEWALS: usize = 4096;
 
 #[allow(clippy::large_enum_variant, reason = "nearly all commands are renewals")]
@@ -25,20 +25,20 @@ pub(crate) enum ControlCommand {
         renewal: Renewal,
         answer: oneshot::Sender<RenewalAnswer>,
     },
-    /// Put the members of a chain into this order, if this node decides on that.
+    /// Put the members of a chain into this order, if this node is the leader.
     Reorder {
         chain: ChainId,
         order: Vec<MemberId>,
         answer: oneshot::Sender<Result<Epoch, ReorderError>>,
     },
-    /// Reopen a chain from the surviving stores, if this node decides on that.
+    /// Reopen a chain from the surviving stores, if this node is the leader.
     AcceptLoss {
         chain: ChainId,
         answer: oneshot::Sender<Result<Reopened, NotReopened>>,
     },
-    /// Leave the chains, as soon as a leader agrees. `done` is notified once the node may end.
+    /// Leave the chains, as soon as the leader agrees. `done` is notified once the node may end.
     Leave {
-        /// A node that couldn't leave by then stays. `None`: the node must stop, and keeps asking until it may.
+        /// A node that couldn't leave by then stays. `None`: the node must stop, and keeps asking until it ends.
         until: Option<Timestamp>,
         done: oneshot::Sender<()>,
     },
@@ -46,7 +46,7 @@ pub(crate) enum ControlCommand {
     Withdraw {
         done: oneshot::Sender<()>,
     },
-    /// Give the cluster up for another one, with its data, if this node decides on that.
+    /// Abandon the cluster and its data in favour of another one, if this node is the leader.
     GiveUp {
         answer: oneshot::Sender<Result<(), NotGivenUp>>,
     },
@@ -112,7 +112,7 @@ impl ControlTask {
         match command {
             ControlCommand::Renewal { from, renewal, answer } => {
                 if self.callers.renews(from, renewal.number, answer) {
-                    // The log's group may know more of the store than the node does.
+                    // The log's group may know a newer position of the store than the node does.
                     if self.is_of_a_true_store(from, renewal.position.as_deref()) {
                         self.handle(NodeInput::Renewal { from, renewal });
                     } else {

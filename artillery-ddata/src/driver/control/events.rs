@@ -57,7 +57,7 @@ pub(super) fn log(cluster: ClusterId, event: NodeEvent) {
     }
 }
 
-/// Warns operators of missing voters, with the command to give.
+/// Logs a change in the number of missing voters, with advice for operators.
 pub(super) fn warn(cluster: ClusterId, warning: &LogWarning) {
     match warning {
         LogWarning::AtRisk { missing } => tracing::warn!(

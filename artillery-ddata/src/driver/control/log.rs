@@ -75,7 +75,7 @@ impl ControlTask {
     }
 }
 
-/// Logs every change of a configuration once, where it was decided.
+/// Logs the reasons of a change of configurations, at the node that proposed it.
 fn tell(term: Term, at: LogIndex, why: &[ChangeReason]) {
     for ChangeReason { chain, member, why } in why {
         tracing::info!(chain = chain.0, %member, %why, %term, %at, "the configuration of a chain changes");

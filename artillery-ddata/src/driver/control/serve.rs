@@ -1,4 +1,4 @@
-//! Serves incoming calls: one on each stream.
+//! Serves incoming calls, each on a stream of its own.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::{
     wire::control::{decode_call, encode_answer},
 };
 
-/// The entry for calls.
+/// The parts that answer calls of other nodes.
 pub(crate) struct ControlEndpoint {
     pub(crate) commands: mpsc::Sender<ControlCommand>,
     pub(crate) log: LogHandle,
@@ -37,7 +37,7 @@ pub(crate) async fn serve(from: MemberId, mut stream: IncomingStream, endpoint: 
         return;
     };
     let answered = async {
-        // The peer ended the stream or is gone: it wants no answer.
+        // The peer has ended the stream or is gone, and wants no answer.
         let Ok(Some(frame)) = stream.reader.next().await else { return };
         let call = match decode_call(&frame) {
             Ok(call) => call,
@@ -54,7 +54,7 @@ pub(crate) async fn serve(from: MemberId, mut stream: IncomingStream, endpoint: 
         }
         writer.finish();
     };
-    // A peer that doesn't read is treated as dead.
+    // The limit also ends the wait for a peer that doesn't read its answer.
     drop(timeout(endpoint.limit, answered).await);
 }
 
@@ -79,7 +79,7 @@ impl ControlEndpoint {
             }
             ControlCall::Log(message) => {
                 if !self.log.log().stands() {
-                    // With a full queue this is dropped: the next message repeats it.
+                    // With a full queue the notice is dropped: the next message repeats it.
                     let _ = self.commands.try_send(ControlCommand::Input(NodeInput::Reached { by: from }));
                 }
                 self.serve_log(from, message).await

@@ -1,4 +1,4 @@
-//! The journal of a node of a test: a task on virtual time replaces the thread.
+//! The journal of a node in tests: a task on virtual time replaces the thread.
 
 use std::{
     collections::BTreeMap,
@@ -18,8 +18,8 @@ use tokio::{
 use super::{IDLE, RunningJournal, Shared, take, tell};
 
 impl RunningJournal {
-    /// Starts the task in this runtime. Each sync takes as long as `pause` returns. The task ends when the disk fails, as
-    /// it does when the power is lost or the node's process ends.
+    /// Starts the task in this runtime. Each sync takes the time that `pause` returns. The task ends when the journal is
+    /// stopped or the disk fails, for example because the power is lost or the node's process ends.
     pub(crate) fn simulated(
         writer: JournalWriter,
         restored: BTreeMap<ChainId, RestoredChain>,
@@ -41,7 +41,7 @@ async fn run(mut writer: JournalWriter, shared: Arc<Shared>, mut pause: impl FnM
     while let Ok(true) = turn(&mut writer, &shared, &mut pause).await {}
 }
 
-/// One group, or an empty one after [`IDLE`]. Returns whether the journal continues.
+/// Writes one group, or an empty one after [`IDLE`] without batches. Returns whether the journal continues.
 async fn turn(
     writer: &mut JournalWriter,
     shared: &Shared,
@@ -49,7 +49,7 @@ async fn turn(
 ) -> Result<bool, JournalError> {
     let (mut batches, mut stops) = take(&mut shared.lock());
     if batches.is_empty() && !stops {
-        // Only the time is over if this fails.
+        // An error only means that the time is over.
         drop(timeout(IDLE, shared.filled_for_task.notified()).await);
         (batches, stops) = take(&mut shared.lock());
     }

@@ -17,7 +17,7 @@ use crate::{
     message::{ChainMessage, Control},
 };
 
-/// Their lanes are four times as many as streams may be open.
+/// They need four times as many lanes as streams may be open.
 const CHAINS: u32 = 2_000;
 
 /// Reports the chains of the received frames.

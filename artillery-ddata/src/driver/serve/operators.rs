@@ -8,7 +8,8 @@ use crate::{
 };
 
 impl Server {
-    /// Answers an operation that is neither a read nor a write. One that takes time gets a task of its own.
+    /// Answers an operation that is neither a read nor a write. Every operation except a query of the routing gets a task of
+    /// its own.
     pub(super) fn tell(&self, operation: AdminOperation, answering: Answering) {
         match operation {
             AdminOperation::Routing | AdminOperation::RoutingAnyway => {

@@ -36,10 +36,10 @@ impl ReadyAnswers {
         Self { waiting: Mutex::default(), room }
     }
 
-    /// Adds a known answer to the batch; if the batch is full, sends it through the ordinary queue.
+    /// Adds a known answer to the batch. If the batch can't take it, sends it through the ordinary queue.
     pub(super) async fn answer(&self, number: u64, reply: Reply, answers: &Answers, outstanding: &Semaphore) {
         let Err(reply) = self.push(number, reply) else { return };
-        // Yield: the batch may be written now.
+        // Yield, so that the batch may be written.
         tokio::task::yield_now().await;
         let Err(reply) = self.push(number, reply) else { return };
         let Ok(permit) = outstanding.acquire().await else { return };
@@ -47,7 +47,7 @@ impl ReadyAnswers {
         answers.local(number, reply).await;
     }
 
-    /// Adds an answer to the batch; returns it if the batch is full.
+    /// Adds an answer to the batch. Returns it if the batch is full or has no budget, or it can't be encoded.
     fn push(&self, number: u64, reply: Reply) -> Result<(), Reply> {
         let bytes = budget::of_reply(&reply);
         let waiting = &mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner);

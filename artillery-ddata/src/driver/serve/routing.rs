@@ -17,8 +17,8 @@ pub(super) enum For {
 }
 
 impl Server {
-    /// Whether this node answers the request or forwards it. A request that was forwarded before isn't forwarded again:
-    /// this node's chain refuses it and names the member to ask.
+    /// Whether this node answers the request or forwards it. A request that was forwarded before isn't forwarded again: this
+    /// node's chain answers it, or refuses it and names the member to ask.
     pub(super) fn place(&self, request: &Request) -> Result<For, Refusal> {
         match &request.operation {
             Operation::Read { query, .. } => self.check(request.chain, query.keys().iter(), std::iter::empty())?,

@@ -38,7 +38,7 @@ pub(super) async fn write(
     // Take from `ready` and `waiting` in turn: a steady flow of ready answers would starve `waiting`.
     let mut others_first = false;
     loop {
-        // Ready answers come from this very task, which needs no waking for them.
+        // Ready answers come from this same task, so they need no wake-up.
         let next = poll_fn(|context| {
             let ready = || ready.take().map(|ready| Poll::Ready(Ok(ready)));
             if !others_first && let Some(ready) = ready() {
@@ -122,7 +122,8 @@ fn encode(response: &Response, limit: usize) -> Option<Encoded> {
     encode_response(&Response { number, by, answer: ResponseAnswer::Reply(reply) }).ok()
 }
 
-/// Whether the response gets a stream of its own: a peer that asks for routing or status may not accept streams yet.
+/// Whether the response gets a stream of its own. Only large replies do: a peer that asks for routing or status may not accept
+/// streams yet.
 fn goes_apart(response: &Response, encoded: &Encoded) -> bool {
     let is_reply = matches!(response.answer, ResponseAnswer::Reply(_));
     is_reply && encoded.body.iter().map(Bytes::len).sum::<usize>() > SMALL

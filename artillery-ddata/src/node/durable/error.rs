@@ -20,7 +20,7 @@ pub enum DataDirError {
     /// Another process, or another node of this one, uses it.
     #[error("{}: another node uses it", .0.display())]
     InUse(PathBuf),
-    /// It holds files, and none of a node's. Nothing was written there.
+    /// It holds files, but none of a node. Nothing was written there.
     #[error("{} isn't empty and isn't a node's directory: it holds {found}", dir.display())]
     Foreign {
         /// The directory.
@@ -36,18 +36,18 @@ pub enum DataDirError {
         /// Why.
         error: io::Error,
     },
-    /// Its contents aren't as they were written, or the system can no longer read them (`unreadable` in `place`). `node
-    /// --replace-damaged` moves the directory aside, and joins as a new store.
+    /// Its contents aren't as they were written, or the system can no longer read them (the `kind` of `place` is `unreadable`).
+    /// `node --replace-damaged` moves the directory aside, and joins as a new store.
     #[error("{} is damaged: {why}", dir.display())]
     Damaged {
         /// The directory.
         dir: PathBuf,
         /// The first place that is damaged.
         place: DamagePlace,
-        /// The same in words.
+        /// The damage in words.
         why: String,
     },
-    /// It belongs to another node: a directory always has the same name.
+    /// It belongs to a node of another name, and can't change its node.
     #[error("{}: it belongs to {}, and this node is {given}", dir.display(), kept.as_deref().unwrap_or("another node"))]
     OtherNode {
         /// The directory.
@@ -57,7 +57,7 @@ pub enum DataDirError {
         /// The name of the node that was started.
         given: String,
     },
-    /// It belongs to a cluster of another name, which it keeps permanently. Nothing was written there. Start the node with
+    /// It belongs to a cluster of another name, and can't change its cluster. Nothing was written there. Start the node with
     /// that name, or with another directory.
     #[error(
         "{}: it belongs to cluster {kept:?}, and this node was started for cluster {given:?}: give that name (`--cluster`), or \
@@ -71,7 +71,7 @@ pub enum DataDirError {
         /// The name that was given.
         given: String,
     },
-    /// It holds data of a cluster that was abandoned. Moved aside, it is kept, and the node begins with an empty one.
+    /// It holds data of a cluster that was abandoned. To keep the data, move the directory aside and start with an empty one.
     #[error("{} holds data of cluster {cluster}, which was retired: start with an empty directory", dir.display())]
     GivenUp {
         /// The directory.
@@ -107,7 +107,7 @@ impl DataDirError {
     }
 }
 
-/// Where the system couldn't read a directory's contents, if that is why it can't be opened.
+/// The place that the system couldn't read, if this is why the directory can't be opened.
 fn unreadable(error: &OpenError) -> Option<DamagePlace> {
     match error {
         OpenError::Control(ControlFileError::Failed(DiskError::Unreadable { file, at, .. }))

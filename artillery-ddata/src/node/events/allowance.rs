@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use artillery_core::Timestamp;
 
-/// Events that may follow each other at once.
+/// The most events that are reported without a pause.
 const BURST: u32 = 6;
 
 /// After this time one more event may be reported.
@@ -34,12 +34,12 @@ impl Allowance {
         may
     }
 
-    /// An event was not reported.
+    /// Counts an event that was not reported.
     pub(super) fn omit(&mut self) {
         self.omitted += 1;
     }
 
-    /// The number of events that were not reported, once there is a token again.
+    /// Takes the number of events that were not reported, if there are any and a token is available for it.
     pub(super) fn omitted(&mut self, now: Timestamp) -> Option<u64> {
         self.refill(now);
         (self.omitted > 0 && self.take(now)).then(|| std::mem::take(&mut self.omitted))

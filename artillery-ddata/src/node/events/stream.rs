@@ -15,7 +15,7 @@ use super::{NodeEvent, Weight};
 /// Events kept for slow readers.
 const MAX_KEPT: usize = 256;
 
-/// Hands events to all readers, and writes the line of each.
+/// Logs events, and hands them to all readers.
 #[derive(Debug)]
 pub(crate) struct EventHub {
     /// `None`: the node has stopped.
@@ -29,7 +29,7 @@ impl Default for EventHub {
 }
 
 impl EventHub {
-    /// The only place that reports an event: a value to each reader, and a line.
+    /// Logs an event and sends it to each reader. All events pass through here.
     pub(crate) fn report(&self, event: NodeEvent) {
         match event.weight() {
             Weight::Orderly => tracing::debug!(target: "artillery_ddata::events", "{event}"),

@@ -12,13 +12,13 @@ use artillery_proto::node::ChangeReason;
 use super::{EventNode, MoveReason, NodeEvent, allowance::Allowance};
 use crate::{ChainConfig, ChainId, Role, control::Configs, node::waiting::WaitingFor};
 
-/// Reasons that are kept until the configuration changes.
+/// The most reasons that wait for their removal, and the most removals that wait for their reason.
 const MAX_REASONS: usize = 64;
 
 /// A removal is reported without a reason after this time. The farewell of a node that leaves arrives soon after its removal.
 const REASON_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Nodes whose state is remembered.
+/// The most nodes whose state is remembered.
 const MAX_NODES: usize = 1024;
 
 /// The reasons of changes that this node has proposed as a leader.
@@ -33,8 +33,8 @@ impl ChangeReasons {
         all.drain(..more);
     }
 
-    /// Takes out all reasons why this incarnation is removed from the chain, and returns the newest. They explain no later removal:
-    /// another leader may propose that for another reason.
+    /// Takes out all reasons why this incarnation is removed from the chain, and returns the newest. A later removal needs a
+    /// new reason: another leader may propose it.
     pub(crate) fn take_removal(&self, chain: ChainId, member: MemberId) -> Option<MoveReason> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut newest = None;
@@ -52,20 +52,21 @@ impl ChangeReasons {
 /// The most configurations that wait for the tracker.
 const MAX_WAITING: usize = 32;
 
-/// The configurations by which this node's chains have begun to act, oldest first, until the tracker takes them. The node's state has
-/// only the newest one: a member that is moved out and returns in between would not be seen.
+/// The configurations by which this node's chains have begun to act, oldest first, until the tracker takes them. The node's
+/// state has only the newest one, which doesn't show a member that was moved out and has returned since.
 #[derive(Debug, Default)]
 pub(crate) struct ConfigFeed(Mutex<VecDeque<Arc<Configs>>>);
 
 impl ConfigFeed {
-    /// Adds a newer one. In a full queue it replaces the last: the tracker then compares it with the one before the gap.
+    /// Adds a newer configuration. In a full queue it replaces the last one, so the tracker compares it with the one before the
+    /// gap.
     pub(crate) fn add(&self, configs: &Arc<Configs>) {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.truncate(MAX_WAITING - 1);
         waiting.push_back(configs.clone());
     }
 
-    /// All that were added since the last call.
+    /// Takes all configurations that were added since the last call.
     pub(crate) fn take(&self) -> VecDeque<Arc<Configs>> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -77,7 +78,7 @@ enum Liveness {
     Suspect {
         since: Timestamp,
     },
-    /// It has been suspected since that moment, if it was.
+    /// `since`: when it was first suspected, if it was.
     Down {
         since: Option<Timestamp>,
     },
@@ -89,7 +90,7 @@ struct TrackedNode {
     id: MemberId,
     name: String,
     liveness: Liveness,
-    /// Whether the last report was of a loss.
+    /// Whether the last report on the node was of its loss.
     shown_lost: bool,
     allowance: Allowance,
 }
@@ -126,7 +127,7 @@ impl EventTracker {
         }
     }
 
-    /// Takes in a change of the membership.
+    /// Handles a change of the membership. Returns the event, if it is one.
     pub(crate) fn member(&mut self, now: Timestamp, event: &MemberEvent) -> Option<NodeEvent> {
         match event {
             MemberEvent::Joined(member) | MemberEvent::Up(member) => self.is_there(now, member),
@@ -156,9 +157,9 @@ impl EventTracker {
         }
     }
 
-    /// Notes a member that existed before this tracker.
+    /// Notes the present state of a member.
     pub(crate) fn knows(&mut self, now: Timestamp, member: &Member) {
-        // There is nothing to compare it with.
+        // The event, if any, is not reported.
         let _ = self.is_there(now, member);
     }
 
@@ -185,7 +186,7 @@ impl EventTracker {
         (!had_left && node.allowance.take(now)).then(|| NodeEvent::MemberReplaced { node: node.named() })
     }
 
-    /// Takes in the configurations. The first ones are no events.
+    /// Handles new configurations. The first ones cause no events.
     pub(crate) fn configs(
         &mut self,
         now: Timestamp,
@@ -222,7 +223,7 @@ impl EventTracker {
         events
     }
 
-    /// Takes in whether this node serves, and why not.
+    /// Handles the present state: whether this node serves, and why not.
     pub(crate) fn serving(&mut self, now: Timestamp, serves: bool, waiting_for: &[WaitingFor]) -> Option<NodeEvent> {
         if self.serves.is_none() && !serves {
             return None;
@@ -248,7 +249,7 @@ impl EventTracker {
         })
     }
 
-    /// The event, if the chain may have one more.
+    /// Returns the event if the chain's allowance permits it; counts it as omitted otherwise.
     fn allowed(&mut self, now: Timestamp, chain: ChainId, event: NodeEvent) -> Option<NodeEvent> {
         let allowance = self.chains.entry(chain).or_default();
         if allowance.take(now) {
@@ -258,7 +259,7 @@ impl EventTracker {
         None
     }
 
-    /// A removal with a known reason, or whose time for a reason is over.
+    /// Reports a removal whose reason is known now, or whose time to wait for a reason is over.
     fn explained_removal(&mut self, now: Timestamp) -> Option<NodeEvent> {
         let nodes = &self.nodes;
         let is_due = |removal: &Removal| removal.report_by <= now || inferred(nodes, removal.node.id).is_some();
@@ -325,9 +326,8 @@ enum Change {
     Promoted,
 }
 
-/// The members that were moved out of a chain, and the members that were promoted. A joiner becomes a serving member in one
-/// configuration, and a chain that is opened again has serving members that were no joiners. After a gap the configurations between
-/// are unknown: without a loss, a member has then joined.
+/// The members that were moved out of a chain, and the promoted ones. A new serving member was promoted if it was a joiner in
+/// the previous known configuration. After a gap of epochs, it may have been a joiner in between, so `has_same_data` is enough.
 fn changes(before: &ChainConfig, now: &ChainConfig, has_same_data: bool) -> Vec<(MemberId, Change)> {
     let serves = |of: &ChainConfig, id: MemberId| of.serving().any(|member| member.node == id.node);
     let gone = before.serving().filter(|&id| !serves(now, id)).map(|id| (id, Change::MovedOut));
@@ -337,7 +337,7 @@ fn changes(before: &ChainConfig, now: &ChainConfig, has_same_data: bool) -> Vec<
     gone.chain(now.serving().filter(joined).map(|id| (id, Change::Promoted))).collect()
 }
 
-/// Whether the chain was opened again: a node serves it that was no member in the configuration before.
+/// Whether the chain was opened again: one of its serving members was no member in the previous configuration.
 fn is_reopened(before: &ChainConfig, now: &ChainConfig) -> bool {
     now.epoch.0 == before.epoch.0 + 1 && now.serving().any(|id| before.role(id).is_none())
 }

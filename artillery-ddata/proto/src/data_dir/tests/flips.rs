@@ -54,7 +54,7 @@ struct Counts {
     flips: usize,
     named: usize,
     harmless: usize,
-    /// The last group is lost.
+    /// Flips after which the last group is lost.
     torn: usize,
     /// Flips in valid groups.
     in_frames: usize,
@@ -95,7 +95,7 @@ impl Store {
         self.disk.names().unwrap().into_iter().filter(|name| name.starts_with("journal-")).collect()
     }
 
-    /// The valid groups: a later segment begins at a certain group.
+    /// The valid groups: those before the first group of the next segment.
     fn frames(&self) -> Vec<(String, Frame)> {
         let segments = self.segments();
         let until = |at: usize| segments.get(at + 1).map_or(u64::MAX, |next| number(&bytes(&self.disk, next), 64));
@@ -106,7 +106,7 @@ impl Store {
         segments.iter().enumerate().flat_map(counting).collect()
     }
 
-    /// Flips a bit of this byte, and starts the store.
+    /// Flips a bit of this byte in a copy of the store, and starts it.
     fn flip(&self, name: &str, byte: usize, frame: Option<bool>, counts: &mut Counts) {
         let disk = self.disk.copy(1);
         disk.flip(name, byte * 8 + byte % 8);

@@ -93,11 +93,11 @@ fn a_node_starts_and_votes_on_a_full_disk() {
     let start = run.open().unwrap();
     run.check(&start).unwrap();
     assert!(start.journal.is_full());
-    // Longer than before.
+    // Longer than the space reserved in the control file.
     start.control.change(|record| record.log = vec![9; 70 << 10]).unwrap();
 }
 
-/// Votes and the next start have no other space.
+/// Votes and the next start need the ballast.
 #[test]
 fn values_of_clients_take_no_ballast() {
     let mut full = Full::new();

@@ -57,7 +57,7 @@ impl Start {
         runners.filter_map(|runner| Some((runner.replica().chain(), runner.poll_journal(bytes)?))).collect()
     }
 
-    /// One group, with batches of about `bytes` bytes. The disk never refuses it: only clients' data fills it.
+    /// Writes one group, with batches of about `bytes` bytes. The disk must not refuse it: only clients' data fills the disk.
     pub(super) fn persist(&mut self, bytes: usize, replies: &mut BTreeMap<u64, Reply>) {
         let batches = self.batches(bytes);
         let journal = &mut self.journal;
@@ -94,13 +94,13 @@ pub(super) struct Run {
     pub(super) disk: SimulatedDisk,
     pub(super) mode: SyncMode,
     pub(super) settings: OpenSettings,
-    /// The bytes of a part of a checkpoint.
+    /// The size of a part of a checkpoint, in bytes.
     pub(super) chunk: usize,
     /// The number of each key's last write that was acknowledged, and of the last one that was ordered.
     keys: BTreeMap<(u32, u8), [u64; 2]>,
     writes: u64,
     epoch: u64,
-    /// The last starts whose number was promised in the control file.
+    /// The number of the last start that began.
     promised: u64,
     /// The last content of the log that was promised.
     voted: u8,
@@ -155,7 +155,7 @@ impl Run {
         Ok(())
     }
 
-    /// The chains are opened again, and commit all their updates.
+    /// Opens the chains again. They commit all their updates.
     pub(super) fn enter(&mut self, start: &mut Start) {
         self.epoch += 1;
         for (number, runner) in (0..).zip(&mut start.chains) {
@@ -198,7 +198,7 @@ impl Run {
         }
     }
 
-    /// The journal's thread: one group. An error ends the process.
+    /// Writes one group, like the journal's thread. An error ends the process.
     pub(super) fn persist(&mut self, start: &mut Start) -> Result<(), JournalError> {
         let batches = start.batches(700);
         if self.rng.random_range(0..10) == 0 {
@@ -235,7 +235,7 @@ impl Run {
         Ok(())
     }
 
-    /// A vote, which is promised to others once it is written.
+    /// Writes a vote, which is promised to others once it is written.
     pub(super) fn vote(&mut self, start: &Start) -> Result<(), ControlFileError> {
         let vote = self.voted + 1;
         start.control.change(|record| record.log = vec![vote])?;
@@ -243,7 +243,7 @@ impl Run {
         Ok(())
     }
 
-    /// One start of the node, until one of several ends.
+    /// Runs one start of the node, until a random end.
     fn start(&mut self) -> Result<(), String> {
         let cut = self.rng.random_range(0..150);
         if self.rng.random_range(0..4) > 0 {

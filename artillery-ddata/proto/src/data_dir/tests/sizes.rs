@@ -79,7 +79,7 @@ impl Filled {
         self.replies.remove(&0).expect("a reply")
     }
 
-    /// Writes as many records as fit in a batch. `false`: the disk is considered full.
+    /// Writes one batch of records. `false`: the disk is considered full.
     fn put(&mut self) -> bool {
         let records = (self.of.batch / self.of.value).max(1) as u32;
         let keys: Vec<_> = (0..records).map(|number| self.next + number).collect();

@@ -30,9 +30,9 @@ pub(super) struct FileContent {
     cached: Vec<u8>,
     /// The content that is certainly durable.
     durable: Vec<u8>,
-    /// The contents of each sector since the last sync, newest last. Any of them may be on the disk.
+    /// The contents of each changed sector since the last sync, newest last. Any of them may be on the disk.
     unsynced: BTreeMap<usize, Vec<Vec<u8>>>,
-    /// The lengths of the file since the last sync.
+    /// The lengths that the file got since the last sync.
     lengths: Vec<usize>,
 }
 

@@ -33,7 +33,7 @@ impl NameChange {
 pub(super) struct Names {
     cached: BTreeMap<String, u64>,
     durable: BTreeMap<String, u64>,
-    /// In the order in which they were made.
+    /// Changes since the last sync, oldest first.
     unsynced: Vec<NameChange>,
 }
 
@@ -67,7 +67,7 @@ impl Names {
         std::mem::take(&mut self.unsynced).into_iter().for_each(|change| change.apply(&mut self.durable));
     }
 
-    /// The sync fails: some changes are durable, and the others never will be. Programs still see all of them.
+    /// The sync fails: some changes may be durable, and the others never will be. Programs still see all of them.
     pub(super) fn fail_sync(&mut self, rng: &mut ChaCha8Rng) {
         for change in std::mem::take(&mut self.unsynced) {
             if rng.random() {

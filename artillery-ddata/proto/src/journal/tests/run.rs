@@ -14,7 +14,7 @@ pub(super) struct Run {
     pub(super) fails: bool,
     /// All entries that may be found, oldest first.
     pub(super) written: Vec<(GroupNumber, JournalEntry)>,
-    /// The number of them that were synced.
+    /// The number of `written` entries that were synced.
     synced: usize,
     /// No group below this one is needed.
     floor: GroupNumber,

@@ -40,7 +40,7 @@ impl World {
         world
     }
 
-    /// The chain has these members from now on.
+    /// Gives the chain these members.
     pub(super) fn becomes(&mut self, members: &[(MemberId, Role)]) {
         let present = self.configs.get(ChainId(0)).unwrap();
         let members = members.iter().map(|&(id, role)| ChainMember { id, role }).collect();
@@ -50,13 +50,13 @@ impl World {
         self.feed.add(&Arc::new(self.configs.clone()));
     }
 
-    /// The configurations up to now are not seen, except for the newest one.
+    /// Hides the configurations up to now from the tracker, except for the newest one.
     fn skips(&mut self) {
         let newest = self.feed.take().pop_back();
         newest.iter().for_each(|newest| self.feed.add(newest));
     }
 
-    /// A line for each event, of the next look at that second.
+    /// Runs the tracker at that second. Returns a line for each event.
     pub(super) fn events(&mut self, second: u64) -> Vec<String> {
         let now = at(second * 1000);
         let configs = self.feed.take();
@@ -66,7 +66,7 @@ impl World {
         events
     }
 
-    /// This node has proposed a change of the member's place.
+    /// Notes that this node has proposed a change of the member's place.
     fn proposes(&self, member: MemberId, why: Why) {
         self.reasons.add(&[ChangeReason { chain: ChainId(0), member, why }]);
     }
@@ -125,7 +125,7 @@ fn the_reason_of_a_removal_explains_no_later_one() {
 fn the_farewell_of_an_earlier_start_does_not_make_a_loss_orderly() {
     let mut world = World::new();
     let (me, b, c, later) = (id("me", 1), id("b", 1), id("c", 1), id("b", 2));
-    // Another leader's proposal was taken instead of this one.
+    // Another leader's proposal was accepted, not this one.
     world.proposes(b, Why::Left);
     world.becomes(&[(me, SERVING), (c, SERVING), (b, SERVING), (later, SYNCING)]);
     world.becomes(&[(me, SERVING), (c, SERVING), (later, SERVING)]);
