@@ -166,6 +166,16 @@ fn every_test_of_the_catalogue_takes_its_mutant_out() {
     }
 }
 
+/// The text up to the parenthesis that closes the call.
+fn arguments(call: &str) -> Option<&str> {
+    let mut depth = 1;
+    let end = call.find(|sign| {
+        depth += i32::from(sign == '(') - i32::from(sign == ')');
+        depth == 0
+    })?;
+    Some(&call[..end])
+}
+
 /// Collects the names of the mutants for which the code has a hook.
 fn hooks(folder: &Path, found: &mut BTreeSet<String>) {
     for entry in fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
@@ -179,7 +189,7 @@ fn hooks(folder: &Path, found: &mut BTreeSet<String>) {
             let source = read(&path);
             let shipped = source.split("\nmod tests {").next().into_iter().flat_map(str::lines);
             let source: String = shipped.filter_map(|line| line.split("//").next()).collect();
-            let asked = source.split("allows!(").skip(1).filter_map(|call| call.split_once(')')?.0.rsplit_once(", "));
+            let asked = source.split("allows!(").skip(1).filter_map(|call| arguments(call)?.rsplit_once(", "));
             found.extend(asked.map(|(_, mutant)| mutant.trim().to_owned()));
         }
     }
