@@ -1,4 +1,4 @@
-//! Permits for the large commands and the large answers of all connections together.
+//! Permits for the bytes that all connections together may hold: of large commands, and of large or waiting answers.
 
 use std::sync::{
     Arc,

@@ -21,7 +21,7 @@ pub(super) struct Scan {
     cursor: u64,
     pattern: Option<Bytes>,
     count: u32,
-    /// Whether it asks for strings, the only type.
+    /// Whether strings are wanted, the only type of values.
     strings: bool,
 }
 

@@ -1,5 +1,5 @@
-//! A node that refuses everything would be safe. This test shows that requests away from a fault succeed at every node,
-//! and that the nodes serve them themselves.
+//! A node that refuses everything would be safe, but useless. This test shows that requests succeed at every node
+//! except shortly after a fault, and that each node serves reads itself.
 
 use std::{
     collections::BTreeMap,
@@ -24,7 +24,7 @@ const READS: u64 = 9;
 /// The time after a fault, and after its end, during which operations may fail.
 const FAULT: Duration = Duration::from_secs(3);
 const HEAL: Duration = Duration::from_secs(5);
-/// The measured time in between.
+/// The duration of a measurement.
 const QUIET: Duration = Duration::from_secs(2);
 /// Slower operations are treated as failed.
 const CALL_TIMEOUT: Duration = Duration::from_secs(1);
@@ -116,7 +116,7 @@ async fn far_from_faults_every_node_serves_by_itself() {
     for (at, place) in ["head", "middle", "tail"].into_iter().enumerate().take(places) {
         let name = members.serving(3).await.swap_remove(at);
         members.kill(&name).await;
-        // The bound of the promise, not a wait for a condition.
+        // The promised bound, not a wait for a condition.
         sleep(FAULT).await;
         measure(&members, &format!("without the {place}")).await;
         let node = members.begin(&["--name", &name]);

@@ -100,7 +100,7 @@ async fn resumed(seen: &Timeline, killed: Instant) -> Duration {
     .await
 }
 
-/// The longest time after the kill without reads at a node that served before and after it.
+/// The longest time without reads, at a node that still served after the kill.
 fn gaps(seen: &Timeline, killed: Instant) -> Duration {
     let reads = seen.reads.lock().unwrap();
     let survivors = reads.values().filter(|at| at.iter().any(|&at| at > killed + Duration::from_millis(400)));
