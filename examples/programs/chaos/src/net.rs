@@ -197,7 +197,7 @@ pub(super) fn address(node: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 77, 0, place(node))
 }
 
-/// The address that replaces it.
+/// The address that a node gets in place of [`address`].
 pub(super) fn second_address(node: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 77, 1, place(node))
 }
