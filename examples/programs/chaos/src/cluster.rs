@@ -98,8 +98,8 @@ impl Cluster {
         SocketAddr::from((self.net().address(node), self.ports()[node]))
     }
 
-    /// Gives another port to each of these nodes that isn't running. The others were started in the meantime, by a fault
-    /// or an order, at their old ports.
+    /// Gives another port to each of these nodes that isn't running. The others were started in the meantime, by a
+    /// fault or an order, at their old ports.
     pub(super) fn move_ports(&self, nodes: NodeSet) {
         for node in nodes.iter().filter(|node| !self.nodes.runs(*node)) {
             let port = &mut self.ports()[node];

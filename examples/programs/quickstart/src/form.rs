@@ -80,8 +80,8 @@ pub(super) async fn chain(story: &Story, nodes: &mut [Node], mdns: bool) -> Resu
     Ok(())
 }
 
-/// How the nodes found each other, by their own status: by mDNS, if no node found another one otherwise, and the pairs
-/// found by mDNS connect all of them. One node of a pair finds the other first, and both may learn of a third by
+/// How the nodes report that they found each other: `mdns` if pairs found by mDNS connect all of them, and no node
+/// reports another way. Not every node finds every other: one of a pair comes first, and both may learn of a third by
 /// gossip.
 pub(super) fn found_by(nodes: &[Node]) -> Option<&'static str> {
     let found = |one: &Node, other: &Node| one.cluster().found_by(other.id().node);
