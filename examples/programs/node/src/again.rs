@@ -40,7 +40,7 @@ impl Again {
         }
     }
 
-    /// Restarts the program. Returns only on failure, with an error that tells the operator how to start the node.
+    /// Restarts the program. Returns only on failure, with an error that asks the operator to start the node.
     pub(super) fn begin(self, lineage: &[ClusterId]) -> Failure {
         let named = lineage.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
         let args = self.args(env::args_os().skip(1), &named);

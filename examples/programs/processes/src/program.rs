@@ -33,8 +33,8 @@ const SHARED_SOURCES: [&str; 5] = [
     "examples/programs/common/src",
 ];
 
-/// The path of a program, found from the path of the running test. Cargo builds the programs of the packages whose tests
-/// it runs: all programs with `--workspace`, one with `-p`. This function builds others if they are missing or outdated.
+/// The path of a program, derived from that of the running test. Cargo builds the programs of the packages whose tests
+/// it runs: all programs with `--workspace`, one with `-p`. This function builds any other that is missing or outdated.
 fn built(name: &str) -> String {
     let test = env::current_exe().expect("a test knows where it is");
     let folder = test.parent().and_then(Path::parent).expect("the test is in a folder below the programs");

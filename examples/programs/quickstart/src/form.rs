@@ -81,8 +81,7 @@ pub(super) async fn chain(story: &Story, nodes: &mut [Node], mdns: bool) -> Resu
 }
 
 /// How the nodes report that they found each other: `mdns` if pairs found by mDNS connect all of them, and no node
-/// reports another way. Not every node finds every other: one of a pair comes first, and both may learn of a third by
-/// gossip.
+/// reports another source. A pair may be found at one end only, and nodes may learn of a third one by gossip.
 pub(super) fn found_by(nodes: &[Node]) -> Option<&'static str> {
     let found = |one: &Node, other: &Node| one.cluster().found_by(other.id().node);
     let mut tied = vec![0];

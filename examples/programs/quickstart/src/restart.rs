@@ -37,7 +37,7 @@ pub(super) async fn provoke(story: &Story, nodes: &mut Vec<Node>, admission: &Ad
     Ok(names.len())
 }
 
-/// Stops all nodes concurrently. Nodes with directories can come back; others leave permanently.
+/// Stops all nodes concurrently. Nodes with directories can be restarted; others leave permanently.
 pub(super) async fn stop(nodes: &[Node]) {
     let mut stopping = JoinSet::new();
     for node in nodes {

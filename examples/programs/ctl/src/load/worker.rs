@@ -17,7 +17,7 @@ use crate::args::LoadArgs;
 const AT_ONCE: usize = 64;
 
 pub(super) struct Worker {
-    /// At least 1: the number [`FIRST`] stands for the writer of the first values.
+    /// At least 1, since [`FIRST`] identifies the writer of the first values.
     writer: usize,
     kv: Kv,
     dice: Dice,

@@ -35,7 +35,7 @@ impl Room {
         kib.min(self.all) as u32
     }
 
-    /// Acquires this many permits, or all of them if there are fewer in total, if they are free now.
+    /// Acquires this many permits, at most all that exist, if they are free now.
     pub(super) fn try_take(&self, kib: usize) -> Option<Taken> {
         self.free.clone().try_acquire_many_owned(self.wanted(kib)).ok()
     }

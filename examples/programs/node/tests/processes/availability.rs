@@ -17,7 +17,7 @@ use artillery_ddata::Kv;
 use artillery_processes::{Members, setting};
 use tokio::{task::JoinSet, time::sleep};
 
-/// Clients per node; each alternates reads and writes.
+/// Clients per node; each mixes reads and writes.
 const CLIENTS: usize = 3;
 /// Reads per ten operations.
 const READS: u64 = 9;

@@ -75,7 +75,7 @@ async fn idle_clients_leave_a_node_its_descriptors() {
             idle.push(TcpStream::connect(addr).await.unwrap());
         }
     }
-    // Each node has accepted all earlier connections when it refuses this one.
+    // A node that refuses this connection has handled all earlier ones.
     for (resp, http) in poor.resp.iter().zip(&poor.http) {
         let mut late = TcpStream::connect(resp).await.unwrap();
         late.write_all(b"PING\r\n").await.unwrap();

@@ -171,7 +171,7 @@ impl Load {
         Phase { bytes, operations, refused, unknown, p99, longest, resident }
     }
 
-    /// Checks at every node that every acknowledged write survived.
+    /// Checks, through every client, that every acknowledged write survived.
     async fn verify(&self) {
         let settled = self.keys.iter().filter(|key| !key.lock().unwrap().unsettled).count();
         assert!(settled * 2 > self.keys.len(), "the expected value of only {settled} keys is known");
