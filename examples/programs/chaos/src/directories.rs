@@ -84,7 +84,7 @@ impl Directories {
         copy.made.elapsed() > HEARD && started.elapsed() > HEARD && (copy.is_behind || serves)
     }
 
-    /// Replaces the directory by its copy.
+    /// Replaces the directory with its copy.
     pub(super) fn restore(&self, node: usize) -> Result<(), Failure> {
         let (dir, from) = (self.of(node), self.copy_of(node));
         remove(&dir)?;

@@ -21,7 +21,7 @@ pub(super) enum Ask {
     Get,
     /// Versioned key: write this number.
     Put(u64),
-    /// Versioned key: write this number if the key has that version.
+    /// Versioned key: write the number if the key has the version.
     Swap(Version, u64),
     /// Versioned key: delete.
     Delete,

@@ -30,7 +30,7 @@ const PREFERENCE: &str = "100";
 const BEFORE_CUTS: &str = "90";
 const RELAY_TABLE: &str = "100";
 
-/// The namespaces of a run. Dropping it removes them with everything inside.
+/// The namespaces of a run. Dropping this removes the namespaces, and kills the other processes inside.
 pub(super) struct Net {
     prefix: String,
     nodes: usize,

@@ -133,7 +133,7 @@ impl Operator<'_> {
             }
             Order::Drain(node) => {
                 let done = self.cluster.order(draw.asked, &["drain", &name(*node)]).await;
-                // Other nodes may have gone in the meantime, which leaves this one as the only one with the data.
+                // Other nodes may have stopped in the meantime, so that only this one has the data.
                 let end = Instant::now() + UNTIL_ALLOWED;
                 while self.forbids(&self.cluster.view().await, *node).is_some() {
                     if Instant::now() >= end {

@@ -230,7 +230,7 @@ impl Rounds<'_> {
             if self.desk.taken().contains(victim) {
                 suffered.role += ", stopped by an order";
             } else if seen.is_of_a_stranger() && self.cluster.is_spare(victim).await {
-                // An earlier fault may have cost the victim its place. It then reports that, and has no lease to check.
+                // An earlier fault has cost the victim its place: it is a spare, and has no lease to check.
                 suffered.role += ", moved out just before";
             } else {
                 suffered.isolation = Some(seen);

@@ -17,7 +17,7 @@ use super::{
 pub(super) struct View {
     /// Serving members of the chain's newest configuration, head first.
     pub(super) members: Vec<String>,
-    /// The members that report themselves that they serve.
+    /// The members that serve by their own report.
     pub(super) serving: BTreeSet<String>,
     /// The leader of the configuration log.
     pub(super) leader: Option<String>,

@@ -8,8 +8,8 @@ const MOST: (usize, usize) = (4096, 256);
 /// Descriptors reserved for other purposes than clients, unless the limit is very low: sockets for peers and mDNS,
 /// files of the journal and of checkpoints, and connections that are being refused.
 const RESERVE: usize = 128;
-/// Below this limit a node may run out of descriptors even without clients. Each of three idle nodes already uses
-/// about 40.
+/// Below this limit a node may run out of descriptors even without clients: an idle one in a cluster of three already
+/// uses about 40.
 const LOW: usize = 128;
 /// The soft limit to set if the hard limit is unlimited: macOS refuses more.
 const UNLIMITED: u64 = 10_240;

@@ -75,7 +75,8 @@ async fn operate(kv: Kv, key: String, figures: Arc<Figures>, over: Arc<AtomicBoo
     }
 }
 
-/// The number of reads that a node served itself, and of requests that it forwarded.
+/// The number of reads that a node served itself (shared version queries are counted once), and of requests that it
+/// forwarded.
 async fn reads(members: &Members, name: &str) -> (u64, u64) {
     let status = members.status(&members.line(name, "addr")).await.unwrap();
     let node = status["nodes"].as_array().unwrap().iter().find(|node| node["node"] == name).unwrap();

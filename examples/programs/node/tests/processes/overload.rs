@@ -41,7 +41,7 @@ const SATURATING: usize = 32;
 /// The state of one key, which only one caller at a time writes.
 #[derive(Default, Clone)]
 struct Key {
-    /// The last number whose write was acknowledged, and its version.
+    /// The newest number whose write was acknowledged, and the version of that write.
     acknowledged: (u64, Option<Version>),
     tried: u64,
     /// The outcome of some write is unknown: it may be applied after acknowledged ones.

@@ -32,7 +32,7 @@ pub(super) struct Pending {
 
 #[derive(Debug)]
 enum Slot {
-    /// Already answered, but behind an unanswered command.
+    /// An answer that is known, but must wait for those of earlier commands.
     Said(Reply),
     Read(Read),
     Write(Write),
