@@ -1,5 +1,5 @@
-//! A client without a runtime, on plain threads. The node that it connects to runs on a thread of this process here,
-//! with a runtime of its own; usually it is another process.
+//! A client without a runtime, on plain threads. Here its node runs on a thread of the same process, with a runtime of
+//! its own; usually the node is another process.
 #![allow(clippy::disallowed_methods, reason = "the point is plain threads")]
 
 use std::{error::Error, net::SocketAddr, sync::mpsc, thread};
@@ -46,7 +46,7 @@ fn use_it(addr: SocketAddr) -> Outcome<()> {
         println!("{:?}: {:?}", entry.key, entry.value);
         assert_eq!(entry.value, "0");
     }
-    // `wait` replaces `.await`, also for typed maps and for calls with options.
+    // `wait` replaces `.await`, also for calls of typed maps and for calls with options.
     let visits: Map<String, u32> = kv.kv().map("visits");
     let update = kv.wait(visits.update("ann", |n| Some(n.unwrap_or(0) + 1)))?;
     assert_eq!(update.result, Some(1));

@@ -53,7 +53,7 @@ type Request = (Ask, SyncSender<Reply>);
 type Received = Turn<ReadRequest<SyncSender<Reply>>, WriteRequest<SyncSender<Reply>>>;
 
 struct Member {
-    /// Replies are sent to callers on these senders.
+    /// Identifies the caller of a request by the sender for its reply.
     runner: ChainRunner<SyncSender<Reply>>,
     /// Input received but not yet processed.
     turn: Received,
@@ -86,7 +86,7 @@ impl Member {
         Ok(())
     }
 
-    /// Returns false once all senders of requests are dropped.
+    /// Adds waiting requests to the turn. Returns false once all senders of requests are dropped.
     fn receive_requests(&mut self) -> bool {
         loop {
             let (ask, answer) = match self.requests.try_recv() {
@@ -106,7 +106,7 @@ impl Member {
         }
     }
 
-    /// Processes all input, by a clock read after that input was received.
+    /// Processes all input. The clock is read only after the input was received.
     fn take(&mut self) {
         let clock = self.clock;
         // `take` returns false between the parts of a long turn; this thread has no other work to do then.
@@ -146,8 +146,8 @@ impl Member {
         self.socket.send_to(&datagram, self.addresses[&to]).map(|_| ())
     }
 
-    /// Ignores everything but whole frames from a member. The empty datagrams that only wake this thread are not
-    /// frames.
+    /// Adds whole frames from members to the turn, and ignores everything else, such as the empty datagrams that only
+    /// wake this thread.
     fn hear(&mut self, datagram: &[u8], from: SocketAddr) {
         let Some((&from, _)) = self.addresses.iter().find(|(_, address)| **address == from) else { return };
         let mut decoder = FrameDecoder::new(DATAGRAM);

@@ -1,5 +1,5 @@
 //! A node inside an application: run `cargo run --example embed` in three terminals. With the same secret in
-//! `ARTILLERY_SECRET`, they may be on three hosts of one network.
+//! `ARTILLERY_SECRET`, the three nodes may be on different hosts of one network.
 
 use artillery_ddata::Node;
 

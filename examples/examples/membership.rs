@@ -1,5 +1,5 @@
 //! Membership without any data: run `cargo run --example membership` in several terminals. With the same secret in
-//! `ARTILLERY_SECRET`, they may be on several hosts of one network.
+//! `ARTILLERY_SECRET`, the nodes may be on several hosts of one network.
 
 use artillery_core::{Cluster, MemberEvent};
 

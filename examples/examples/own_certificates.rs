@@ -4,7 +4,7 @@
 use artillery_ddata::{Client, Node, client::ClientError, config::Identity, error::IdentityError};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
-/// Usually a separate program, which alone holds the authority's key.
+/// A certificate authority. Usually it is a separate program, which alone holds the authority's key.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {

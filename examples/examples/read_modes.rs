@@ -24,7 +24,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let eventual = kv.get("stock/7").mode(ReadMode::Eventual).await?;
     println!("eventual: {:?}, {:?}", eventual.value(), eventual.state);
 
-    // Needs no runtime, lock or allocation. The error states why `get` is needed instead.
+    // Needs no runtime, and here allocates nothing. The error states why the read must use `get`.
     match kv.get_local("stock/7") {
         Ok(found) => println!("local: {found:?}"),
         Err(why) => println!("no local read: {why:?}"),

@@ -1,5 +1,5 @@
 //! Tests of an application against a whole cluster in this process, on virtual time and without sockets: rare faults
-//! happen at once, and again with the same seed. In a package of your own these functions are tests:
+//! happen at once, and the same seed repeats them. In a package of your own, make these functions tests:
 //! `#[tokio::test(start_paused = true)]`, with `artillery-ddata` and its feature `testing` in `dev-dependencies`.
 
 use std::time::Duration;
@@ -40,7 +40,7 @@ async fn an_order_counts_once() {
         let orders = order(&kv, number).await.expect("an order");
         assert_eq!(orders, i64::from(number), "{fate:?}");
     }
-    // By now late messages have arrived. All members must agree, and all answers must fit together.
+    // By now late messages have arrived. All members must agree, and all answers must be consistent.
     cluster.check().await;
 }
 
@@ -72,11 +72,11 @@ fn main() {
     run("an order counts once", Box::pin(an_order_counts_once()));
     run("orders wait for the network", Box::pin(orders_wait_for_the_network()));
 
-    // The same with many seeds, with faults of all kinds at any time. A failure names its seed.
+    // Run concurrent orders with many seeds, with faults of all kinds at any time. A failure names its seed.
     testing::explore(0..100, |cluster| async move {
         let (one, other) = (cluster.client(), cluster.kv(cluster.head()));
         let (first, second) = tokio::join!(order(&one, 1), order(&other, 2));
-        // Each order was certainly not taken, or taken exactly once.
+        // No order was counted twice. An order that failed may have been counted without its record.
         let taken = [first, second].iter().filter(|order| order.is_ok()).count();
         println!("seed {}: {taken} orders, all consistent", cluster.seed());
     });

@@ -1,4 +1,4 @@
-//! Aims faults where they hurt most: at the head, at the leader of the log, and so short that the victim keeps its
+//! Aims faults where they hurt most: at the head or the leader of the log, and often so short that the victim keeps its
 //! place. Also pauses nodes briefly, so that messages sent together arrive one after the other.
 
 use std::time::Duration;
@@ -14,7 +14,8 @@ use super::{
     view::View,
 };
 
-/// Milliseconds. A node that is silent for longer than this loses its place in the chain.
+/// The shortest and the longest duration of a shortened fault, in milliseconds. A node that is silent for longer
+/// usually loses its place in the chain.
 const SHORT_MS: (u64, u64) = (400, 2000);
 
 pub(super) struct Aims(Dice);
@@ -24,8 +25,8 @@ impl Aims {
         Self(Dice::new(seed.rotate_left(32)))
     }
 
-    /// The kinds of faults to draw from. The kinds whose victim is still received by the others, but receives decisions
-    /// too late, are drawn twice as often.
+    /// The kinds of faults to draw from. By default, kinds whose victim can still send but receives decisions too late
+    /// are drawn twice as often.
     pub(super) fn kinds(kinds: &[Kind], durable: bool) -> Vec<Kind> {
         let more = [Kind::Deaf, Kind::OneWay, Kind::Slow];
         if kinds.is_empty() { [&Kind::all(durable)[..], &more].concat() } else { kinds.to_vec() }
@@ -36,9 +37,9 @@ impl Aims {
         let (aim, short, ms) = (self.0.below(3), self.0.below(2), self.0.below(SHORT_MS.1 - SHORT_MS.0));
         let (head, leader) = (node(view.members.first()), node(view.leader.as_ref()));
         let target = match (aim, fault.kind) {
-            // The leader's decisions arrive late.
+            // Hit the leader: if it is slow, its decisions arrive late.
             (1, _) | (0, Kind::Slow) => leader,
-            // The head receives nothing from the leader.
+            // Hit the head: if it is cut off from the leader, it receives no decisions.
             (0, _) => {
                 fault.other = leader.filter(|leader| Some(*leader) != head).unwrap_or(fault.other);
                 head
@@ -68,7 +69,7 @@ pub(super) async fn stall(cluster: &Cluster, desk: &Desk, seed: u64) -> Failure 
         let (gap, node) = (dice.below(300), dice.below(cluster.size() as u64) as usize);
         let ms = if dice.below(4) == 0 { 100 + dice.below(200) } else { 5 + dice.below(45) };
         sleep(Duration::from_millis(gap)).await;
-        // A pause of the fault itself ends with that fault, not here.
+        // A node that the current fault pauses must stay paused until the fault ends.
         let is_paused = || desk.fault().0.is_some_and(|fault| (fault.kind, fault.victim) == (Kind::Pause, node));
         if is_paused() {
             continue;

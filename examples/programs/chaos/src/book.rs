@@ -9,7 +9,7 @@ use artillery_programs::chance::Dice;
 
 use super::door::{Ask, Door, Reply};
 
-/// The families of keys, by the operations on a key, and so by the checks that apply to it.
+/// The family of a key determines the operations on it, and so the checks that apply to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Family {
     /// Values without versions, as any Redis client sees them.
@@ -124,8 +124,8 @@ impl Book {
     pub(super) async fn ask<D: Door>(&self, client: u32, door: &mut D, key: Key, ask: Ask) -> Reply {
         let called = self.moment();
         let number = {
-            // Recorded before it is sent: an operation that is never answered, not even by a broken connection, may
-            // still have been applied.
+            // Record the operation before it is sent: one that is never answered, not even by a broken connection,
+            // may still have been applied.
             let line = Line { client, key, ask, called, returned: u64::MAX, reply: Reply::Unknown };
             let mut lines = self.lines();
             lines.push(line);

@@ -41,7 +41,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The `--timeout` of `ctl` for an order, in milliseconds: for finding the cluster, and for each of its calls.
 const CTL_MS: u64 = 4000;
-/// `ctl` makes up to three consecutive calls: a run that takes longer hangs.
+/// `ctl` finds the cluster and makes up to three consecutive calls: a run that takes longer than this hangs.
 const CTL_HANGS: Duration = Duration::from_millis(4 * CTL_MS + 2000);
 
 /// The flags `--lease-ms` and `--drift-ppm` of the nodes.
@@ -54,7 +54,7 @@ pub(super) struct Programs {
 }
 
 pub(super) struct Cluster {
-    // Before the network, which must be dropped last.
+    // Declared before the network, so that the processes are dropped before it.
     pub(super) nodes: Nodes,
     net: Mutex<Net>,
     programs: Programs,
@@ -63,7 +63,7 @@ pub(super) struct Cluster {
     secret: String,
     replicas: u32,
     ports: Mutex<Vec<u16>>,
-    /// Addresses change during the run, so nodes listen on all of their addresses.
+    /// Whether addresses may change during the run. If so, nodes listen on all of their addresses.
     roams: bool,
     /// Numbers the additional processes.
     others: AtomicU32,
@@ -71,7 +71,7 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// Starts nothing. The directories of the nodes are next to the logs.
+    /// Starts nothing. The directories of the nodes are in `data`, next to the logs.
     pub(super) fn new(net: Net, args: &ChaosArgs, programs: Programs, logs: PathBuf) -> Self {
         let (name, secret) = (format!("chaos-{}", chance::token()), chance::token());
         let (nodes, net) = (Nodes::new(args.nodes), Mutex::new(net));
@@ -98,8 +98,8 @@ impl Cluster {
         SocketAddr::from((self.net().address(node), self.ports()[node]))
     }
 
-    /// Moves to another port each of these nodes that is not running; a fault or an order may have started it since, at
-    /// its old port.
+    /// Gives another port to each of these nodes that isn't running. The others were started in the meantime, by a
+    /// fault or an order, at their old ports.
     pub(super) fn move_ports(&self, nodes: NodeSet) {
         for node in nodes.iter().filter(|node| !self.nodes.runs(*node)) {
             let port = &mut self.ports()[node];
@@ -165,14 +165,14 @@ impl Cluster {
         command
     }
 
-    /// The JSON that `ctl` prints when seeded with that node; `None` if it failed.
+    /// The JSON that `ctl` prints when seeded with that node; `None` if it prints no valid JSON.
     pub(super) async fn ctl(&self, node: usize, args: &[&str]) -> Option<Value> {
         let output = self.ctl_at([node]).args(args).output().await.ok()?;
         serde_json::from_slice(&output.stdout).ok()
     }
 
-    /// Has `ctl` give an order, seeded with that node first. Returns the outcome, and the error text if the order
-    /// failed.
+    /// Has `ctl` give an order, seeded with node `first` before the others. Returns the outcome, and the error text if
+    /// the order was not done.
     pub(super) async fn order(&self, first: usize, args: &[&str]) -> (OrderOutcome, Option<String>) {
         let mut command = self.ctl_at((0..self.size()).map(|place| (first + place) % self.size()));
         command.args(["--json", "--timeout", &CTL_MS.to_string()]).args(args);
@@ -190,7 +190,7 @@ impl Cluster {
         (OrderOutcome::of(&text), Some(text))
     }
 
-    /// Runs `ctl recover` at a node that holds every acknowledged write.
+    /// Runs `ctl recover`, until it succeeds, at a node that holds every acknowledged write.
     pub(super) async fn recover(&self, node: usize) -> Result<(), Failure> {
         let begin = Instant::now();
         let mut last = "no answer".to_owned();
@@ -282,8 +282,8 @@ impl Cluster {
 
     /// Waits until every node is ready and the chain has all members that it should have.
     ///
-    /// Returns their names, head first. `patience`, called at each check, returns the time from which [`WHOLE_TIMEOUT`]
-    /// is measured.
+    /// Returns the members' names, head first. `patience`, called at each check, returns the time from which
+    /// [`WHOLE_TIMEOUT`] is measured.
     pub(super) async fn whole(&self, patience: impl Fn() -> Instant) -> Result<Vec<String>, Failure> {
         loop {
             self.nodes.all_run()?;
@@ -338,7 +338,7 @@ impl Cluster {
         self.chain(&all)
     }
 
-    /// The members of the newest chain, if all of them serve in it.
+    /// The members of the chain's newest configuration, if all of them serve in it.
     fn chain(&self, all: &[Value]) -> Result<Vec<String>, String> {
         let chains = || all.iter().filter_map(|status| Some((status["node"].as_str()?, status["chains"].get(0)?)));
         let newest = chains().filter_map(|(_, chain)| chain["epoch"].as_u64()).max();

@@ -25,7 +25,7 @@ struct DeskState {
     is_closed: bool,
     order: Option<Order>,
     ended: Option<Instant>,
-    /// Nodes that orders have removed since the fault began.
+    /// Nodes that orders removed during the fault, or were removing when it began.
     taken: NodeSet,
 }
 

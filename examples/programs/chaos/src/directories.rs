@@ -77,14 +77,14 @@ impl Directories {
     }
 
     /// Whether the other nodes certainly know that the copy of this node's directory is older than the directory
-    /// itself. They do if the node has served, or was restarted, since the copy was made.
+    /// itself. They do after [`HEARD`], if the node serves or was restarted after the copy was made.
     pub(super) fn has_older_copy(&self, node: usize, serves: bool) -> bool {
         let states = self.states();
         let DirectoryState { copy: Some(copy), started: Some(started) } = &states[node] else { return false };
         copy.made.elapsed() > HEARD && started.elapsed() > HEARD && (copy.is_behind || serves)
     }
 
-    /// Replaces the directory by its copy.
+    /// Replaces the directory with its copy.
     pub(super) fn restore(&self, node: usize) -> Result<(), Failure> {
         let (dir, from) = (self.of(node), self.copy_of(node));
         remove(&dir)?;

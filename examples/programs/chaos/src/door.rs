@@ -21,7 +21,7 @@ pub(super) enum Ask {
     Get,
     /// Versioned key: write this number.
     Put(u64),
-    /// Versioned key: write this number if the key has that version.
+    /// Versioned key: write the number if the key has the version.
     Swap(Version, u64),
     /// Versioned key: delete.
     Delete,
@@ -58,7 +58,7 @@ pub(super) enum Reply {
 }
 
 impl Reply {
-    /// Whether the operation was done.
+    /// Whether the operation was executed, even if a swap found another version.
     pub(super) fn is_good(&self) -> bool {
         matches!(self, Self::Written(_) | Self::Conflict(_) | Self::Found(_) | Self::Counted(_))
     }
@@ -73,7 +73,7 @@ pub(super) trait Door: Send {
     fn ask(&mut self, key: &str, ask: Ask) -> impl Future<Output = Reply> + Send;
 }
 
-/// The value of a number: text that begins with it. A few values are too long for one frame.
+/// The value of a number: text that begins with it. A few values are longer than 64 KiB.
 pub(super) fn text(number: u64) -> String {
     let length = if number.is_multiple_of(97) { 100_000 } else { 0 };
     format!("{number} {}", ".".repeat(length))

@@ -99,25 +99,25 @@ impl fmt::Display for Kind {
 pub(super) struct Fault {
     pub(super) kind: Kind,
     pub(super) victim: usize,
-    /// The other end of a cut; never the victim.
+    /// The other end of a `cut` or `one-way` fault, where it differs from the victim.
     pub(super) other: usize,
     pub(super) hold: Duration,
-    /// The bandwidth of a slow link in kbit/s, and the longest delay in its queue.
+    /// The bandwidth of a slow link in kbit/s; `keeps_ms` is the longest delay in its queue.
     pub(super) kilobits: u64,
     pub(super) keeps_ms: u64,
     /// Nodes that are killed together with the victim.
     pub(super) others: NodeSet,
     /// Nodes whose directory is changed; all of them are killed.
     pub(super) touched: NodeSet,
-    /// Killed nodes restart at other ports.
+    /// Whether killed nodes restart at other ports.
     pub(super) moves: bool,
-    /// A node with a replaced address gets its old address back at the end.
+    /// Whether a node with a replaced address gets its old address back at the end.
     pub(super) returns: bool,
-    /// The young nodes run in place of the victim, which is killed.
+    /// Whether the young nodes run in place of the victim, which is killed.
     pub(super) instead: bool,
     /// Seed for the change to a directory, or for the loop of young nodes; also selects the start order.
     pub(super) pick: u64,
-    /// A majority of the voters loses its directories, and an operator recovers the cluster.
+    /// Whether a majority of the voters loses its directories, so that an operator recovers the cluster.
     pub(super) recovers: bool,
 }
 
@@ -180,7 +180,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// The maximum number of voters that may lose their directories at once.
+/// The maximum number of voters that may lose their directories at once without a recovery.
 pub(super) fn minority(voters: usize) -> usize {
     voters.saturating_sub(1) / 2
 }
@@ -192,7 +192,7 @@ pub(super) fn name(node: usize) -> String {
     format!("n{}", node + 1)
 }
 
-/// Faults in an order determined by the seed: every kind once per turn, each turn in a new order.
+/// Faults in an order determined by the seed: all given kinds once per turn, each turn in a new order.
 pub(super) struct Plan {
     dice: Dice,
     nodes: usize,

@@ -16,7 +16,7 @@ use super::{
 /// Tolerance for a busy machine.
 const SLACK: Duration = Duration::from_millis(250);
 const BETWEEN: Duration = Duration::from_millis(50);
-/// Longer than a node searches for a member with a lease.
+/// The timeout of a strong read: a node searches for a member with a lease for less than this.
 const STRONG: Duration = Duration::from_secs(7);
 const EVENTUAL_MS: &str = "500";
 

@@ -188,7 +188,7 @@ fn program(given: Option<&Path>, name: &str) -> Result<PathBuf, Failure> {
 
 struct Logs {
     path: PathBuf,
-    /// Created for this run, and so removed at its end.
+    /// Whether the directory is a temporary one of this run, removed if all was well.
     own: bool,
 }
 

@@ -30,7 +30,7 @@ const PREFERENCE: &str = "100";
 const BEFORE_CUTS: &str = "90";
 const RELAY_TABLE: &str = "100";
 
-/// The namespaces of a run. Dropping it removes them with everything inside.
+/// The namespaces of a run. Dropping this removes the namespaces, and kills the other processes inside.
 pub(super) struct Net {
     prefix: String,
     nodes: usize,
@@ -197,7 +197,7 @@ pub(super) fn address(node: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 77, 0, place(node))
 }
 
-/// The address that replaces it.
+/// The address that a node gets in place of [`address`].
 pub(super) fn second_address(node: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 77, 1, place(node))
 }

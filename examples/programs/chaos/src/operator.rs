@@ -30,10 +30,10 @@ pub(super) struct Operator<'a> {
 }
 
 impl Operator<'_> {
-    /// Gives orders until this future is dropped. Returns only if a node breaks a rule.
+    /// Gives orders until this future is dropped. Returns only on a failure, for example of a node that doesn't stop.
     pub(super) async fn run(&self, seed: u64) -> Failure {
         let mut orders = Orders::new(seed, self.cluster.size(), self.cluster.is_durable());
-        // The most recently restarted nodes: the next restart waits until they are ready.
+        // The most recently restarted nodes. Until they are ready, no other node is restarted or drained.
         let mut last = NodeSet::default();
         loop {
             let mut draw = orders.next();
@@ -114,7 +114,7 @@ impl Operator<'_> {
     }
 
     fn forbids(&self, view: &View, node: usize) -> Option<String> {
-        // A node with a directory keeps its data over a restart.
+        // A node with a directory keeps its data across a restart.
         if self.cluster.is_durable() {
             return None;
         }
@@ -133,7 +133,7 @@ impl Operator<'_> {
             }
             Order::Drain(node) => {
                 let done = self.cluster.order(draw.asked, &["drain", &name(*node)]).await;
-                // Other nodes may have gone in the meantime, which leaves this one as the only one with the data.
+                // Other nodes may have stopped in the meantime, so that only this one has the data.
                 let end = Instant::now() + UNTIL_ALLOWED;
                 while self.forbids(&self.cluster.view().await, *node).is_some() {
                     if Instant::now() >= end {

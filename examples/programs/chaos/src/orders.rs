@@ -18,7 +18,7 @@ pub(super) enum Work {
     RestartAll,
 }
 
-/// One bag of orders, drawn in random sequence. Most are reorders, so that faults coincide with a reorder most often.
+/// One bag of orders, drawn in random sequence. At least half are reorders, so that faults often coincide with one.
 const BAG: [Work; 6] = [Work::Reorder, Work::Reorder, Work::Reorder, Work::Reorder, Work::Drain, Work::Restart];
 const DURABLE_BAG: [Work; 6] =
     [Work::Reorder, Work::Reorder, Work::Reorder, Work::Drain, Work::Restart, Work::RestartAll];
@@ -26,7 +26,7 @@ const DURABLE_BAG: [Work; 6] =
 const MOMENTS: [fn(&mut Orders) -> Moment; 4] = [
     |orders| Moment::During(orders.often_short(300, 3000)),
     |orders| Moment::During(orders.often_short(300, 3000)),
-    // A reorder takes about 200 ms, so the fault begins halfway through it.
+    // A reorder takes about 200 ms, so the fault usually begins during it.
     |orders| Moment::Before(orders.up_to(250)),
     |orders| Moment::Before(orders.up_to(250)),
 ];

@@ -15,7 +15,7 @@ use super::{
     tally::Tally,
 };
 
-/// Faults and orders that were drawn but are not allowed, with counts.
+/// Counts of the faults and orders that were drawn but not allowed.
 #[derive(Default)]
 pub(super) struct Skipped(RefCell<BTreeMap<String, u64>>);
 
@@ -106,7 +106,8 @@ pub(super) struct Summary {
     pub(super) bound_ms: u64,
     pub(super) slowest_write_ms: Option<u64>,
     pub(super) slowest_read_ms: Option<u64>,
-    /// Heals, and beginnings of faults, after which a node served too late.
+    /// Everything that took too long: a node's service after a heal or the beginning of a fault, an order, or the
+    /// return of all members after a restart.
     pub(super) late: Vec<String>,
     /// Misbehaviour of processes that faults started in addition to the nodes.
     pub(super) others_wrongly: Vec<String>,

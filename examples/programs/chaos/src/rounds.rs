@@ -23,7 +23,7 @@ use super::{
 
 const CALM: Duration = Duration::from_millis(700);
 const LOAD: Duration = Duration::from_secs(2);
-/// How often a fault of directories is retried while it is not allowed.
+/// Maximum number of retries of a fault of directories while it is not allowed.
 const ATTEMPTS: u32 = 15;
 /// When the nodes are not whole after this time, no further orders begin.
 const UNDISTURBED: Duration = Duration::from_secs(20);
@@ -176,7 +176,7 @@ impl Rounds<'_> {
         if fault.kind.touches() {
             return self.forbids_to_touch(fault, view).map(str::to_owned);
         }
-        // A node with a directory keeps its data over a restart.
+        // A node with a directory keeps its data across a restart.
         let taking = fault.taking().filter(|_| !self.cluster.is_durable())?;
         let why = view.forbids(taking, fault.victim, self.desk.away())?;
         Some(why.to_owned())
@@ -230,7 +230,7 @@ impl Rounds<'_> {
             if self.desk.taken().contains(victim) {
                 suffered.role += ", stopped by an order";
             } else if seen.is_of_a_stranger() && self.cluster.is_spare(victim).await {
-                // An earlier fault may have cost the victim its place. It then reports that, and has no lease to check.
+                // An earlier fault has cost the victim its place: it is a spare, and has no lease to check.
                 suffered.role += ", moved out just before";
             } else {
                 suffered.isolation = Some(seen);
@@ -272,7 +272,7 @@ impl Rounds<'_> {
         }
     }
 
-    /// Waits until every node is ready and the chain has all its members. If that takes long, orders are stopped.
+    /// Waits until every node is ready and the chain has all its members. If that takes long, no further orders begin.
     async fn whole(&self, heal: Instant) -> Result<(), Failure> {
         let done = self.cluster.whole(|| {
             if heal.elapsed() > UNDISTURBED {

@@ -25,7 +25,7 @@ const ROLLED_BACK: &str = "is an older copy, or a second one";
 pub(super) struct RuinTally {
     /// Counts per change and reaction.
     pub(super) outcomes: BTreeMap<String, u64>,
-    /// Nodes that loaded a directory they had to refuse, or refused it without naming it.
+    /// Wrong reactions of nodes to changed directories.
     pub(super) wrong: Vec<String>,
 }
 
@@ -67,8 +67,8 @@ impl<'a> Ruin<'a> {
         self.tally.borrow_mut().wrong.push(format!("{}: {} {what}", self.fault, name(node)));
     }
 
-    /// Starts the nodes with the changed directories, and waits until each has noticed. Then nodes that refused their
-    /// directory start without one, or move it aside.
+    /// Starts the nodes with damaged or restored directories, and waits for their reactions. Nodes that refused a
+    /// damaged directory are started again to move it aside; other refused directories are deleted.
     pub(super) async fn come_back(&mut self) -> Result<(), Failure> {
         let Fault { kind, touched, .. } = self.fault;
         if kind == Kind::Wipe {

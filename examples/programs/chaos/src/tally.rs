@@ -29,7 +29,7 @@ const LONGEST_WORD: usize = 30;
 pub(super) enum OrderOutcome {
     Done,
     Refused,
-    /// `ctl`, or the cluster, gave no result in time.
+    /// Any other error, for example that no leader was found in time.
     Failed,
     /// `ctl` did not end within its own timeout, and was killed.
     Hung,
@@ -62,7 +62,7 @@ pub(super) struct Given {
     /// The fault that lasted or began during the order.
     pub(super) beside: Option<String>,
     pub(super) outcome: OrderOutcome,
-    /// The output of `ctl` if the order was not done.
+    /// The error text of `ctl` if the order was not done.
     pub(super) text: Option<String>,
     pub(super) ms: u64,
 }

@@ -23,10 +23,10 @@ pub(super) struct Verdict {
     pub(super) undecided: usize,
 }
 
-/// A history that no such store produces.
+/// A history that no such store produces, or that the checker couldn't decide.
 pub(super) struct Wrong {
     pub(super) what: String,
-    /// All operations on that key, as JSON.
+    /// The operations that were checked together, as JSON.
     pub(super) history: String,
 }
 

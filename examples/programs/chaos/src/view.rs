@@ -15,18 +15,18 @@ use super::{
 
 #[derive(Debug, Default)]
 pub(super) struct View {
-    /// Serving members of the newest chain, head first.
+    /// Serving members of the chain's newest configuration, head first.
     pub(super) members: Vec<String>,
-    /// The subset that report it themselves.
+    /// The members that serve by their own report.
     pub(super) serving: BTreeSet<String>,
     /// The leader of the configuration log.
     pub(super) leader: Option<String>,
     /// Voters of the configuration log.
     pub(super) voters: BTreeSet<String>,
     pub(super) ready: BTreeSet<String>,
-    /// The remaining lease that each serving member reports: no member loses its place before.
+    /// The remaining lease that each serving member reports: it doesn't lose its place before the lease ends.
     pub(super) leases: BTreeMap<String, Duration>,
-    /// The leader reports that no change of the configuration is pending.
+    /// Whether the leader reports that no change of the configuration is pending.
     pub(super) settled: bool,
 }
 

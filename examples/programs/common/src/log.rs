@@ -15,7 +15,7 @@ pub fn begin(program: &str, level: LevelFilter) {
     let others = if level >= LevelFilter::DEBUG { level } else { level.min(LevelFilter::ERROR) };
     // openraft reports each unreachable node as an error; Artillery itself reports the relevant ones.
     let log = if level >= LevelFilter::DEBUG { level } else { LevelFilter::OFF };
-    // Node events are meant for the node's operator. Programs with several nodes of their own report them themselves.
+    // Node events are meant for a node's operator: at the default level, only `node` logs all of them.
     let events = match program {
         "node" if level >= LevelFilter::WARN => level.max(LevelFilter::INFO),
         "node" => level,

@@ -2,7 +2,7 @@
 
 /// Prints progress messages.
 pub struct Story {
-    /// Prints to standard error, because standard output is reserved for the summary.
+    /// Whether to print to standard error, because standard output is reserved for the summary.
     pub aside: bool,
 }
 

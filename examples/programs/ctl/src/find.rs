@@ -100,7 +100,7 @@ impl FindArgs {
         Ok((builder, local_only))
     }
 
-    /// With the development secret, only nodes on this machine are contacted.
+    /// Refuses seeds beyond loopback, for the development secret.
     async fn check_local(&self) -> Result<(), Failure> {
         for seed in &self.seeds {
             let addrs = seed.resolve().await.map_err(Failure::failed)?;
@@ -130,7 +130,7 @@ impl FindArgs {
     }
 }
 
-/// The reason why no node was reached, with the answer of each address.
+/// The failure if no node was reached, with the answer of each address.
 fn unreached(error: ClientError) -> Failure {
     let ClientError::Unreachable(all) = error else { return Failure::failed(error) };
     if all.is_empty() {

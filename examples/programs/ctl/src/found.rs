@@ -59,8 +59,8 @@ pub(super) async fn run(
     };
     let successor = successor(cluster, &by, find, patience).await;
     let others: Vec<_> = answered.into_iter().filter(|other| other.id != by.id).collect();
-    // The others get the order to join even if the new cluster wasn't seen: its creator has agreed, and the nodes named by a
-    // seed may be the very ones that must join.
+    // Order the others to join even if the new cluster wasn't reached: the nodes at the seeds may be the very ones
+    // that must join.
     let stay = join(client, cluster, &others, patience).await;
     let successor = successor?;
     match output.json {

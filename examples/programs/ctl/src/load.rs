@@ -29,7 +29,7 @@ use super::{
     output::Output,
 };
 
-/// Further clients share these connections.
+/// Maximum number of connections, which further clients share.
 const MOST_CONNECTIONS: u64 = 8;
 
 /// The timeout of a key's removal; keys that remain do no harm.

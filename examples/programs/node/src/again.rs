@@ -1,5 +1,5 @@
-//! Restarts a node in the same process with its original flags: after its cluster was abandoned, with an additional
-//! flag that names the abandoned clusters, or after its damaged directory was moved aside.
+//! Restarts a node in the same process with its original flags, and with the flags that the reason for the restart
+//! requires.
 
 use std::{
     env,
@@ -13,11 +13,11 @@ use crate::{args::NodeArgs, system};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Again {
-    /// It creates the successor of its cluster.
+    /// The node creates the successor of its cluster.
     Founds,
     Joins,
     Anew {
-        /// It must not create a cluster.
+        /// Whether the node must not create a cluster.
         existing: bool,
     },
 }
@@ -25,7 +25,7 @@ pub(super) enum Again {
 const FLAGS: [&str; 2] = ["--found-after", "--join-after"];
 const EXISTING: &str = "--existing";
 
-/// Whether a node with a damaged directory belongs to a cluster that other nodes still hold. Without this check, nodes
+/// Whether a node with a damaged directory must assume that other nodes hold its cluster. Without this check, nodes
 /// whose disks all fail at once would immediately bootstrap an empty cluster.
 pub(super) fn knows_a_cluster(args: &NodeArgs) -> bool {
     args.expect > 1
@@ -40,7 +40,7 @@ impl Again {
         }
     }
 
-    /// Restarts the program. Returns only on failure, with the action that the operator must take instead.
+    /// Restarts the program. Returns only on failure, with an error that asks the operator to start the node.
     pub(super) fn begin(self, lineage: &[ClusterId]) -> Failure {
         let named = lineage.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
         let args = self.args(env::args_os().skip(1), &named);
@@ -49,7 +49,8 @@ impl Again {
         Failure::failed(format!("could not restart, start the node{with} again: {error}"))
     }
 
-    /// The flags of this process. Flags that an earlier restart added are removed if this restart replaces them.
+    /// The flags for the restart: those of this process, except that a new list of abandoned clusters replaces an
+    /// earlier one.
     fn args(self, args: impl Iterator<Item = OsString>, named: &str) -> Vec<OsString> {
         let Some(flag) = self.flag() else {
             let mut args: Vec<_> = args.collect();
@@ -74,9 +75,9 @@ impl Again {
     }
 }
 
-/// Replaces this process by a new run of the program, so that supervisors don't see it end.
+/// Replaces this process with a new run of the program, so that supervisors don't see it end.
 fn replace(args: &[OsString]) -> std::io::Error {
-    // The running program's file may have been replaced on disk.
+    // If the program was replaced on disk, `current_exe` may name a file that no longer exists.
     let named = env::args_os().next().map(std::path::PathBuf::from);
     let program = env::current_exe().ok().filter(|path| path.exists()).or(named);
     match program {

@@ -180,7 +180,7 @@ impl From<SyncArg> for SyncMode {
     }
 }
 
-/// Flags that are planned; each is refused.
+/// Planned flags. Any value that would need the planned feature is refused.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Not yet")]
 struct Later {

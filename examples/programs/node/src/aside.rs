@@ -17,14 +17,14 @@ const NAMES: [&str; 2] = ["NAME", "CLUSTER"];
 const LOCK: &str = "LOCK";
 /// Prefix of the control files, without which the journal is meaningless.
 const CONTROL: &str = "control-";
-/// Belongs to the file system, at whose root it is.
+/// The directory that a file system keeps at its root.
 const LOST_AND_FOUND: &str = "lost+found";
 
 /// Renames a directory to `DIR.WHY-N`, with the lowest free number. A new directory in its place keeps the names of the
 /// node and its cluster.
 ///
-/// If the directory can't be renamed, for example because it is a mount point, its contents are moved to `DIR/WHY-N`.
-/// In both cases the data stays on its disk, even if `dir` is a symbolic link.
+/// If the directory must stay, for example because it is a mount point, its contents are moved to `DIR/WHY-N`. In both
+/// cases the data stays on its disk, even if `dir` is a symbolic link.
 pub(super) fn move_aside(dir: &Path, why: &str) -> Result<PathBuf, Failure> {
     let failed = |error: io::Error| Failure::failed(format!("{} can't be moved aside: {error}", dir.display()));
     let current = env::current_dir().ok();
@@ -32,7 +32,7 @@ pub(super) fn move_aside(dir: &Path, why: &str) -> Result<PathBuf, Failure> {
 }
 
 fn move_resolved(dir: &Path, why: &str, current: Option<&Path>) -> io::Result<PathBuf> {
-    // A working directory stays the same directory when it is renamed: relative names would reopen the old one.
+    // If the working directory were renamed, relative paths would still lead to it and reopen the old data.
     if current.is_some_and(|current| current.starts_with(dir)) {
         return move_contents(dir, why);
     }

@@ -1,5 +1,5 @@
-//! Uses all file descriptors that the system grants this process, and limits those of the ports' clients, so that
-//! clients can't exhaust the descriptors that the journal, peers and this node's control need.
+//! Raises this process's limit of file descriptors, and limits the share of the ports' clients, so that they can't
+//! exhaust the descriptors that the journal, the peers and the node's control need.
 
 use crate::system;
 
@@ -8,8 +8,8 @@ const MOST: (usize, usize) = (4096, 256);
 /// Descriptors reserved for other purposes than clients, unless the limit is very low: sockets for peers and mDNS,
 /// files of the journal and of checkpoints, and connections that are being refused.
 const RESERVE: usize = 128;
-/// Below this limit a node may run out of descriptors without any clients: three nodes with idle clients use about 40
-/// each.
+/// Below this limit a node may run out of descriptors even without clients: an idle one in a cluster of three already
+/// uses about 40.
 const LOW: usize = 128;
 /// The soft limit to set if the hard limit is unlimited: macOS refuses more.
 const UNLIMITED: u64 = 10_240;
@@ -40,7 +40,8 @@ fn raised(current: Option<u64>, maximum: Option<u64>) -> Option<u64> {
     current.filter(|current| *current < wanted).map(|_| wanted)
 }
 
-/// Raises the soft limit to the hard one: the usual soft limit, 1024, exists for programs that use `select`.
+/// Raises the soft limit to the hard one, or to [`UNLIMITED`]. The usual soft limit, 1024, exists for programs that use
+/// `select`.
 pub(super) fn raise() {
     let (current, maximum) = system::descriptors();
     if let Some(wanted) = raised(current, maximum)

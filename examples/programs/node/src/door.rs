@@ -78,15 +78,14 @@ impl Door {
         }
     }
 
-    /// Warns at most once a minute: clients that exhaust the descriptors can make every second connection fail.
+    /// Warns at most once a minute: clients that exhaust the descriptors can cause any number of failures.
     fn failed(&mut self, error: &io::Error) {
         if self.failures.is_due(Instant::now()) {
             tracing::warn!(%error, addr = ?self.local_addr().ok(), "could not accept a connection; retrying");
         }
     }
 
-    /// Sends the refusal and the end of the stream. The socket stays open until `TURNED_AWAY` further clients were
-    /// refused.
+    /// Sends the refusal and ends the stream. The last [`TURNED_AWAY`] sockets to which it was sent stay open.
     async fn turn_away(&mut self, mut socket: TcpStream) {
         // The send buffer of a new socket has space for this text. If the write fails, the client is gone.
         if socket.try_write(self.refusal.as_bytes()).is_ok() && socket.shutdown().await.is_ok() {

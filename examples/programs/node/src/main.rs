@@ -37,8 +37,8 @@ use self::{
     shown::Shown,
 };
 
-/// The line on standard output. It is printed once per start, and the program restarts in this process if its cluster
-/// was abandoned.
+/// The line on standard output, printed once the node is ready. After a restart in the same process it is printed
+/// again.
 #[derive(Serialize)]
 struct ReadyLine<'a> {
     ready: bool,
@@ -68,10 +68,10 @@ async fn run(mut args: NodeArgs) -> Result<u8, Failure> {
     let hangups = Hangups::listen().map_err(Failure::failed)?;
     let ports = Ports::new(&args)?;
     let mut builder = Some(settings::builder(&args)?);
-    // Bound before the node starts, so that a port in use fails before the node takes part in the cluster.
+    // Bind first, so that a port in use is reported before the node takes part in the cluster.
     let (http, resp) = (bound(ports.http).await?, bound(ports.resp).await?);
     let limits = resp::Limits::new(&args);
-    // The port is served while the node loads its directory.
+    // The HTTP port is served while the node loads its directory.
     let shown = Shown::default();
     let http = http.map(|port| http::serve(port, shown.clone()));
     let mut looked_again = false;
@@ -100,7 +100,7 @@ async fn run(mut args: NodeArgs) -> Result<u8, Failure> {
                 let aside = aside::move_aside(&dir, "damaged")?;
                 tracing::error!(%why, aside = %aside.display(), "the directory is damaged and was moved aside: starting with an empty one");
             }
-            // The operator's order to abandon the cluster was refused while any node held data that could continue.
+            // The cluster was abandoned by an operator's order.
             Err(StartError::Data(DataDirError::GivenUp { dir, cluster })) => {
                 let aside = aside::move_aside(&dir, "given-up")?;
                 tracing::error!(%cluster, aside = %aside.display(), "the directory's cluster was abandoned: moved the directory aside, starting with an empty one");
@@ -117,8 +117,8 @@ async fn run(mut args: NodeArgs) -> Result<u8, Failure> {
         served = serve(&node, on_damage, resp, http) => served,
         () = signals.asked_to_stop() => Ok(None),
     };
-    // A memory node that is the last member of a chain first hands the chain over, which takes as long as a resync.
-    // Data on disk stays there for the next start.
+    // `leave` may take as long as a resync: the last member of a chain first hands the chain over. `withdraw` keeps the
+    // data on disk for the next start.
     let leaves_for_good = args.leave_on_term || args.data.is_none();
     let end = async { if leaves_for_good { node.leave().await } else { node.withdraw().await } };
     let mut is_told_to_stop = false;
@@ -197,7 +197,7 @@ async fn serve(
     }
 }
 
-/// Adds the most frequent cause to the reason why the node will never be ready.
+/// The failure of a node that will never be ready. If the seeds didn't trust it, the usual cause is added.
 fn never(why: NeverReady) -> Failure {
     match why {
         NeverReady::Refused(reasons) if reasons.contains("not trusted") => {

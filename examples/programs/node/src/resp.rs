@@ -1,8 +1,8 @@
 //! The Redis protocol: any Redis client can use the cluster, at any node.
 //!
 //! One task per connection reads the received bytes, executes commands in order, gathers the answers and writes them
-//! together. The bytes of commands and of waiting answers are bounded per connection, and large ones also over all
-//! connections; so is the number of connections.
+//! together. The bytes of commands and of waiting answers are bounded per connection, and those of large ones also
+//! across all connections. The number of connections is bounded too.
 
 mod about;
 mod ask;
@@ -56,7 +56,7 @@ pub(super) struct Limits {
     word_bytes: usize,
     /// Maximum bytes of a command, and of a transaction.
     command_bytes: usize,
-    /// Maximum bytes of the large commands of all connections together, and of their large answers.
+    /// Maximum bytes of all connections' large commands, and separately of their large answers.
     large_bytes: usize,
     /// Maximum bytes of answers that wait while further commands of their clients are read.
     backlog_bytes: usize,
@@ -79,7 +79,7 @@ struct PortShared {
     limits: Limits,
     secret: Option<Arc<[u8]>>,
     places: Arc<Places>,
-    /// Permits for large commands, and for large answers.
+    /// Permits for large commands; `answers` holds those for large answers.
     commands: Room,
     answers: Arc<Room>,
     /// Permits for answers that wait while further commands of their client are read.

@@ -50,7 +50,7 @@ pub(super) fn builder(args: &NodeArgs) -> Result<NodeBuilder, Failure> {
     })
 }
 
-/// With the public development secret, the node must not be reachable from beyond loopback.
+/// Refuses addresses beyond loopback, since the development secret is public.
 fn allow_development(listen: SocketAddr, advertise: Option<&Seed>) -> Result<(), Failure> {
     let listen = Seed::from(listen);
     for (flag, addr) in [("--listen", &listen), ("--advertise", advertise.unwrap_or(&listen))] {

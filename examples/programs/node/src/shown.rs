@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use artillery_ddata::{Node, node::Loading, status::LoadingStatus};
 use serde::Serialize;
 
-/// The node, once it has started. Clones share it.
+/// The node once it has started, and the progress of loading. Clones share both.
 #[derive(Clone, Default)]
 pub(super) struct Shown(Arc<ShownNode>);
 

@@ -34,7 +34,7 @@ pub(super) fn make_private(file: &Path) -> io::Result<()> {
     fs::set_permissions(file, Permissions::from_mode(0o600))
 }
 
-/// Replaces this process by another program, with the same process id. Returns only on failure.
+/// Replaces this process with another program, which keeps the process id. Returns only on failure.
 pub(super) fn replace(command: &mut Command) -> io::Error {
     command.exec()
 }

@@ -111,7 +111,7 @@ impl Members {
         name
     }
 
-    /// The output of `ctl status` at a node; `None` if it fails.
+    /// The last line of `ctl --json status` at a node, a status or an error; `None` if it isn't JSON.
     pub async fn status(&self, addr: &str) -> Option<Value> {
         let args = ["--cluster", &self.cluster, "--no-mdns", "--seed", addr, "--timeout", "2000", "--json", "status"];
         let done = run(&CTL, Some(&self.secret), &args).await;

@@ -13,7 +13,7 @@ use rustix::{
     thread::{LinkNameSpaceType, move_into_link_name_space},
 };
 
-/// The reason why this machine can't run namespaces; `None` if it can.
+/// The reason why this process can't use namespaces; `None` if it can.
 pub fn missing() -> Option<&'static str> {
     if !geteuid().is_root() {
         return Some("network namespaces need root");
@@ -77,7 +77,7 @@ pub fn enter(namespace: &str) -> io::Result<()> {
 
 /// Kills every process in a namespace except this one, and removes the namespace.
 pub fn remove(namespace: &str) {
-    // Errors are ignored: the next run removes leftovers.
+    // Ignore errors: the next run removes leftovers.
     if let Ok(output) = run("ip", &["netns", "pids", namespace]) {
         let pids = String::from_utf8_lossy(&output.stdout).into_owned();
         let own = i32::try_from(process::id()).ok();

@@ -33,8 +33,8 @@ const SHARED_SOURCES: [&str; 5] = [
     "examples/programs/common/src",
 ];
 
-/// The path of a program, relative to the running test. Cargo builds the programs of the packages whose tests it runs:
-/// all programs with `--workspace`, one with `-p`. The others may be missing or outdated, and are built here.
+/// The path of a program, derived from that of the running test. Cargo builds the programs of the packages whose tests
+/// it runs: all programs with `--workspace`, one with `-p`. This function builds any other that is missing or outdated.
 fn built(name: &str) -> String {
     let test = env::current_exe().expect("a test knows where it is");
     let folder = test.parent().and_then(Path::parent).expect("the test is in a folder below the programs");
@@ -86,7 +86,7 @@ fn build(name: &str, folder: &Path) {
     assert!(built.expect("cargo must be available to build a program").success(), "could not build {name}");
 }
 
-/// A command for a program, with only the given secret in its environment.
+/// A command for a program. `ARTILLERY_SECRET` is set to the given secret, or removed from the environment.
 pub(crate) fn command(program: &str, secret: Option<&str>, args: &[&str]) -> Command {
     let mut command = Command::new(program);
     command.args(args).env_remove("ARTILLERY_SECRET").stdin(Stdio::null()).kill_on_drop(true);

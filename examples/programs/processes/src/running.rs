@@ -41,7 +41,7 @@ impl Lines {
 
     /// Waits until the stream ends. When a program has ended, its last lines may still be unread.
     async fn closed(&mut self) {
-        // Never satisfied, so it returns when the sender is dropped.
+        // The condition is never satisfied, so this returns when the sender is dropped.
         let _ = self.0.wait_for(|_| false).await;
     }
 }
@@ -53,7 +53,7 @@ pub fn resident(id: u32) -> u64 {
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
 }
 
-/// A running `node`, killed on drop.
+/// A running program, usually `node`, killed on drop.
 pub struct Node {
     child: Child,
     /// Its standard output.

@@ -1,4 +1,4 @@
-//! Clean reads: every node must answer them by itself, with the right value.
+//! Clean reads: every node must serve some of them from its own state, and all with the right value.
 
 use artillery_ddata::{
     Node,

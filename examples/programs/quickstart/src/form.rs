@@ -80,9 +80,8 @@ pub(super) async fn chain(story: &Story, nodes: &mut [Node], mdns: bool) -> Resu
     Ok(())
 }
 
-/// How the nodes found each other, by their own status: by mDNS, if no node found another one otherwise, and the pairs
-/// found by mDNS connect all of them. One node of a pair finds the other first, and both may learn of a third by
-/// gossip.
+/// How the nodes report that they found each other: `mdns` if pairs found by mDNS connect all of them, and no node
+/// reports another source. A pair may be found at one end only, and nodes may learn of a third one by gossip.
 pub(super) fn found_by(nodes: &[Node]) -> Option<&'static str> {
     let found = |one: &Node, other: &Node| one.cluster().found_by(other.id().node);
     let mut tied = vec![0];

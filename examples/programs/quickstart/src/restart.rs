@@ -1,4 +1,4 @@
-//! A restart of all nodes: acknowledged writes must be in their directories.
+//! A restart of all nodes: acknowledged writes must survive in the nodes' directories.
 
 use std::time::Duration;
 
@@ -15,10 +15,11 @@ use tokio::{
 use super::form::Admission;
 
 const RESTART_TIMEOUT: Duration = Duration::from_secs(20);
-/// The pause before retrying a directory that its previous process has not released yet.
+/// The pause before retrying a directory that the stopped node has not released yet.
 const RETRY: Duration = Duration::from_millis(20);
 
-/// Stops all nodes, and restarts them from their directories at new addresses. Returns their number.
+/// Stops all nodes, and restarts them from their directories at new addresses. Returns their number; 0 without
+/// directories, when nothing is restarted.
 pub(super) async fn provoke(story: &Story, nodes: &mut Vec<Node>, admission: &Admission) -> Result<usize, Failure> {
     let Some(dir) = admission.place() else { return Ok(0) };
     let names: Vec<_> = nodes.iter().map(|node| node.name().to_owned()).collect();
@@ -36,7 +37,7 @@ pub(super) async fn provoke(story: &Story, nodes: &mut Vec<Node>, admission: &Ad
     Ok(names.len())
 }
 
-/// Stops all nodes concurrently. Nodes with directories can come back; others leave permanently.
+/// Stops all nodes concurrently. Nodes with directories can be restarted; others leave permanently.
 pub(super) async fn stop(nodes: &[Node]) {
     let mut stopping = JoinSet::new();
     for node in nodes {

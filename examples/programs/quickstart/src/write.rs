@@ -8,7 +8,7 @@ use super::ledger::{Acked, Ledger};
 
 const PER_NODE: usize = 100;
 
-/// Writes keys at every node; each node forwards its writes to the head.
+/// Writes keys at every node. Nodes other than the head forward their writes to it.
 pub(super) async fn everywhere(story: &Story, nodes: &[Node], ledger: &mut Ledger) -> Result<(), Failure> {
     let mut writers = JoinSet::new();
     for node in nodes {

@@ -27,7 +27,7 @@ impl Other {
         said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().to_owned()
     }
 
-    /// Kills it if it is still running, and removes its directory.
+    /// Kills the process if it is still running, and removes its directory.
     pub(in super::super) async fn remove(self) -> Result<(), Failure> {
         self.process.kill().await?;
         // The directory doesn't exist if the process ended before creating it.
@@ -61,7 +61,7 @@ impl Cluster {
         let what = if called.is_some() { "twin" } else { "young" };
         let file = format!("{what}-{}", self.others.fetch_add(1, Ordering::Relaxed) + 1);
         let (spare, namespace, address) = self.spare();
-        // Port 0 takes a fresh port: at a reused one, peers could not detect that the previous process is gone.
+        // Port 0 selects a new port. If a port were reused, peers could not detect that the previous process is gone.
         let mut args = self.common_args(spare, SocketAddr::from((address, 0)));
         args.extend(called.into_iter().flat_map(|name| ["--name".to_owned(), name]));
         let data = self.is_durable().then(|| self.logs.join("data").join(&file));

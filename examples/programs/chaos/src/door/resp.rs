@@ -12,7 +12,7 @@ const REFUSALS: [&str; 3] = ["NOLEASE", "NOCHAIN", "BUSY"];
 const UNKNOWN: &str = "UNKNOWN";
 const CONFLICT: &str = "CONFLICT";
 
-/// A connection to one node, reopened after each failure.
+/// A connection to one node, reopened after each operation with an unknown outcome.
 pub(crate) struct Resp {
     addr: SocketAddr,
     patience: Duration,
@@ -62,7 +62,7 @@ impl Door for Resp {
             Err(error) => failure(&error),
         };
         if reply == Reply::Unknown {
-            // After a timeout, the next operation tries a new connection.
+            // The next operation opens a new connection.
             self.connection = None;
         }
         reply
@@ -104,7 +104,7 @@ fn answer(ask: Ask, value: &Value) -> Reply {
     reply.unwrap_or_else(|| Reply::Odd(format!("{ask:?} was answered by {value:?}")))
 }
 
-/// The parts are the value, the version, and whether it was dirty, which a strong read never is.
+/// The parts are the value, the version, and whether a version query was needed, which is ignored.
 fn look(parts: &[Value]) -> Option<Reply> {
     let [value, at, Value::Int(_)] = parts else { return None };
     match (value, version(at)?) {

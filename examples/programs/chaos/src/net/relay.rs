@@ -85,7 +85,7 @@ fn carry(tasks: &mut JoinSet<()>, inside: net::UdpSocket, outside: net::UdpSocke
 async fn out(inside: Arc<net::UdpSocket>, outside: Arc<net::UdpSocket>, node: Arc<OnceLock<SocketAddr>>) {
     let mut packet = vec![0; MAX_PACKET_BYTES];
     loop {
-        // Errors are ignored: a peer that is down causes ICMP errors.
+        // Ignore errors: a peer that is down causes ICMP errors.
         if let Ok((bytes, from)) = inside.recv_from(&mut packet).await {
             node.get_or_init(|| from);
             let _ = outside.send(&packet[..bytes]).await;

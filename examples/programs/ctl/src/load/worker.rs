@@ -13,11 +13,11 @@ use super::{
 };
 use crate::args::LoadArgs;
 
-/// Number of first values and removals in flight at the same time.
+/// Maximum number of first values or removals in flight at the same time.
 const AT_ONCE: usize = 64;
 
 pub(super) struct Worker {
-    /// At least 1: [`FIRST`] writes the first values.
+    /// At least 1, since [`FIRST`] identifies the writer of the first values.
     writer: usize,
     kv: Kv,
     dice: Dice,

@@ -21,7 +21,7 @@ use crate::output::Output;
 
 const PERIOD: Duration = Duration::from_millis(500);
 const KEYS: Duration = Duration::from_millis(50);
-/// Number of events to keep: more than any terminal shows.
+/// Maximum number of events to keep: more than any terminal shows.
 const EVENTS: usize = 200;
 
 /// Runs until it is stopped, or standard output is closed.
@@ -129,7 +129,7 @@ enum Key {
     Nothing,
 }
 
-/// The command of the pressed key, without waiting.
+/// The command of the pending events of the terminal, without waiting.
 fn key() -> Result<Key, Failure> {
     let mut key = Key::Nothing;
     while event::poll(Duration::ZERO).map_err(Failure::failed)? {

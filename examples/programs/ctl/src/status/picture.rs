@@ -13,7 +13,7 @@ use super::snapshot::{Chain, KINDS, Member, Snapshot, reads_per_second, writes_p
 const BOX_LINES: u16 = 7;
 /// Lines of a chain: the heading, the boxes and the watermark below them.
 const CHAIN_LINES: u16 = BOX_LINES + 3;
-/// Columns between two boxes, followed by the limits of a box.
+/// Columns between two boxes. The next two constants limit the width of a box.
 const ARROW: u16 = 7;
 const NARROWEST: u16 = 16;
 const WIDEST: u16 = 26;

@@ -11,7 +11,7 @@ use super::gather::{ChainSeat, ClusterReport};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Writes {
-    /// None: too few members serve.
+    /// None, for example because too few members serve.
     None,
     /// Only deletes: the disk or memory of a serving member is full.
     Deletes,

@@ -47,8 +47,8 @@ async fn the_cluster_is_found_by_mdns() {
 async fn an_unknown_outcome_has_its_own_code() {
     let mut cluster = Cluster::start(&[]).await;
     let put = cluster.json(0, &["put", "key", "value"]).await;
-    // The head can settle it only by an update, which the dead tail can't commit. The other members are dead too, so no
-    // majority can shorten the chain.
+    // The head can settle the next request only by an update, which the dead tail can't commit. The middle is dead too,
+    // so no majority can shorten the chain.
     cluster.nodes[2].kill().await;
     cluster.nodes[1].kill().await;
     let request = put["request"].as_str().unwrap();
@@ -57,7 +57,7 @@ async fn an_unknown_outcome_has_its_own_code() {
     assert_eq!(answer["kind"], "outcome_unknown", "{answer}");
     let settled = cluster.json(0, &["outcome", request]).await;
     assert_eq!((&settled["outcome"], &settled["version"]), (&"applied".into(), &put["version"]), "{settled}");
-    // Without a session, nothing of the write was sent.
+    // The client can't get a session, so the write itself isn't sent.
     let answer = cluster.json(1, &["--timeout", "1500", "put", "key", "value"]).await;
     assert_eq!(answer["kind"], "not_applied", "{answer}");
 }

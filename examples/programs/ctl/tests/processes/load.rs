@@ -58,7 +58,7 @@ async fn loading(cluster: &Cluster) -> Node {
     load
 }
 
-/// Panics unless it ends soon after printing its result. Returns the result.
+/// Panics unless `ctl load` ends soon after printing its result. Returns the result.
 async fn ends_after_its_result(mut load: Node) -> Value {
     let result = load.ready().await;
     let ended = timeout(Duration::from_secs(30), load.ended()).await;

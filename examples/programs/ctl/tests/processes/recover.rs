@@ -131,7 +131,7 @@ async fn old_sessions_and_watches_are_refused_and_new_ones_are_not() {
     assert_eq!(watch.next().await.unwrap().unwrap().key, "k/1");
 }
 
-/// The survivor's log still names their old incarnations, with stale addresses.
+/// The survivor's log still names the old incarnations of the restarted nodes, with stale addresses.
 #[tokio::test]
 async fn nodes_left_behind_rejoin_under_their_old_names() {
     let (mut cluster, id, last) = filled().await;
@@ -172,7 +172,7 @@ async fn a_paused_node_stops_when_it_resumes() {
         assert!(said.is_some(), "{:?}", node.err.all());
     }
     assert_eq!(cluster.ctl(&last, 0, &["get", "k/0"]).await.0, "new\n");
-    // Other nodes replace them.
+    // Other nodes replace the ended ones.
     for _ in 0..2 {
         let mut node = Node::start(&cluster.name, &cluster.secret, &["--no-mdns", "--seed", &last]);
         let line = node.ready().await;

@@ -18,9 +18,8 @@ use tokio::{
 
 use crate::door::Door;
 
-/// The time that a connection has for its next request and for the first byte of the answer, measured from its
-/// beginning or from the last byte of an answer that it received. This frees the permits of clients that are idle or
-/// send their request byte by byte.
+/// How long a connection may wait without receiving a byte of an answer. The limit frees the permits of clients that
+/// are idle or send their request byte by byte.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]

@@ -98,7 +98,7 @@ pub(super) fn role(status: &NodeStatus) -> Reply {
     Reply::List(vec![Reply::text("master"), Reply::Number(offset), Reply::List(others.map(replica).collect())])
 }
 
-/// The number of other serving members, which hold every acknowledged write. A spare repeats what members report.
+/// The number of copies of acknowledged writes beyond the first: every serving member of the chain holds one.
 pub(super) fn others(node: &Node) -> i64 {
     let chains = node.routing();
     let serving = chains.iter().flat_map(|known| known.chains.first()).flat_map(ChainConfig::serving).count();

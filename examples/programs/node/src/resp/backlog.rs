@@ -1,6 +1,5 @@
-//! Answers that wait because the client hasn't received them while its next commands are read: many clients write a
-//! whole pipeline before they read. All connections together keep at most the capacity of the backlog, and each of them
-//! at most its share.
+//! Answers that wait for their client while its next commands are read: many clients write a whole pipeline before they
+//! read. The total size is limited, and so is the share of one connection.
 
 use std::{collections::VecDeque, io, sync::Arc};
 
@@ -8,7 +7,7 @@ use bytes::{Buf, Bytes, BytesMut};
 
 use super::room::{Room, Taken};
 
-/// Number of pieces written per turn; other connections run in between.
+/// Maximum number of pieces written at a time, so that other connections can run in between.
 const TURN: usize = 16;
 
 /// The waiting answers of one connection, each piece with its permits.

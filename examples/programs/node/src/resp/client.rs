@@ -181,7 +181,7 @@ impl Client {
         Then::Next
     }
 
-    /// The number of other members that hold every acknowledged write.
+    /// The number of copies of acknowledged writes beyond the first.
     pub(super) fn copies(&self) -> i64 {
         about::others(&self.shared.node)
     }

@@ -24,15 +24,15 @@ use super::{
     reply::Reply,
 };
 
-/// Bytes per read.
+/// Maximum bytes per read without permits.
 pub(super) const CHUNK: usize = 16 << 10;
 /// Bytes of a command, of a transaction, or of answers that every connection may hold without permits.
 pub(super) const FREE: usize = 64 << 10;
 /// A client that sends a large command, or has answers to receive, is disconnected when no byte moves for this long.
 pub(super) const STALLED: Duration = Duration::from_secs(30);
-/// How often the members are checked for a client that waits for them.
+/// How often WAIT counts the serving members.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// Plain commands per step of a connection: after 128 steps (tokio's budget) other connections have their turn.
+/// Maximum number of plain commands per step. After 128 steps (tokio's budget) other connections have their turn.
 const PLAIN_RUN: usize = 16;
 
 pub(super) struct Connection {
@@ -46,7 +46,7 @@ pub(super) struct Connection {
 }
 
 enum Idle {
-    /// More bytes are needed: the incomplete command has this many already.
+    /// More bytes are needed: the incomplete command will have at least this many.
     Wants(usize),
     Over,
 }
@@ -140,8 +140,8 @@ impl Connection {
         done > 0
     }
 
-    /// Acquires permits for a command of `known` bytes and for the queued commands. Returns false if there are none
-    /// left; then the client has been sent an error.
+    /// Acquires permits for a command of `known` bytes and for the queued commands. Returns false if the connection
+    /// must end: it got no permits in time, or it is broken.
     async fn hold(&mut self, known: usize) -> bool {
         let wanted = known + self.client.queued_bytes();
         let Some(more) = wanted.checked_sub(FREE) else {
@@ -153,7 +153,7 @@ impl Connection {
         };
         let held = self.room.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
         let Some(lacking) = (more >> 10).checked_sub(held).filter(|lacking| *lacking > 0) else { return true };
-        // Other clients may depend on these answers, and then free the permits that this one waits for.
+        // These answers may let other clients proceed, which then free the permits that this one waits for.
         self.client.flush().await;
         if self.client.output.write_ready().await.is_err() {
             return false;
@@ -203,7 +203,7 @@ impl Connection {
         }
     }
 
-    /// Waits for members. Returns whether the connection is still open.
+    /// Executes WAIT. Returns whether the connection is still open.
     async fn wait(&mut self, copies: i64, ms: u64) -> Result<bool> {
         self.client.output.write_ready().await?;
         let end = (ms > 0).then(|| Instant::now() + Duration::from_millis(ms.min(u64::from(u32::MAX))));
@@ -221,7 +221,7 @@ impl Connection {
         }
     }
 
-    /// Whether the other side has closed the connection without sending anything before.
+    /// Whether the end of the stream was received. Checks only while the input is small, and adds received bytes to it.
     fn is_gone(&mut self) -> bool {
         self.input.len() < CHUNK && matches!(self.socket.try_read_buf(&mut (&mut self.input).limit(CHUNK)), Ok(0))
     }

@@ -1,4 +1,4 @@
-//! The answers to commands without a result.
+//! The answers to failed commands.
 //!
 //! `NOLEASE`, `NOCHAIN` and `BUSY` promise that nothing was applied, by this attempt or an earlier one, so that a
 //! client may send the command again; `UNKNOWN` means that the outcome is unknown. No other answer begins with these
@@ -8,7 +8,7 @@ use artillery_ddata::{Error, Kv, NotLocal, Refusal, error::NotApplied};
 
 use super::reply::Reply;
 
-/// Texts that Redis has too.
+/// The texts of Redis for these errors.
 pub(super) const NOT_AN_INTEGER: &str = "value is not an integer or out of range";
 pub(super) const OVERFLOW: &str = "increment or decrement would overflow";
 pub(super) const SYNTAX: &str = "syntax error";

@@ -7,8 +7,8 @@ use tokio::time::Instant;
 
 use crate::seldom::Seldom;
 
-/// Whether a line of HTTP or the beginning of a TLS handshake was parsed as a command with this name. Every request of
-/// a browser begins with one of these, before its body. No command does.
+/// Whether this name of a command is in fact the beginning of a line of HTTP or of a TLS handshake. Any request of a
+/// browser contains one of these names before its body; no command has one.
 pub(super) fn is_foreign(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:") || name.starts_with(b"\x16\x03")
 }

@@ -167,7 +167,7 @@ mod tests {
 
     const BOUNDS: Bounds = Bounds { word: 1000, command: 3000, trusted: true };
 
-    /// The commands in these bytes, parsed at once and in about a hundred pieces, down to single bytes.
+    /// The commands in these bytes. Also parses them in about a hundred pieces, or in single bytes, with the same result.
     fn all(bytes: &[u8]) -> Vec<Next> {
         let run = |pieces: Vec<&[u8]>| {
             let (mut frames, mut buffer, mut seen) = (Frames::default(), BytesMut::new(), Vec::new());

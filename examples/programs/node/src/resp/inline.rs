@@ -2,8 +2,8 @@
 
 use super::frame::Words;
 
-/// Splits a line into words at whitespace. A word in double quotes may hold escapes (`
-/// `, `\xff`), one in single quotes only `\'`. `None` if a quote isn't closed, or isn't followed by whitespace.
+/// Splits a line into words at whitespace. A word in double quotes may hold escapes (`\n`, `\xff`), one in single quotes
+/// only `\'`. `None` if a quote isn't closed, or if other text follows the closing quote.
 pub(super) fn split(line: &[u8]) -> Option<Words> {
     let mut words = Words::new();
     let mut rest = line;
@@ -34,7 +34,7 @@ fn word(mut rest: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     }
 }
 
-/// A closing quote must be followed by whitespace or the end.
+/// The rest after a closing quote, if it is empty or begins with whitespace.
 fn closed(rest: &[u8]) -> Option<&[u8]> {
     rest.first().is_none_or(u8::is_ascii_whitespace).then_some(rest)
 }

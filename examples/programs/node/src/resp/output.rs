@@ -31,8 +31,8 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 /// clients wait for permits.
 const SLOW: u64 = 1 << 20;
 
-/// The remaining time to wait for a client that has answers to receive. Only time in which this node waits for the
-/// client counts, not time in which it runs the client's commands. It is reset whenever the client receives bytes.
+/// How long this node has waited for a client that has answers to receive. The time in which it runs the client's
+/// commands doesn't count. Reset whenever the client receives bytes.
 #[derive(Debug, Default)]
 struct Patience {
     spent: Duration,
@@ -61,7 +61,7 @@ pub(super) struct Output {
     socket: OwnedWriteHalf,
     room: Arc<Room>,
     backlog: Backlog,
-    /// Gathered after the backlog's answers.
+    /// Answers gathered after those in the backlog.
     bytes: BytesMut,
     /// Whether answers may wait in the backlog; answers to unauthenticated clients may not.
     may_wait: bool,
@@ -149,7 +149,7 @@ impl Output {
     /// Gathers one of the answers whose permits are in `room`.
     pub(super) async fn tell_one(&mut self, room: &Taken, reply: Reply, protocol: Protocol) {
         self.say(&reply, protocol);
-        // Encoded, so its bytes are in memory twice until it is dropped.
+        // The encoded bytes are a copy: until the answer is dropped, it is in memory twice.
         drop(reply);
         if self.bytes.len() >= GATHERED {
             self.pass_on(room.num_permits() > 0).await;
@@ -176,7 +176,8 @@ impl Output {
         self.check()
     }
 
-    /// Writes the bytes that the socket accepts now. The rest waits, within the capacity of the backlog.
+    /// Writes the bytes that the socket accepts now. The rest waits in the backlog; without capacity, this waits until
+    /// everything is written.
     pub(super) async fn write_ready(&mut self) -> io::Result<()> {
         self.pass_on(false).await;
         self.check()
@@ -187,7 +188,7 @@ impl Output {
         self.check()
     }
 
-    /// Waits until the client receives some of the answers. Returns whether it has, since wakeups may be spurious.
+    /// Waits until the socket is writable, and writes. Returns whether it accepted bytes: wakeups may be spurious.
     pub(super) async fn write_some(&mut self) -> io::Result<bool> {
         let before = self.written;
         self.write_step().await;
@@ -195,7 +196,8 @@ impl Output {
         Ok(self.written > before)
     }
 
-    /// Writes the bytes that the client receives until `end`. Fails when the client has made no progress for too long.
+    /// Writes answers until `end`, and waits for `end` even when none are left. Fails when the client has made no
+    /// progress for too long.
     pub(super) async fn write_until(&mut self, end: Instant) -> io::Result<()> {
         let mut ended = pin!(sleep_until(end));
         let mut is_over = false;
@@ -251,7 +253,7 @@ impl Output {
         }
     }
 
-    /// Writes the bytes that the socket accepts at once. That is nearly always all of them, and needs no timer.
+    /// Writes the bytes that the socket accepts at once: nearly always all of them. Needs no timer.
     fn write_now(&mut self) {
         if self.is_broken() {
             return;
@@ -272,7 +274,7 @@ impl Output {
         if self.written > before || self.is_empty() {
             self.patience.renew();
         }
-        // Frees the memory of many answers, but reuses that of a few.
+        // Frees the buffer if it held much, and reuses it otherwise.
         if much && self.is_empty() {
             self.bytes = BytesMut::new();
         }
@@ -289,7 +291,8 @@ impl Output {
         }
     }
 
-    /// Writes everything. A client with permits is disconnected if it is slow and others wait for permits.
+    /// Writes everything. Disconnects a client that stalls, or that holds permits and is slow while others wait for
+    /// permits.
     async fn write_out(&mut self, has_room: bool) {
         self.write_now();
         let mut stalled = Duration::ZERO;

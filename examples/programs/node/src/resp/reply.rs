@@ -71,7 +71,7 @@ impl Reply {
         }
     }
 
-    /// Replaces this answer by an error if it holds values, because there are no permits for them. `applied`: its
+    /// Replaces this answer with an error if it holds values, because there are no permits for them. `applied`: its
     /// command has taken effect.
     pub(super) fn lost(self, applied: bool) -> Self {
         match self.bytes() {

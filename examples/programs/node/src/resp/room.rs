@@ -1,4 +1,4 @@
-//! Permits for the large commands and the large answers of all connections together.
+//! Permits for the bytes that all connections together may hold: of large commands, and of large or waiting answers.
 
 use std::sync::{
     Arc,
@@ -35,7 +35,7 @@ impl Room {
         kib.min(self.all) as u32
     }
 
-    /// Acquires this many permits, or all of them if there are fewer in total, if they are free now.
+    /// Acquires this many permits, at most all that exist, if they are free now.
     pub(super) fn try_take(&self, kib: usize) -> Option<Taken> {
         self.free.clone().try_acquire_many_owned(self.wanted(kib)).ok()
     }

@@ -21,7 +21,7 @@ pub(super) struct Scan {
     cursor: u64,
     pattern: Option<Bytes>,
     count: u32,
-    /// Whether it asks for strings, the only type.
+    /// Whether keys of type string are wanted; all keys have this type.
     strings: bool,
 }
 

@@ -28,13 +28,13 @@ pub(super) async fn make(kv: &Kv, writes: &[Write]) -> Vec<Reply> {
             let mut results = Results { version: done.version, outcomes: done.result.iter() };
             writes.iter().map(|write| results.of_write(write)).collect()
         }
-        // The script as a whole has no conditions.
+        // Can't happen: the script as a whole has no conditions.
         Ok(Err(conflict)) => vec![conflict_with(conflict.version()); writes.len()],
         Err(error) => writes.iter().map(|write| without_results(write, &error)).collect(),
     }
 }
 
-/// Executes plain writes in order, in one update. All of them share its answer.
+/// Executes plain writes in order, in one update. Returns their common answer.
 pub(super) async fn make_plain<'a>(kv: &Kv, writes: impl IntoIterator<Item = &'a Write>) -> Result<Reply, Error> {
     let mut puts = Vec::new();
     for write in writes {
@@ -158,7 +158,7 @@ fn found(step: &StepOutcome) -> Found {
     }
 }
 
-/// A command that fails by itself fails alone.
+/// The answer to a command whose group failed or has no result.
 fn failed(outcome: Option<&GroupOutcome>) -> Reply {
     match outcome {
         Some(Err(GroupFailure::Failed { failure, .. })) => match failure {

@@ -140,8 +140,8 @@ pub(super) const COMMANDS: &[Spec] = &[
 ];
 
 impl Spec {
-    /// Whether it is allowed between MULTI and EXEC. Commands about this node, and commands that iterate over keys,
-    /// can't be executed at the head.
+    /// Whether the command may be queued in a transaction. The others concern this node or the connection, or iterate
+    /// over keys.
     pub(super) fn fits_transactions(&self) -> bool {
         !matches!(
             self.kind,
@@ -149,7 +149,7 @@ impl Spec {
         )
     }
 
-    /// Whether a connection that hasn't sent the password may use it.
+    /// Whether a connection that hasn't sent the password may use the command.
     pub(super) fn is_for_strangers(&self) -> bool {
         matches!(self.kind, Kind::Auth | Kind::Hello | Kind::Quit | Kind::Reset)
     }

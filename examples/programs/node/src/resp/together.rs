@@ -20,7 +20,7 @@ use super::{
     write::{MOST_BYTES, MOST_STEPS, Write, sizes},
 };
 
-/// How often an update yields to other connections before it is sent (`benches/README.md`).
+/// Maximum number of yields to connections before an update is sent (`benches/README.md`).
 const YIELDS: usize = 16;
 /// The next update is sent after this time even if the previous one is still in flight.
 const MAX_UPDATE_WAIT: Duration = Duration::from_millis(5);
@@ -36,7 +36,7 @@ struct QueuedWrites {
 
 impl QueuedWrites {
     fn answer(self, done: Result<Reply, Error>) {
-        // The connection that sent them may have ended.
+        // The connection that sent the writes may have ended.
         drop(self.done.send(done.unwrap_or_else(|error| told(&error))));
     }
 }
@@ -65,7 +65,7 @@ impl Together {
     }
 }
 
-/// Sends one update after the other, until the senders of the queue are dropped.
+/// Gathers queued writes and sends them as updates, until the senders of the queue are dropped.
 async fn carry(kv: Kv, mut queue: Receiver<QueuedWrites>, connections: impl Fn() -> usize) {
     let mut taken = Vec::new();
     while queue.recv_many(&mut taken, QUEUE).await > 0 {
@@ -114,8 +114,8 @@ fn updates(waiting: impl Iterator<Item = QueuedWrites>) -> Vec<Vec<QueuedWrites>
 async fn make(kv: Kv, update: Vec<QueuedWrites>) {
     let writes = update.iter().flat_map(|waiting| &waiting.writes);
     match script::make_plain(&kv, writes).await {
-        // The head may have other limits than this node, and the refusal doesn't name the write that it concerns, so
-        // each is executed separately.
+        // The head may have other limits than this node, and the refusal doesn't name the write that it concerns. So
+        // the writes of each connection are executed separately.
         Err(error) if update.len() > 1 && is_about_content(&error) => {
             for waiting in update {
                 let done = script::make_plain(&kv, &waiting.writes).await;

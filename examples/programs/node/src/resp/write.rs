@@ -162,7 +162,7 @@ fn swapped(result: Result<Committed, Conflict>) -> Reply {
     }
 }
 
-/// The answer when the key has another version.
+/// The answer if the key doesn't have the expected version but this one.
 pub(super) fn conflict_with(version: Version) -> Reply {
     Reply::Error(format!("CONFLICT {version}").into())
 }

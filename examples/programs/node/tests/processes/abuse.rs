@@ -142,7 +142,7 @@ impl SlowReader {
     }
 }
 
-/// A well-behaved client, with the number of its served calls and the duration of the longest one.
+/// A well-behaved client: the number of its served calls, and the longest time of an increment and its read together.
 #[derive(Default)]
 struct Honest {
     over: AtomicBool,

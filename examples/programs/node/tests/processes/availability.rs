@@ -1,5 +1,5 @@
-//! A node that refuses everything would be safe. This test shows that requests away from a fault succeed at every node,
-//! and that the nodes serve them themselves.
+//! A node that refuses everything would be safe, but useless. This test shows that requests succeed at every node
+//! except shortly after a fault, and that each node serves reads itself.
 
 use std::{
     collections::BTreeMap,
@@ -17,14 +17,14 @@ use artillery_ddata::Kv;
 use artillery_processes::{Members, setting};
 use tokio::{task::JoinSet, time::sleep};
 
-/// Clients per node; each alternates reads and writes.
+/// Clients per node; each mixes reads and writes.
 const CLIENTS: usize = 3;
 /// Reads per ten operations.
 const READS: u64 = 9;
 /// The time after a fault, and after its end, during which operations may fail.
 const FAULT: Duration = Duration::from_secs(3);
 const HEAL: Duration = Duration::from_secs(5);
-/// The measured time in between.
+/// The duration of a measurement.
 const QUIET: Duration = Duration::from_secs(2);
 /// Slower operations are treated as failed.
 const CALL_TIMEOUT: Duration = Duration::from_secs(1);
@@ -75,7 +75,8 @@ async fn operate(kv: Kv, key: String, figures: Arc<Figures>, over: Arc<AtomicBoo
     }
 }
 
-/// The number of reads that a node served itself, and of requests that it forwarded.
+/// The number of reads that a node served itself (shared version queries are counted once), and of requests that it
+/// forwarded.
 async fn reads(members: &Members, name: &str) -> (u64, u64) {
     let status = members.status(&members.line(name, "addr")).await.unwrap();
     let node = status["nodes"].as_array().unwrap().iter().find(|node| node["node"] == name).unwrap();
@@ -116,7 +117,7 @@ async fn far_from_faults_every_node_serves_by_itself() {
     for (at, place) in ["head", "middle", "tail"].into_iter().enumerate().take(places) {
         let name = members.serving(3).await.swap_remove(at);
         members.kill(&name).await;
-        // The bound of the promise, not a wait for a condition.
+        // The promised bound, not a wait for a condition.
         sleep(FAULT).await;
         measure(&members, &format!("without the {place}")).await;
         let node = members.begin(&["--name", &name]);

@@ -15,7 +15,7 @@ use tokio::{task::JoinSet, time::sleep};
 
 /// Short, so that failovers leave unknown outcomes, which must then be settled by queries.
 const WRITE_TIMEOUT: Duration = Duration::from_millis(400);
-/// Connections shared by the writers, and as many by the readers.
+/// Number of connections that the writers share.
 const CLIENTS: usize = 4;
 /// Number of readers; each cycles through all counters.
 const READERS: usize = 6;

@@ -75,7 +75,7 @@ async fn idle_clients_leave_a_node_its_descriptors() {
             idle.push(TcpStream::connect(addr).await.unwrap());
         }
     }
-    // Each node has accepted all earlier connections when it refuses this one.
+    // A node that refuses this connection has handled all earlier ones.
     for (resp, http) in poor.resp.iter().zip(&poor.http) {
         let mut late = TcpStream::connect(resp).await.unwrap();
         late.write_all(b"PING\r\n").await.unwrap();
@@ -94,14 +94,14 @@ async fn idle_clients_leave_a_node_its_descriptors() {
         assert!(told.starts_with("HTTP/1.1 503 ") && told.contains("max number of clients reached"), "{told}");
     }
     println!("descriptors under such clients: {:?}", [0, 1, 2].map(|node| poor.used(node)));
-    // The journal needs new files, and checkpoints.
+    // These writes need new files of the journal, and checkpoints.
     let value = "x".repeat(1 << 20);
     for n in 0..200 {
         assert_eq!(early.call(&["SET", &format!("key-{}", n % 10), &value]).await, "+OK\r\n");
     }
     drop(idle);
     for (node, addr) in poor.nodes.iter().zip(&poor.resp) {
-        // Its permits are free again as soon as it has noticed that those clients are gone.
+        // The node's permits are free again once it has noticed that the idle clients are gone.
         let pong = artillery_processes::eventually(async || {
             let mut socket = TcpStream::connect(addr).await.map_err(|error| error.to_string())?;
             socket.write_all(b"PING\r\nQUIT\r\n").await.map_err(|error| error.to_string())?;

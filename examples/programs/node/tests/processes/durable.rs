@@ -1,4 +1,5 @@
-//! Nodes with `--data`: all of them are killed at once, and acknowledged writes must survive.
+//! Nodes with `--data`: acknowledged writes survive the end of all nodes, and an unusable directory is refused or moved
+//! aside.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
-//! Nodes are killed: writes must continue without them, clean reads at the others must never stop, a new node must take
-//! the place, and every counter must end exactly at its acknowledged increments.
+//! Nodes are killed: writes must resume without them, clean reads at the others must continue, a new node must take the
+//! place, and every counter must end exactly at its acknowledged increments.
 //!
 //! Each place is killed `FAILOVER_ROUNDS` (default 1) times. All figures are printed, but checked against the bounds
 //! only if there are enough rounds for a ratio of nineteen in twenty.
@@ -100,7 +100,7 @@ async fn resumed(seen: &Timeline, killed: Instant) -> Duration {
     .await
 }
 
-/// The longest time after the kill without reads at a node that served before and after it.
+/// The longest time without reads, at a node that still served after the kill.
 fn gaps(seen: &Timeline, killed: Instant) -> Duration {
     let reads = seen.reads.lock().unwrap();
     let survivors = reads.values().filter(|at| at.iter().any(|&at| at > killed + Duration::from_millis(400)));

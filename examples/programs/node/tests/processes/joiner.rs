@@ -1,4 +1,4 @@
-//! A node joins under full load and is paused halfway: its source must not keep a copy for it.
+//! A node joins under full load and is paused halfway: its source must not keep a copy of the data for it.
 
 use std::{
     sync::{

@@ -171,7 +171,7 @@ async fn membership_changes_are_counted() {
     assert!(!run(&CTL, Some(&secret), &args).await.status.success());
     until(&members, &names[..1], "artillery_connections_refused_total", Some(("reason", "untrusted"))).await;
 
-    // A member that is paused briefly is moved out, and returns by the updates that it missed.
+    // A member that is paused briefly is moved out, and returns by copying only the updates that it missed.
     members.node(&names[2]).signal("-STOP").await;
     members_of(&members, &names[..2]).await;
     until(&members, &names[..2], "artillery_configuration_changes_total", Some(("reason", "silent"))).await;
@@ -197,7 +197,7 @@ async fn membership_changes_are_counted() {
     assert_eq!(after.sum("artillery_log_leads", None), 1.0);
 }
 
-/// Waits until exactly these nodes serve.
+/// Waits until as many members serve as there are names.
 async fn members_of(members: &Members, names: &[String]) {
     eventually(async || {
         let page = scrape(&members.line(&names[0], "http")).await;

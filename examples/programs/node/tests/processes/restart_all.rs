@@ -23,7 +23,7 @@ async fn no_client_takes_an_empty_chain_for_the_old_one() {
     for node in &mut cluster.nodes {
         node.kill().await;
     }
-    // At their old addresses and under their old names.
+    // Restart the nodes at their old addresses and under their old names.
     let nodes = cluster.lines.iter().zip(&cluster.addrs).map(|(line, addr)| {
         let name = line["node"].as_str().unwrap();
         Node::start(&cluster.name, &cluster.secret, &["--name", name, "--listen", addr])

@@ -68,7 +68,7 @@ async fn a_small_volume_holds_data_before_it_is_full() {
     let line = node.ready().await;
     let client = Client::builder().cluster(format!("test-{secret}")).secret(&*secret);
     let client = client.seed(line["addr"].as_str().unwrap()).connect().await.unwrap();
-    // About a third of it; a checkpoint of the same size also fits.
+    // About a third of the volume; a checkpoint of the same size also fits.
     for n in 0..30 {
         let put = client.kv().put(format!("key-{n}"), vec![n; 1 << 20]).await;
         assert!(put.is_ok(), "value {n}: {put:?}");

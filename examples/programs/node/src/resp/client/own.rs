@@ -52,7 +52,7 @@ impl Client {
         self.say(reply);
     }
 
-    /// Applies the options of HELLO, all of them or none.
+    /// Applies the options of HELLO. If one of them is invalid, only an AUTH before it takes effect.
     fn greet(&mut self, words: &Words) -> Result<(), Reply> {
         let protocol = match words.get(1).map(|version| integer(version)) {
             None => self.protocol,

@@ -17,7 +17,7 @@ use crate::resp::{
     write::{MOST_BYTES, MOST_STEPS, SetAnswer, When, Write},
 };
 
-/// Number of attempts to read a value that grows while its reader waits for permits.
+/// Maximum number of attempts to read a value that grows while its reader waits for permits.
 const READS: usize = 3;
 
 #[derive(Debug, Default)]
@@ -32,7 +32,7 @@ pub(super) struct Pending {
 
 #[derive(Debug)]
 enum Slot {
-    /// Already answered, but behind an unanswered command.
+    /// An answer that is known, but must wait for those of earlier commands.
     Said(Reply),
     Read(Read),
     Write(Write),
@@ -96,8 +96,8 @@ async fn made(shared: &PortShared, mut writes: Vec<Write>) -> Vec<Reply> {
     }
 }
 
-/// Executes the single-key reads as one snapshot. Returns no answers if they must be executed separately, because their
-/// combined size may exceed the limit of one value. Fails if no member serves them.
+/// Executes the single-key reads as one snapshot. Returns no answers if they must be executed separately: there are
+/// fewer than two, or the combined request is refused because of its content.
 async fn together(shared: &PortShared, slots: &[Slot]) -> Result<Vec<Reply>, Error> {
     let reads = slots.iter().filter_map(|slot| match slot {
         Slot::Read(read) if read.is_plain() => Some(read),
@@ -116,7 +116,7 @@ async fn together(shared: &PortShared, slots: &[Slot]) -> Result<Vec<Reply>, Err
 }
 
 impl Client {
-    /// Answers a read from this node's own state, or adds it to the pending reads.
+    /// Answers a read at once if this node may serve it, or adds it to the pending reads.
     pub(super) async fn read(&mut self, read: Read) {
         if self.pending.writes > 0 || self.pending.is_full((0, 0)) {
             self.flush().await;
@@ -136,7 +136,8 @@ impl Client {
         self.pending.slots.push(Slot::Read(read));
     }
 
-    /// Adds a write to the pending ones, or executes it alone if it would make their update fail or slow it down.
+    /// Adds a write to the pending ones, or executes it alone if its key or value is too long, or if it doesn't fit into
+    /// a shared update.
     pub(super) async fn write(&mut self, write: Write) {
         let ((bytes, steps), (key, value)) = (write.size(), write.longest());
         if self.pending.reads > 0 || self.pending.is_full((bytes, steps)) {
@@ -178,7 +179,7 @@ impl Client {
     }
 
     fn try_set(&mut self, key: &[u8], value: &[u8]) -> bool {
-        // A write must not overtake an earlier read. Larger words are left to `write`, which refuses or slices them.
+        // A write must not overtake an earlier read. Longer words are left to `write`.
         if self.pending.reads > 0 || key.len() > MAX_KEY || value.len() > SHORT.min(self.shared.limits.value_bytes) {
             return false;
         }
@@ -227,14 +228,14 @@ impl Client {
     /// Answers reads. Large values are read one at a time: the next one only after the previous one is answered.
     async fn read_all(&mut self, slots: Vec<Slot>) {
         let shared = self.shared.clone();
-        // A read that no member served has used up its deadline. The reads behind it skip that wait.
+        // A read that no member served has used up its deadline: the next one gets the same error without waiting.
         let (mut found, mut unserved) = match together(&shared, &slots).await {
             Ok(found) => (found, None),
             Err(error) => (Vec::new(), Some(error)),
         };
         let room = self.output.try_room(&found);
         if room.is_none() {
-            // The permits don't suffice for all values: drop them, and read the keys one by one.
+            // There aren't enough permits for all values: drop the values, and read the keys one by one.
             found.clear();
         }
         let mut found = found.into_iter();

@@ -60,8 +60,8 @@ impl Client {
         self.say(Reply::OK);
     }
 
-    /// Handles an unknown command, or one with too few words: it makes the next EXEC fail. An invalid EXEC itself ends
-    /// the transaction.
+    /// Handles an unknown command, or one with a wrong number of words: in a transaction it makes EXEC fail. An invalid
+    /// EXEC itself ends the transaction.
     pub(super) fn misspelt(&mut self, words: &Words, error: Reply) {
         if let Some(transaction) = &mut self.transaction {
             transaction.spoilt = true;

@@ -22,7 +22,7 @@ async fn garbage_ends_its_connection_alone() {
         Wire::to(&port).await.burden(bytes).await;
         assert_eq!(good.call(&["SET", "k", "v"]).await, "+OK\r\n");
     }
-    // Nesting of any depth.
+    // Very deep nesting.
     Wire::to(&port).await.burden(&b"*1\r\n".repeat(1 << 18)).await;
     let mut long = Wire::to(&port).await;
     long.write(&[b'x'; 1 << 16]).await;
@@ -108,14 +108,14 @@ async fn a_client_that_does_not_read_is_not_read() {
     }
 }
 
-/// The memory of such clients must not grow with their number, and a client that reads must be served once they are
-/// disconnected.
+/// The memory of clients that don't read must be bounded together, and a client that reads must be served again once
+/// others are disconnected.
 #[tokio::test]
 async fn clients_that_do_not_read_share_bounded_room() {
     const CLIENTS: usize = 32;
     /// Long enough for all of them to fill the memory that they get.
     const WATCHED: Duration = Duration::from_secs(3);
-    /// A client that reads nothing while no other waits for permits is disconnected after 30 s.
+    /// Less than the 30 s after which a client that reads nothing is disconnected even if no other waits for permits.
     const SOON: Duration = Duration::from_secs(25);
     let (node, port) = alone(&["--max-value-bytes", "1MiB", "--queue-bytes", "1MiB"]).await;
     let mut good = Wire::to(&port).await;

@@ -7,10 +7,10 @@ use tokio::{process::Command, time::timeout};
 
 use super::{cluster, port};
 
-/// Timeout for downloading a library, which depends on the network.
+/// Timeout for a program. Downloads of libraries depend on the network.
 const FETCH: Duration = Duration::from_secs(240);
 
-/// Runs a program. Returns its standard output; `None` if it is missing or failed, which is printed.
+/// Runs a program. Returns its standard output; `None` if it is missing, timed out, or failed. A failure is printed.
 async fn output(program: &str, args: &[&str], folder: Option<&Path>) -> Option<String> {
     let mut command = Command::new(program);
     command.args(args).stdin(Stdio::null()).kill_on_drop(true);

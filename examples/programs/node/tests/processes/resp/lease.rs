@@ -25,10 +25,10 @@ async fn without_a_lease_nothing_is_read() {
         sleep(Duration::from_millis(20)).await;
     };
     assert!(told.starts_with("-NOLEASE "), "{told}");
-    // A write reaches no member: either that is certain, or its outcome is unknown.
+    // A write can't be committed: it is refused, or its outcome is unknown.
     let told = wire.call(&["INCR", "n"]).await;
     assert!(["-NOCHAIN ", "-BUSY ", "-NOLEASE ", "-UNKNOWN "].iter().any(|word| told.starts_with(word)), "{told}");
-    // Each command may take five seconds, but pipelined commands wait concurrently.
+    // Each command may take five seconds, but pipelined reads don't wait one after the other.
     let begun = Instant::now();
     let together = [&["VGET", "k"][..], &["MGET", "k", "n"], &["GET", "k"], &["GET", "n"]].repeat(3);
     wire.send(&together).await;

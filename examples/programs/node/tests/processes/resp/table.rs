@@ -1,5 +1,5 @@
-//! Compares answers with those of redis-server byte for byte: with recorded ones, and where it is installed, with its
-//! own.
+//! Compares a node's answers with recorded answers of redis-server, byte for byte. Where redis-server is installed, the
+//! records are compared with its answers too.
 
 use std::process::Stdio;
 

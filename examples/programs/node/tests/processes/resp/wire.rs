@@ -57,7 +57,7 @@ impl Wire {
         self.output.as_mut().unwrap().shutdown().await.unwrap();
     }
 
-    /// Writes in a task, until the connection ends. The node sees no end of the stream.
+    /// Writes in a task. The task returns the writing half, so that the node sees no end of the stream.
     pub(crate) fn write_aside(&mut self, bytes: Vec<u8>) -> JoinHandle<OwnedWriteHalf> {
         let mut output = self.output.take().unwrap();
         tokio::spawn(async move {
@@ -92,7 +92,7 @@ impl Wire {
         }
     }
 
-    /// The next `len` bytes, whatever they are.
+    /// The next `len` bytes; fewer if the connection ends before.
     pub(crate) async fn bytes(&mut self, len: usize) -> Vec<u8> {
         while self.read.len() < len && self.more().await {}
         let len = len.min(self.read.len());
