@@ -207,7 +207,7 @@ pub struct Node {
 pub const QUICK: u64 = 2_000;
 
 impl Node {
-    /// The node with this index in its incarnation `life`. Loads the data on its disk, and fails if that can't be
+    /// The node with this index in its incarnation `life`. Loads the data on its disk, and fails if the data can't be
     /// opened.
     pub fn new(
         seed: u64,

@@ -43,7 +43,7 @@ pub enum Ask {
         /// The number of the batch; 0 for a single write.
         batch: u64,
     },
-    /// Runs a script. Each of its groups reads a key and writes it.
+    /// Runs a script with one group per part, which reads the key and then writes it.
     Script {
         /// The writes, each in its own group.
         parts: Vec<Part>,
@@ -133,7 +133,7 @@ impl Ask {
         if let Self::Write { batch, .. } | Self::Script { batch, .. } = self { *batch } else { 0 }
     }
 
-    /// The read mode; `None` for a write.
+    /// The read mode; `None` if the operation is not a read.
     pub fn mode(&self) -> Option<ReadMode> {
         match self {
             Self::Read(_, mode) | Self::Keys(_, mode) | Self::Page { mode, .. } | Self::Hashed { mode, .. } => {

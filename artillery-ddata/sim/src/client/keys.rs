@@ -77,7 +77,7 @@ pub fn key_of(bytes: &[u8]) -> Option<u32> {
     (key_bytes(key) == bytes).then_some(key)
 }
 
-/// The position of a key in hash order. There are only five, so that keys share positions.
+/// The position of a key in hash order. There are only five positions, so that several keys share one.
 pub fn place(key: &[u8]) -> u64 {
     position(key) % 5 + 1
 }

@@ -2,18 +2,18 @@
 
 use crate::rng::Rng;
 
-/// The chance of each operation, in thousandths.
+/// The mix of operations. Shares are in thousandths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mix {
-    /// Share of writes among all operations.
+    /// Share of writes among all operations, if `writers` is 0.
     pub writes: u32,
-    /// Share of deletes among writes of registers.
+    /// Share of deletes among single writes of registers.
     pub deletes: u32,
-    /// Share of compare-and-swaps among writes of registers.
+    /// Share of compare-and-swaps among single writes of registers. Batches and scripts get a quarter of it.
     pub swaps: u32,
-    /// Share of deletes that return the value among writes of registers.
+    /// Share of deletes that return the value, among single writes of registers.
     pub takes: u32,
-    /// Share of batches among writes.
+    /// Share of batches among writes other than scripts.
     pub batches: u32,
     /// Share of scripts among writes.
     pub scripts: u32,

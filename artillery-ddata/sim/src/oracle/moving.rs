@@ -57,7 +57,7 @@ impl ChainOracle {
         self.by_key.clear();
         self.requests = super::Requests::default();
         for update in before.iter().take(kept) {
-            // The same updates were accepted before.
+            // Can't fail, because the same updates were accepted before.
             let _ = self.extend(update);
         }
         lost
