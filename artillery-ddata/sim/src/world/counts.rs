@@ -48,7 +48,7 @@ pub struct Counts {
     pub duplicates: u64,
     /// Attempts refused because their session had been evicted.
     pub expired_sessions: u64,
-    /// Attempts refused because the head's window was full.
+    /// Attempts refused as `Busy`.
     pub busy: u64,
     /// Changes shown to watchers.
     pub watched: u64,
