@@ -181,7 +181,7 @@ fn sights_are_fresh(register: &Register<'_>, frontier: &Frontier) -> Result<(), 
 }
 
 fn absences_have_a_reason(register: &Register<'_>, frontier: &Frontier) -> Result<(), Violation> {
-    // At each index the earliest call of an acknowledged delete from there up.
+    // For each index, the earliest call of an acknowledged delete at or after it.
     let mut deletes = vec![NEVER; register.writes.len() + 1];
     for (index, write) in register.writes.iter().enumerate().rev() {
         deletes[index] = if write.present { deletes[index + 1] } else { deletes[index + 1].min(write.called) };

@@ -130,8 +130,8 @@ fn keeps_time(operations: &[&SeriesOperation]) -> Result<(), Broken> {
     Ok(())
 }
 
-/// At each position the earliest return from there up. `returns` are in the order of versions; the result has one more
-/// element.
+/// For each position, the earliest return at or after it. `returns` are in the order of versions; the result has one
+/// more element.
 pub(super) fn earliest(returns: impl DoubleEndedIterator<Item = u64>) -> Vec<u64> {
     let mut earliest = vec![u64::MAX];
     for returned in returns.rev() {

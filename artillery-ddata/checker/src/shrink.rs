@@ -9,7 +9,7 @@ use super::violation::{Kind, Violation};
 use super::{Budget, by_key, decide, form, verdict};
 use crate::history::{Answer, Call, History, Operation, Value};
 
-/// The most operations that all checks of one reduction examine.
+/// Limit on the number of operations that all checks of one reduction examine.
 const WORK: usize = 2_000_000;
 
 /// Shortens the explanation of a violation found by the search to the shortest prefix.
@@ -142,7 +142,8 @@ struct Needed {
     values: BTreeSet<Value>,
     /// The versions that successful compare-and-swaps expected.
     expected: BTreeSet<Version>,
-    /// Whether one of them expected a version that no answer reported: a write of unknown outcome may have created it.
+    /// Whether a successful compare-and-swap expected a version that no answer reported. A write of unknown outcome may
+    /// have created it.
     orphans: bool,
     /// The operations that depend on an absent key.
     absences: Vec<Operation>,

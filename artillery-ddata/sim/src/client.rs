@@ -183,8 +183,8 @@ impl Client {
         }))
     }
 
-    /// Handles the timeout of an attempt. If the operation has a request id, then in `settled` of a thousand cases later
-    /// attempts only ask for the outcome.
+    /// Handles the timeout of an attempt. If the operation has a request id, then in `settled` of a thousand cases
+    /// later attempts only ask for the outcome.
     pub fn unanswered(&mut self, nodes: usize, settled: u32) -> Option<Next> {
         let pending = self.pending.as_mut()?;
         pending.waits = false;

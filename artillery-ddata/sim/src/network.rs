@@ -208,8 +208,8 @@ impl Network {
         self.profile.room.saturating_sub(self.links[from * self.nodes + to].under_way)
     }
 
-    /// Sends `bytes` from `from` to `to` at `now`. `generation` is the connection state that `from` knows of. Returns the
-    /// frame's flight and, if the frame is duplicated, that of its copy.
+    /// Sends `bytes` from `from` to `to` at `now`. `generation` is the connection state that `from` knows of. Returns
+    /// the frame's flight and, if the frame is duplicated, that of its copy.
     pub fn send(
         &mut self,
         now: u64,

@@ -153,7 +153,8 @@ pub enum Scenario {
     Crowd,
     /// Nodes that expect different numbers of founders, some only one, and start within three seconds of each other.
     Unequal,
-    /// A live member holds up its chain: a link is dead, or its links, the member or its disk are a hundred times slower.
+    /// A live member holds up its chain: a link is dead, or its links, the member or its disk are a hundred times
+    /// slower.
     Gray,
     /// Without a spare, one member repeatedly holds up its chain for a short time. With a spare, the head receives
     /// nothing from other nodes.

@@ -119,7 +119,7 @@ async fn close(clients: Vec<Client>) {
     }
 }
 
-/// The slowest of the three nodes, in both orders.
+/// Measures the bare read and insert in both orders. Returns the times of the slowest of the three nodes.
 fn bare_parts(plan: &Plan, site: &Site) -> Result<(Bare, Bare), Failed> {
     let dirs = site.dirs();
     let bytes = dirs.iter().map(|dir| bare::journal_bytes(dir)).sum::<std::io::Result<u64>>()?;

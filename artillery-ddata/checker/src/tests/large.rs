@@ -112,7 +112,7 @@ fn one_wrong_answer_is_found_and_cut_down() {
     }
 }
 
-/// One delete too few for the absences, and more places for it than a search without memory can try.
+/// One delete too few for the absences. The deletes have more possible places than a search without memory can try.
 #[test]
 fn a_missing_delete_among_many_is_found() {
     let mut operations = Vec::new();

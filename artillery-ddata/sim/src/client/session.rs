@@ -64,8 +64,8 @@ impl Standing {
         }
     }
 
-    /// The lowest number whose request has not ended; the next number if all have. 0, which confirms nothing, if `id` is
-    /// not the current session.
+    /// The lowest number whose request has not ended; the next number if all have. 0, which confirms nothing, if `id`
+    /// is not the current session.
     pub fn lowest(&self, id: Version) -> u64 {
         match &self.session {
             Some(session) if session.id == id => session.open.first().copied().unwrap_or(session.next),

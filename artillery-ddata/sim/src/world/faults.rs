@@ -63,7 +63,7 @@ impl World {
         use std::fmt::Write as _;
         let fault = self.planned(index);
         if matches!(fault, Fault::Crash(_)) && self.counts.operations < OPERATIONS && self.now < LAST / 2 {
-            // Postpone the crash until the clients have done most of their operations.
+            // Postpone the crash until the clients have begun enough operations, or too much time has passed.
             self.queue.push(self.now + SECOND, Event::Fault { index, begins });
             return;
         }

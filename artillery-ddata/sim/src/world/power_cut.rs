@@ -28,7 +28,7 @@ const SERVES: u64 = SECOND / 2;
 pub struct PowerCut {
     /// The node.
     pub node: usize,
-    /// Number of writes and syncs that its disks complete before.
+    /// Number of writes and syncs that the node's disks complete before the cut.
     pub behind: u64,
     /// Whether all other nodes lose power at the same moment.
     pub at_all: bool,

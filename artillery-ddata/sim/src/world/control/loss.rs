@@ -55,8 +55,8 @@ impl World {
         }
     }
 
-    /// The nodes whose stores serve the chain. `None` if one of them is down, if too few voters would remain, or while a
-    /// decision is pending.
+    /// The nodes whose stores serve the chain. `None` if one of them is down, if too few voters would remain, or while
+    /// a decision is pending.
     fn stores_to_lose(&self) -> Option<Vec<usize>> {
         let control = self.control.as_ref()?;
         let proposes = control.nodes.iter().any(|half| half.decider.proposes());
