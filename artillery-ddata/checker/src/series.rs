@@ -24,7 +24,7 @@ pub enum Rule {
     AppliedTwice,
     /// An acknowledged write is missing.
     Lost,
-    /// A visible write was refused, or hadn't been called by then.
+    /// A visible write was refused, or had not been called yet when it was seen.
     NotAsked,
     /// Two reads of one list have no common history, or an item isn't at the position that its answer reported.
     Forked,

@@ -20,8 +20,8 @@ pub struct Bounds {
     pub ticks: u64,
     /// Maximum number of nodes that crash or are cut off.
     pub faults: u32,
-    /// Whether a fault makes a node, or the leader, unreachable for dialling instead of crashing it or cutting it off.
-    /// It can still dial others.
+    /// Whether a fault makes a node or the leader undialable, and does not crash it or cut it off. An undialable node
+    /// can still dial others.
     pub undialable: bool,
     /// Maximum number of reorders, each to any other order. The head isn't closed before them, since safety must not
     /// depend on its closing.

@@ -43,7 +43,7 @@ pub enum Oracle {
     Bounds,
     /// A request was answered twice or never.
     Answers,
-    /// Two clusters were formed from too few nodes for two, or a node formed a cluster that does not include it.
+    /// A cluster was formed by too few nodes, in two different ways, or although most founders of another one survive.
     Formation,
     /// A frame can't be encoded, or differs after decoding.
     Wire,

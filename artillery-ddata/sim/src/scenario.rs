@@ -149,9 +149,9 @@ pub enum Scenario {
     Overlaps,
     /// Heads are cut off, continue to order, and return with updates that no other member has.
     Forks,
-    /// Nodes that meet late, almost twice as many as form a cluster.
+    /// Almost twice as many nodes as form a cluster.
     Crowd,
-    /// Nodes that expect different numbers of founders, some only one, and start within three seconds of each other.
+    /// Nodes that may expect different numbers of founders, even one, and start within three seconds of each other.
     Unequal,
     /// A live member holds up its chain: a link is dead, or its links, the member or its disk are a hundred times
     /// slower.

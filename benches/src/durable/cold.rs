@@ -52,7 +52,7 @@ struct Started {
     loaded: f64,
     /// Processor time that the busiest node needed for loading, in seconds.
     cpu: f64,
-    /// When no node had an unreplicated record any longer.
+    /// When the last unreplicated record of any node had been settled.
     settled: f64,
     nodes: Vec<Settled>,
 }

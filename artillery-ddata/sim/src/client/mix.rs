@@ -21,9 +21,10 @@ pub struct Mix {
     pub whole_batches: bool,
     /// Share of writes with a request id.
     pub numbered: u32,
-    /// Share of answered writes that are duplicated once more, late.
+    /// Share of answered writes with a request id of which a duplicate arrives later.
     pub duplicates: u32,
-    /// Share of unanswered writes whose outcome is settled instead of repeating the write.
+    /// Share of unanswered writes with a request id whose client then asks for the outcome and does not repeat the
+    /// write.
     pub settled: u32,
     /// Share of eventual reads among reads.
     pub eventual: u32,
@@ -37,7 +38,7 @@ pub struct Mix {
     pub scans: u32,
     /// Share of walks in hash order among reads.
     pub walks: u32,
-    /// Share of reads that carry their application's session.
+    /// Share of reads that carry the floor of their application's session.
     pub sessions: u32,
     /// Number of clients that mostly write; the others only read. 0: all clients do both.
     pub writers: usize,

@@ -62,7 +62,7 @@ pub struct Setup {
     pub patience: (u64, u64),
     /// Bounds on the time that a client waits for one attempt, in nanoseconds.
     pub attempt: (u64, u64),
-    /// Maximum number of retries of an unanswered operation. Then its client waits for the last attempt.
+    /// Maximum number of retries of an unanswered operation. After the last one, its client only waits for the answer.
     pub retries: u32,
     /// Nanoseconds at the start of each second in which clients send without pausing. `None`: at a steady pace.
     pub bursts: Option<u64>,

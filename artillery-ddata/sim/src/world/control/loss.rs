@@ -121,7 +121,7 @@ impl World {
     }
 
     /// Records the loss when the first serving member enters the epoch that accepted it. The committed updates that are
-    /// missing there are lost, and clients may observe that from then on. Nothing else may be lost.
+    /// missing there are lost, as clients may observe from this moment on. Nothing else may be lost.
     pub(in super::super) fn note_loss(&mut self, index: usize, slot: usize) {
         let Some(loss) = self.control.as_ref().and_then(|control| control.configs().loss(ChainId(slot as u32))) else {
             return;
