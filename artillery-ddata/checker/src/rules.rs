@@ -13,8 +13,8 @@ use super::register::{NEVER, Register, Write};
 use super::violation::{Kind, Violation};
 use crate::history::Operation;
 
-/// Checks all rules: first those that operations break by their own answers, then those broken by a missing operation.
-/// So the operations in a violation break no other rule among themselves.
+/// Checks all rules. Rules that operations break by their own answers precede rules broken by a missing operation. So
+/// the operations in a violation break no other rule among themselves.
 pub(super) fn check(register: &Register<'_>, versions: &Versions) -> Result<(), Violation> {
     let frontier = Frontier::new(register);
     versions_ascend(register, &frontier)?;

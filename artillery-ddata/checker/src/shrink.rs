@@ -178,8 +178,8 @@ impl Needed {
             return false;
         }
         match written(write) {
-            // No operation saw or expected this value: the next operation in the order doesn't depend on what it
-            // overwrites.
+            // No operation saw or expected this value, so the next operation in the order doesn't depend on the
+            // overwritten value.
             Some(value) => {
                 let expected = acknowledged(write).is_some_and(|version| self.expected.contains(&version));
                 !self.values.contains(&value) && !expected
@@ -188,7 +188,7 @@ impl Needed {
         }
     }
 
-    /// Whether `delete` can't be the cause of `absence`: it was called later, or a write came between the two.
+    /// Whether `delete` can't be the cause of `absence`, because it was called later or a write lies between the two.
     fn has_other_reason(&self, absence: &Operation, delete: &Operation) -> bool {
         if absence.answer != Answer::Unknown && absence.returned < delete.called {
             return true;

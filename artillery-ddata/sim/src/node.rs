@@ -71,8 +71,8 @@ pub enum Input {
 }
 
 impl Input {
-    /// Whether the input may add to a history. Apart from snapshot parts, a turn gets at most one such input, so that
-    /// the oracle sees its updates before they are trimmed.
+    /// Whether the input may add to a history. A turn gets at most one such input, so that the oracle sees its updates
+    /// before they are trimmed. In some worlds several snapshot parts may share a turn.
     pub const fn adds(&self) -> bool {
         matches!(self, Self::Frame(..) | Self::Write(_))
     }

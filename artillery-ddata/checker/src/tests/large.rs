@@ -149,8 +149,7 @@ fn undecided_history_is_a_violation() {
     }
 }
 
-/// The one costly case that remains: many latent swaps, each of which may have created the version that another one
-/// expected.
+/// The one costly case that remains: many latent swaps that may have created the versions that the others expected.
 #[test]
 fn a_search_without_end_is_stopped() {
     let latent = (0..40).map(|index| swap(index, index, 100 + index, index, UNKNOWN));
