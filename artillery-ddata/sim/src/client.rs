@@ -78,7 +78,7 @@ pub enum Next {
 /// A scan in progress.
 #[derive(Clone, Debug)]
 pub struct Scanning {
-    /// The chain.
+    /// The index of the scanned chain.
     pub chain: usize,
     /// The last key of the previous page.
     pub after: Option<u32>,
@@ -99,7 +99,7 @@ pub struct Scanning {
 /// A walk in progress through all keys of a chain in hash order.
 #[derive(Clone, Debug)]
 pub struct Walking {
-    /// The chain.
+    /// The index of the walked chain.
     pub chain: usize,
     /// The hash position at which the next page begins.
     pub from: u64,

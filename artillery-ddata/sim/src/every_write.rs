@@ -26,7 +26,7 @@ const SHOWN: usize = 3;
 #[derive(Clone, Debug)]
 pub struct Reference {
     guards: Guards,
-    /// Its counts.
+    /// The counts of events in the reference run.
     pub counts: Counts,
 }
 

@@ -241,7 +241,7 @@ impl fmt::Display for Fault {
 /// A fault and its interval in virtual nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Planned {
-    /// The fault.
+    /// The fault and its target.
     pub fault: Fault,
     /// When it begins.
     pub start: u64,

@@ -92,7 +92,7 @@ pub enum Scenario {
     Hot,
     /// One key, many writers and readers, and frames that constantly overtake each other.
     Storm,
-    /// Three chains on three nodes, each with a head of its own.
+    /// Three chains on three nodes, each with a different head.
     Many,
     /// Leases that expire and are renewed.
     Leases,

@@ -17,7 +17,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// The length.
+    /// The time from the start to the end.
     pub fn length(&self) -> Duration {
         self.until - self.from
     }

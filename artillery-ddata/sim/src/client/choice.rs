@@ -16,7 +16,7 @@ use crate::history::{Call, SeriesCall, Value};
 pub struct Choice {
     /// The operation.
     pub ask: Ask,
-    /// The chain.
+    /// The index of the chain that holds the keys.
     pub chain: usize,
     /// The node that gets the first attempt.
     pub node: usize,

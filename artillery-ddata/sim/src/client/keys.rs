@@ -5,7 +5,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::history::Value;
 
-/// The kind of a key.
+/// The kind of values that a key holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KeyKind {
     /// Written by put, compare-and-swap and delete.
@@ -66,7 +66,7 @@ impl Keys {
     }
 }
 
-/// The bytes of a key.
+/// The name of a key in requests.
 pub fn key_bytes(key: u32) -> Bytes {
     Bytes::from(format!("{PREFIX}{key:02}"))
 }

@@ -21,10 +21,9 @@ pub struct Mix {
     pub whole_batches: bool,
     /// Share of writes with a request id.
     pub numbered: u32,
-    /// Share of answered writes with a request id of which a duplicate arrives later.
+    /// Share of answered writes that are sent again later, among those with a request id.
     pub duplicates: u32,
-    /// Share of unanswered writes with a request id whose client then asks for the outcome and does not repeat the
-    /// write.
+    /// Share of unanswered writes whose outcome is queried without repeating the write, among those with a request id.
     pub settled: u32,
     /// Share of eventual reads among reads.
     pub eventual: u32,
@@ -45,7 +44,7 @@ pub struct Mix {
 }
 
 impl Mix {
-    /// Draws the workload of a seed.
+    /// Draws the mix of a seed. Scenarios add scripts, walks and fixed writers.
     pub fn draw(rng: &mut Rng) -> Self {
         Self {
             writes: rng.between(150, 700) as u32,

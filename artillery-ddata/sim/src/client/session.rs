@@ -7,7 +7,7 @@ use artillery_proto::{ClusterId, Sequence, Version};
 /// A session of an application with one chain.
 #[derive(Clone, Debug)]
 pub struct Session {
-    /// Its id.
+    /// The version of the update that opened the session.
     pub id: Version,
     next: u64,
     open: BTreeSet<u64>,

@@ -172,7 +172,7 @@ impl World {
         }
     }
 
-    /// Breaks or restores a connection. Each side notices after a delay of its own.
+    /// Breaks or restores a connection. Each side notices after its own delay.
     pub(super) fn set_connection(&mut self, a: usize, b: usize, up: bool) {
         let up = up && self.nodes[a].is_alive() && self.nodes[b].is_alive();
         let Some(generation) = self.network.set_up(a, b, up) else { return };

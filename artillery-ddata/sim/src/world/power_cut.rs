@@ -26,7 +26,7 @@ const SERVES: u64 = SECOND / 2;
 /// A write or sync of a node's disks at which power is lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PowerCut {
-    /// The node.
+    /// The node whose operations are counted, and which loses power.
     pub node: usize,
     /// Number of writes and syncs that the node's disks complete before the cut.
     pub behind: u64,
