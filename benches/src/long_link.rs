@@ -166,7 +166,7 @@ impl Site {
         let mut command = Command::new(&plan.node);
         command.args(["--cluster", &name, "--no-mdns", "--expect", "1", "--replicas", "1"]);
         command.args(["--listen", &target.to_string(), "--advertise", &addr.to_string()]);
-        // More than is ever in flight.
+        // More than is in flight with the default numbers of writes.
         command.args(["--window-bytes", "256MiB", "--queue-bytes", "256MiB", "--backlog-bytes", "16MiB"]);
         command.args(["--congestion", &link.congestion.to_string(), "--stream-window-bytes", &plan.window.to_string()]);
         command.args(["--log", "error"]).env("ARTILLERY_SECRET", &secret);
@@ -183,7 +183,7 @@ impl Site {
 
 const FIRST_PORT: u16 = 4000;
 
-/// A loopback address that no other process uses.
+/// A loopback address derived from the process id, so that concurrent runs use different ones.
 fn own_loopback() -> Ipv4Addr {
     let [_, high, middle, low] = std::process::id().to_be_bytes();
     Ipv4Addr::new(127, 100 + high % 100, middle, low.clamp(1, 254))

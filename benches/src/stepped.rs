@@ -123,14 +123,14 @@ impl Pair {
         (self.replies.pop().unwrap_or_else(|| panic!("the member asks others")), steps)
     }
 
-    /// Does deferred work. The member sends its messages in the next turn.
+    /// Lets a member do deferred work. It sends the resulting messages in the next turn.
     pub fn settle(&mut self, n: usize) -> Steps {
         let mut steps = Steps::default();
         steps.measure(|| self.members[n].settle(|| Timestamp::ZERO));
         steps
     }
 
-    /// One round: the frames in flight arrive, and the answers to them are then in flight.
+    /// One round: first A and then B receives the frames in flight to it and sends its own.
     pub fn turn(&mut self) -> [Steps; 2] {
         let mut all = [Steps::default(); 2];
         for (n, steps) in all.iter_mut().enumerate() {

@@ -1,8 +1,8 @@
 //! Counters: each increment is applied exactly once.
 //!
 //! An acknowledged increment has a version. Of any other increment only the time of its call is known. So a number seen
-//! at a version must include all acknowledged increments up to that version and some of the others, and no fewer of
-//! these than an earlier number.
+//! at a version must include all acknowledged increments up to that version, and at least as many of the others as any
+//! number seen at a lower version.
 
 use artillery_proto::Version;
 
@@ -31,7 +31,7 @@ pub(super) fn check(operations: &[&SeriesOperation]) -> Result<(), Broken> {
     acknowledged.sort_unstable();
     points.sort_by_key(|(version, number, _)| (*version, *number));
     let known = earliest(points.iter().map(|(.., operation)| operation.returned));
-    // At the last lower version: the number of unacknowledged increments that it included, and that version.
+    // For the last lower version: how many unacknowledged increments it included, and the version itself.
     let (mut below, mut others) = ((0, Version::NONE), 0);
     for (place, (version, number, operation)) in points.iter().enumerate() {
         if place > 0 && points[place - 1].0 < *version {

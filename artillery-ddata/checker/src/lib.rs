@@ -16,9 +16,9 @@
 //! - a refused write is never applied; a write of unknown outcome is applied at most once, at any time after its call,
 //!   or never.
 //!
-//! Linearizability is local, so keys are checked one by one. Cheap necessary rules come first and give a violation a
-//! precise name ([`Kind`]). Then follows the search of Wing & Gong (1993) with the memory of Lowe (2017), which is
-//! exact. A history that isn't decided within the [`Budget`] is a violation too.
+//! Linearizability is local, so keys are checked one by one. Cheap necessary rules are checked first and give a
+//! violation a precise name ([`Kind`]). The exact search of Wing & Gong (1993) with the memory of Lowe (2017) follows.
+//! A history that isn't decided within the [`Budget`] is a violation too.
 //!
 //! [`check_more`] checks what registers don't show: that each write to a list or counter is applied once, that keys
 //! read together form a cut, and that sessions never go back.
@@ -47,7 +47,7 @@ pub use series::{Broken, Rule};
 pub use shrink::shortest;
 pub use violation::{Kind, Violation};
 
-/// The most work of a check.
+/// Limit on the work of a check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Budget {
     /// States of the search, summed over the keys. A history without writes of unknown outcome needs about one per

@@ -115,7 +115,7 @@ fn appends_stand_where_they_said(
     Ok(())
 }
 
-/// A later append reports a greater length: at least by the number of appends known between the two.
+/// A later append reports a greater length. The difference exceeds the number of appends known in between.
 fn counts_ascend(appends: &BTreeMap<Value, &SeriesOperation>) -> Result<(), Broken> {
     let mut told: Vec<(Version, Option<u64>, &SeriesOperation)> = appends
         .values()

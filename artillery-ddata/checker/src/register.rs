@@ -35,7 +35,7 @@ pub(super) struct Sight {
 #[derive(Default)]
 pub(super) struct Sights {
     list: Vec<Sight>,
-    /// At each position the earliest return from there up. One element longer than the list.
+    /// For each position, the earliest return at or after it. One element longer than the list.
     earliest: Vec<u64>,
 }
 
@@ -60,7 +60,7 @@ impl Sights {
         self.list.get(position)
     }
 
-    /// The earliest return from `position` up.
+    /// The earliest return at or after `position`.
     pub(super) fn earliest(&self, position: usize) -> u64 {
         self.earliest.get(position).copied().unwrap_or(NEVER)
     }
@@ -103,7 +103,7 @@ impl<'a> Register<'a> {
     ///
     /// # Errors
     ///
-    /// A contradiction that needs no order of operations, or only that of a value's write and its sights.
+    /// A contradiction that shows without ordering the operations, or from the order of a value's write and its sights.
     pub(super) fn new(key: u32, operations: &'a [Operation]) -> Result<Self, Violation> {
         let mut seers = seers(operations)?;
         let mut register = Self {

@@ -13,8 +13,8 @@ use super::register::{NEVER, Register, Write};
 use super::violation::{Kind, Violation};
 use crate::history::Operation;
 
-/// Checks all rules: first those that operations break by their own answers, then those broken by a missing operation.
-/// So the operations in a violation break no other rule among themselves.
+/// Checks all rules. Rules that operations break by their own answers precede rules broken by a missing operation. So
+/// the operations in a violation break no other rule among themselves.
 pub(super) fn check(register: &Register<'_>, versions: &Versions) -> Result<(), Violation> {
     let frontier = Frontier::new(register);
     versions_ascend(register, &frontier)?;
@@ -181,7 +181,7 @@ fn sights_are_fresh(register: &Register<'_>, frontier: &Frontier) -> Result<(), 
 }
 
 fn absences_have_a_reason(register: &Register<'_>, frontier: &Frontier) -> Result<(), Violation> {
-    // At each index the earliest call of an acknowledged delete from there up.
+    // For each index, the earliest call of an acknowledged delete at or after it.
     let mut deletes = vec![NEVER; register.writes.len() + 1];
     for (index, write) in register.writes.iter().enumerate().rev() {
         deletes[index] = if write.present { deletes[index + 1] } else { deletes[index + 1].min(write.called) };

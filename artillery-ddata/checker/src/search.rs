@@ -200,8 +200,8 @@ impl<'a> Search<'a> {
         next.is_some_and(|absence| absence.called <= self.horizon(state))
     }
 
-    /// An operation called after this time can't be next: another one that isn't placed had returned by then. Sights of
-    /// the current state of the register are not considered.
+    /// An operation called after this time can't be next, because an operation that isn't placed had returned before
+    /// its call. Sights of the current state of the register are not considered.
     fn horizon(&self, state: &State) -> u64 {
         self.earliest[state.writes].min(self.register.absences.earliest(state.absences))
     }
@@ -215,7 +215,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The newest version so far, of a value or of a delete.
+    /// The newest version in this state, of a value or of a delete.
     fn version(&self, state: &State) -> Version {
         match (state.holds, self.last(state)) {
             (Holds::Latent(version), _) => version,

@@ -24,7 +24,7 @@ pub enum Rule {
     AppliedTwice,
     /// An acknowledged write is missing.
     Lost,
-    /// A visible write was refused, or hadn't been called by then.
+    /// A visible write was refused, or had not been called yet when it was seen.
     NotAsked,
     /// Two reads of one list have no common history, or an item isn't at the position that its answer reported.
     Forked,
@@ -130,8 +130,8 @@ fn keeps_time(operations: &[&SeriesOperation]) -> Result<(), Broken> {
     Ok(())
 }
 
-/// At each position the earliest return from there up. `returns` are in the order of versions; the result has one more
-/// element.
+/// For each position, the earliest return at or after it. `returns` are in the order of versions; the result has one
+/// more element.
 pub(super) fn earliest(returns: impl DoubleEndedIterator<Item = u64>) -> Vec<u64> {
     let mut earliest = vec![u64::MAX];
     for returned in returns.rev() {

@@ -9,7 +9,7 @@ use super::violation::{Kind, Violation};
 use super::{Budget, by_key, decide, form, verdict};
 use crate::history::{Answer, Call, History, Operation, Value};
 
-/// The most operations that all checks of one reduction examine.
+/// Limit on the number of operations that all checks of one reduction examine.
 const WORK: usize = 2_000_000;
 
 /// Shortens the explanation of a violation found by the search to the shortest prefix.
@@ -142,7 +142,8 @@ struct Needed {
     values: BTreeSet<Value>,
     /// The versions that successful compare-and-swaps expected.
     expected: BTreeSet<Version>,
-    /// Whether one of them expected a version that no answer reported: a write of unknown outcome may have created it.
+    /// Whether a successful compare-and-swap expected a version that no answer reported. A write of unknown outcome may
+    /// have created it.
     orphans: bool,
     /// The operations that depend on an absent key.
     absences: Vec<Operation>,
@@ -177,8 +178,8 @@ impl Needed {
             return false;
         }
         match written(write) {
-            // No operation saw or expected this value: the next operation in the order doesn't depend on what it
-            // overwrites.
+            // No operation saw or expected this value, so the next operation in the order doesn't depend on the
+            // overwritten value.
             Some(value) => {
                 let expected = acknowledged(write).is_some_and(|version| self.expected.contains(&version));
                 !self.values.contains(&value) && !expected
@@ -187,7 +188,7 @@ impl Needed {
         }
     }
 
-    /// Whether `delete` can't be the cause of `absence`: it was called later, or a write came between the two.
+    /// Whether `delete` can't be the cause of `absence`, because it was called later or a write lies between the two.
     fn has_other_reason(&self, absence: &Operation, delete: &Operation) -> bool {
         if absence.answer != Answer::Unknown && absence.returned < delete.called {
             return true;

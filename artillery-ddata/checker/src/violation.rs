@@ -83,13 +83,13 @@ pub struct Violation {
     pub key: u32,
     /// The broken rule.
     pub kind: Kind,
-    /// The index in `operations` of the operation that couldn't be placed; see [`Violation::operation`]. Everything
-    /// before its answer could be explained. For a kind found by a rule it is the last link of the contradiction.
+    /// The index in `operations` of the operation that couldn't be placed; see [`Violation::operation`]. All earlier
+    /// answers could be explained. For a kind found by a rule, the operation is the last link of the contradiction.
     /// `None` if undecided.
     pub stuck: Option<usize>,
     /// The contradicting operations, in the order of their calls. For [`Kind::NotLinearizable`]: the shortest prefix of
-    /// the key's history, by answers, that is not linearizable. An operation without an answer by then is shown with
-    /// [`Answer::Unknown`].
+    /// the key's history, by answers, that is not linearizable. An operation whose answer is not in the prefix is shown
+    /// with [`Answer::Unknown`].
     pub operations: Vec<Operation>,
 }
 

@@ -6,7 +6,7 @@ use artillery_proto::guards::Guards;
 
 /// Number of nodes. All of them serve at first.
 pub const NODES: usize = 3;
-/// The most writes, all to one key.
+/// Maximum number of writes, all to one key.
 pub const WRITES: usize = 2;
 
 /// The bounds of the exploration, and the guards that are removed.
@@ -18,18 +18,19 @@ pub struct Bounds {
     pub reads: bool,
     /// Steps of the clock after the chain has opened.
     pub ticks: u64,
-    /// The most nodes that crash or are cut off.
+    /// Maximum number of nodes that crash or are cut off.
     pub faults: u32,
-    /// Whether a fault makes a node, or the leader, unreachable for dialling instead of crashing it or cutting it off.
-    /// It can still dial others.
+    /// Whether a fault makes a node or the leader undialable, and does not crash it or cut it off. An undialable node
+    /// can still dial others.
     pub undialable: bool,
-    /// The most reorders, to any other order. The head isn't closed for them, since safety must not depend on that.
+    /// Maximum number of reorders, each to any other order. The head isn't closed before them, since safety must not
+    /// depend on its closing.
     pub reorders: u32,
-    /// The most entries that the configuration log accepts.
+    /// Maximum number of entries that the configuration log accepts.
     pub changes: u32,
-    /// The most elections; each begins another term of the coordinator.
+    /// Maximum number of elections. Each begins another term of the coordinator.
     pub elections: u32,
-    /// The most frames in flight on each ordered link.
+    /// Maximum number of frames in flight on each ordered link.
     pub in_flight: usize,
     /// Whether renewals and their answers may be late. If not, each one is processed in the step in which it is sent.
     pub late_renewals: bool,

@@ -32,22 +32,22 @@ struct Arguments {
     /// Steps of the clock, of a quarter of a lease each. A lost member is removed at the fifth
     #[arg(long, default_value_t = 6)]
     ticks: u64,
-    /// The most nodes that crash or are cut off
+    /// Maximum number of nodes that crash or are cut off
     #[arg(long, default_value_t = 1)]
     faults: u32,
     /// Instead of crashes and cuts, nodes or the leader become undialable; they can still dial others
     #[arg(long)]
     undialable: bool,
-    /// The most reorders of the chain, to any other order
+    /// Maximum number of reorders of the chain, to any other order
     #[arg(long, default_value_t = 0)]
     reorders: u32,
-    /// The most entries that the configuration log accepts
+    /// Maximum number of entries that the configuration log accepts
     #[arg(long, default_value_t = 1)]
     changes: u32,
-    /// The most elections of the coordinator [default: 0, or 1 if the mutant needs one]
+    /// Maximum number of elections of the coordinator [default: 0, or 1 if the mutant needs one]
     #[arg(long)]
     elections: Option<u32>,
-    /// The most frames in flight on each ordered link
+    /// Maximum number of frames in flight on each ordered link
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
     in_flight: u8,
     /// Allow late renewals and answers: many more states

@@ -79,7 +79,7 @@ fn worlds_of_equal_fingerprint_are_alike() {
     }
 }
 
-/// A node, or the leader, becomes undialable instead of crashing.
+/// Bounds with a single fault, which makes a node or the leader undialable.
 fn undialable(writes: usize, ticks: u64, coordinator: Guards) -> Bounds {
     Bounds { writes, reads: false, ticks, undialable: true, coordinator, ..Bounds::default() }
 }

@@ -56,15 +56,15 @@ pub struct Pending {
     pub first: usize,
     /// The node that got the last attempt.
     pub node: usize,
-    /// Whether all attempts must go to this node.
+    /// Whether an unanswered attempt is retried at the same node.
     pub pinned: bool,
-    /// Whether the last attempt is still unanswered.
+    /// Whether the client still waits for the reply to the last attempt.
     pub waits: bool,
     /// Whether the next attempt asks for the outcome (`Write::Resolve`) instead of repeating the write.
     pub settles: bool,
 }
 
-/// The next step of a client after a reply, or after a missing one.
+/// The next step of a client after a reply or a timeout.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Next {
     /// The operation is complete, with this answer.
@@ -78,7 +78,7 @@ pub enum Next {
 /// A scan in progress.
 #[derive(Clone, Debug)]
 pub struct Scanning {
-    /// The chain.
+    /// The index of the scanned chain.
     pub chain: usize,
     /// The last key of the previous page.
     pub after: Option<u32>,
@@ -99,7 +99,7 @@ pub struct Scanning {
 /// A walk in progress through all keys of a chain in hash order.
 #[derive(Clone, Debug)]
 pub struct Walking {
-    /// The chain.
+    /// The index of the walked chain.
     pub chain: usize,
     /// The hash position at which the next page begins.
     pub from: u64,
@@ -183,7 +183,8 @@ impl Client {
         }))
     }
 
-    /// Handles the timeout of an attempt. In `settled` of a thousand cases, later attempts only ask for the outcome.
+    /// Handles the timeout of an attempt. If the operation has a request id, then in `settled` of a thousand cases
+    /// later attempts only ask for the outcome.
     pub fn unanswered(&mut self, nodes: usize, settled: u32) -> Option<Next> {
         let pending = self.pending.as_mut()?;
         pending.waits = false;

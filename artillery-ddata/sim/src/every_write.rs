@@ -26,7 +26,7 @@ const SHOWN: usize = 3;
 #[derive(Clone, Debug)]
 pub struct Reference {
     guards: Guards,
-    /// Its counts.
+    /// The counts of events in the reference run.
     pub counts: Counts,
 }
 
@@ -47,7 +47,7 @@ impl Reference {
         2 * self.done().iter().map(DiskCounts::operations).sum::<u64>()
     }
 
-    /// The cut with this number; `None` from [`cuts`](Self::cuts) on.
+    /// The cut with this number; `None` unless it is below [`cuts`](Self::cuts).
     pub fn cut(&self, number: u64) -> Option<PowerCut> {
         let (mut behind, at_all) = (number / 2, !number.is_multiple_of(2));
         for (node, done) in self.done().iter().enumerate() {
@@ -59,7 +59,7 @@ impl Reference {
         None
     }
 
-    /// Repeats the run with this cut.
+    /// Repeats the run with this cut. A run that ends before the cut is a failure.
     pub fn repeat(&self, cut: PowerCut, traced: bool) -> Outcome {
         let mut outcome = run_traced(SEED, every_write(SEED, Some(cut), self.guards), traced);
         if outcome.failure.is_none() && outcome.counts.power.lost.is_none() {

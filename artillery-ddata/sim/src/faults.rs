@@ -17,7 +17,7 @@ pub enum Kind {
     Duplication,
     /// Frames overtake each other.
     Reorder,
-    /// All frames take many times as long.
+    /// Frames, requests and replies take several times as long.
     Delay,
     /// A connection breaks, and recovers later.
     Break,
@@ -27,7 +27,7 @@ pub enum Kind {
     Slow,
     /// The disk of a node is several times slower to sync.
     SlowDisk,
-    /// A member stops permanently.
+    /// A node stops permanently.
     Crash,
     /// A node starts another incarnation with empty memory.
     Restart,
@@ -241,7 +241,7 @@ impl fmt::Display for Fault {
 /// A fault and its interval in virtual nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Planned {
-    /// The fault.
+    /// The fault and its target.
     pub fault: Fault,
     /// When it begins.
     pub start: u64,
@@ -254,8 +254,8 @@ pub const FEWEST: usize = 5;
 
 const MILLI: u64 = 1_000_000;
 
-/// Plans at least [`FEWEST`] faults of these `kinds` between `from` and `until`. Crashes and restarts are planned by
-/// [`crash`] and [`restarts`].
+/// Plans at least [`FEWEST`] faults of these `kinds` between `from` and `until`. Ignores kinds that are planned
+/// elsewhere, such as crashes ([`crash`]) and restarts ([`restarts`]), and plans none if no other kind remains.
 pub fn plan(rng: &mut Rng, kinds: &[Kind], nodes: usize, from: u64, until: u64) -> Vec<Planned> {
     let kinds: Vec<Kind> = kinds
         .iter()
@@ -315,7 +315,8 @@ pub fn rolling(rng: &mut Rng, nodes: usize, from: u64, until: u64) -> Vec<Planne
     plan
 }
 
-/// Makes one of `nodes` at a time undialable, between `from` and `until`: briefly (a new address), or for `long`.
+/// Makes one node at a time undialable between `from` and `until`, briefly (a new address) or for `long`. It is one of
+/// `nodes` or the leader of the log.
 pub fn undialable(rng: &mut Rng, nodes: usize, from: u64, until: u64, long: (u64, u64)) -> Vec<Planned> {
     let mut at = from;
     let mut plan = Vec::new();

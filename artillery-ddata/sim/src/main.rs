@@ -204,7 +204,7 @@ fn hunts(arguments: &Arguments) -> Vec<(Hunted, u64)> {
     }
 }
 
-/// Parallelizes over mutants rather than over the seeds of one mutant: a hunt ends at the first seed that convicts.
+/// Hunts one mutant per thread, because a hunt ends at the first seed that convicts. A single mutant gets all threads.
 fn mutants(
     arguments: &Arguments,
     baselines: &Baselines,

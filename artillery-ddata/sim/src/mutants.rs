@@ -10,7 +10,7 @@ pub type Hunted = (Mutant, Scenario);
 /// Default limit on the seeds of a hunt.
 pub const MAX_SEEDS: u64 = 500;
 
-/// Limit for other mutants than rare ones. Far below [`MAX_SEEDS`], so that weakened oracles are noticed early.
+/// Limit for mutants that are not rare. Far below [`MAX_SEEDS`], so that weakened oracles are noticed early.
 pub const USUAL_SEEDS: u64 = 60;
 
 /// Mutants that few seeds convict. Their limit is [`MAX_SEEDS`].

@@ -38,11 +38,11 @@ pub struct Flight {
 pub struct Effects {
     /// Frames, requests and replies lost by chance.
     pub lost: u64,
-    /// Frames that arrived twice.
+    /// Frames sent twice.
     pub duplicated: u64,
-    /// Frames held back so that later ones overtook them.
+    /// Frames held back so that later ones could overtake them.
     pub reordered: u64,
-    /// Frames delayed by [`Fault::Delay`].
+    /// Frames, requests and replies delayed by [`Fault::Delay`].
     pub delayed: u64,
     /// Frames dropped by a cut.
     pub cut: u64,
@@ -208,7 +208,8 @@ impl Network {
         self.profile.room.saturating_sub(self.links[from * self.nodes + to].under_way)
     }
 
-    /// Sends `bytes` from `from` to `to` at `now`. `generation` is the connection state that `from` knows of.
+    /// Sends `bytes` from `from` to `to` at `now`. `generation` is the connection state that `from` knows of. Returns
+    /// the frame's flight and, if the frame is duplicated, that of its copy.
     pub fn send(
         &mut self,
         now: u64,

@@ -1,4 +1,4 @@
-//! A node: replicas over one store, an inbox, a clock of its own, and the state that a driver would hold.
+//! A node: replicas over one store, an inbox, its own clock, and the state that a driver would hold.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -26,7 +26,7 @@ use crate::{
 /// The origin of a client's request, which the replica returns with the reply.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Origin {
-    /// The client.
+    /// The index of the client.
     pub client: usize,
     /// The number of the operation, unique within that client.
     pub number: u64,
@@ -41,7 +41,7 @@ pub struct Origin {
 /// The receiver of a reply.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Caller {
-    /// A client.
+    /// A client, with the request that it made.
     Client(Origin),
     /// A watcher, and the number of its attempt.
     Watcher(usize, u64),
@@ -58,9 +58,9 @@ pub enum Input {
     Order(ChainOrder),
     /// A frame of a peer.
     Frame(MemberId, ChainFrame),
-    /// A read.
+    /// A read of a client or a watcher.
     Read(ReadRequest<Caller>),
-    /// A write.
+    /// A write of a client.
     Write(WriteRequest<Caller>),
     /// A turn that the chain requested is due.
     Tick,
@@ -71,8 +71,8 @@ pub enum Input {
 }
 
 impl Input {
-    /// Whether the input may add to a history. A turn gets at most one, so that the oracle sees it before it is
-    /// trimmed.
+    /// Whether the input may add to a history. A turn gets at most one such input, so that the oracle sees its updates
+    /// before they are trimmed. In some worlds several snapshot parts may share a turn.
     pub const fn adds(&self) -> bool {
         matches!(self, Self::Frame(..) | Self::Write(_))
     }
@@ -112,7 +112,7 @@ pub struct Pending {
 pub struct Work {
     /// The slot of the chain.
     pub slot: usize,
-    /// The input.
+    /// The input for this chain.
     pub input: Input,
     /// The sender and the flight, if the input is a frame.
     pub flight: Option<(usize, Flight)>,
@@ -207,7 +207,7 @@ pub struct Node {
 pub const QUICK: u64 = 2_000;
 
 impl Node {
-    /// The node with this index in its incarnation `life`. Loads the data on its disk, and fails if that can't be
+    /// The node with this index in its incarnation `life`. Loads the data on its disk, and fails if the data can't be
     /// opened.
     pub fn new(
         seed: u64,

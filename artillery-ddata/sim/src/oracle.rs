@@ -43,7 +43,7 @@ pub enum Oracle {
     Bounds,
     /// A request was answered twice or never.
     Answers,
-    /// Two clusters were formed from too few nodes for two, or a node formed a cluster that does not include it.
+    /// A cluster was formed by too few nodes, in two different ways, or although most founders of another one survive.
     Formation,
     /// A frame can't be encoded, or differs after decoding.
     Wire,
@@ -51,9 +51,9 @@ pub enum Oracle {
     Durable,
     /// A directory is damaged although no damage was injected.
     Disk,
-    /// Stores reopened a chain although they may not, or are missing updates.
+    /// Stores reopened a chain although they must not, or although updates are missing.
     Reopened,
-    /// A member stopped serving.
+    /// A member halted and no longer serves.
     Halted,
     /// Members differ after healing.
     Convergence,
@@ -312,7 +312,7 @@ impl ChainOracle {
         self.requests.open()
     }
 
-    /// The highest sequence that the tail has committed.
+    /// The highest committed sequence.
     pub fn committed_up_to(&self) -> Sequence {
         if self.moving.is_some() {
             return Sequence(self.log.len() as u64);

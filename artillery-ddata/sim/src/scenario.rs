@@ -54,13 +54,13 @@ pub fn disks_of_seeds() -> u32 {
 pub const OPERATIONS: u64 = 2_000;
 /// When faults start.
 pub const TROUBLE: u64 = SECOND / 2;
-/// When restarts of nodes that form a cluster end.
+/// Restarts of nodes that form a cluster begin before this time.
 pub const FOUNDED: u64 = 5 * SECOND;
 /// Default end of all faults except crashes.
 pub const HEALED: u64 = 20 * SECOND;
 /// Time after healing within which every chain must be complete and each of its members must have served.
 pub const RECOVERY: u64 = 5 * SECOND;
-/// When members start to crash.
+/// The earliest time of a permanent crash.
 pub const CRASHES: u64 = 27 * SECOND;
 /// Default time at which clients stop if they have done enough.
 pub const STOP: u64 = 30 * SECOND;
@@ -78,7 +78,7 @@ pub enum Scenario {
     Links,
     /// Slow members and windows so small that heads answer `Busy`.
     Slow,
-    /// All faults, then a member stops permanently.
+    /// Faults of frames and connections and slow members, then a member stops permanently.
     Crash,
     /// Classic mode: strong reads at the tail only.
     Classic,
@@ -92,7 +92,7 @@ pub enum Scenario {
     Hot,
     /// One key, many writers and readers, and frames that constantly overtake each other.
     Storm,
-    /// Three chains on three nodes, each with a head of its own.
+    /// Three chains on three nodes, each with a different head.
     Many,
     /// Leases that expire and are renewed.
     Leases,
@@ -102,7 +102,7 @@ pub enum Scenario {
     Retries,
     /// A session table so small that sessions are constantly evicted.
     Evictions,
-    /// Batches that write all registers, and reads of all registers.
+    /// Batches that write many or all registers, and reads of many keys.
     Batches,
     /// Reads in sessions that hop from node to node.
     Sessions,
@@ -112,7 +112,7 @@ pub enum Scenario {
     Watches,
     /// Values many times as large as a frame may be.
     Large,
-    /// Everything at once.
+    /// Chains of random number, length and mode, with small windows, leases and watchers in some seeds.
     Mixed,
     /// Members restart with empty memory, one after the other. Spares or their next incarnations replace them.
     Failover,
@@ -130,7 +130,7 @@ pub enum Scenario {
     Clocks,
     /// One key that is constantly read and written, while members are cut off one after the other.
     Unrest,
-    /// Everything that can change a configuration, all at once.
+    /// All faults of nodes and links that can change a configuration, at once.
     Turmoil,
     /// Tails are lost after they announced their last commits only to the head.
     Whispers,
@@ -149,17 +149,19 @@ pub enum Scenario {
     Overlaps,
     /// Heads are cut off, continue to order, and return with updates that no other member has.
     Forks,
-    /// Almost twice as many nodes as form a cluster, which meet late.
+    /// Almost twice as many nodes as form a cluster.
     Crowd,
-    /// Nodes that expect different numbers of founders, some only one, and start within three seconds of each other.
+    /// Nodes that may expect different numbers of founders, even one, and start within three seconds of each other.
     Unequal,
-    /// A live member holds up its chain through a dead link, or because it or its disk is a hundred times slower.
+    /// A live member holds up its chain: a link is dead, or its links, the member or its disk are a hundred times
+    /// slower.
     Gray,
-    /// One member repeatedly holds up its chain for a short time. Or the head becomes deaf, and there is a spare.
+    /// Without a spare, one member repeatedly holds up its chain for a short time. With a spare, the head receives
+    /// nothing from other nodes.
     Relapses,
     /// An operator repeatedly reorders the members under load.
     Orders,
-    /// An operator repeatedly reorders the members, in addition to everything else that can change a configuration.
+    /// An operator repeatedly reorders the members, while nodes restart, pause and are cut off.
     Shuffles,
     /// An operator drains members under load, one after the other.
     Drains,
@@ -172,7 +174,7 @@ pub enum Scenario {
     /// Several chains that receive their node's orders late, at different times, and members that can't reach each
     /// other.
     Lags,
-    /// An operator restarts one node after the other, waiting for each to be ready, under all other faults.
+    /// An operator restarts one node after the other, waiting for each to be ready, under many other faults.
     Rolling,
     /// An operator creates another cluster wherever no member can be reached. The members continue as before.
     Succession,
@@ -180,7 +182,7 @@ pub enum Scenario {
     Strangers,
     /// Most voters of the log are lost permanently, and an operator recovers the cluster from the rest.
     Recovery,
-    /// A cluster forms under all faults, and then runs with failover under further faults.
+    /// A cluster forms under faults, and then runs with failover under further faults.
     Dawn,
     /// Nodes with disks end, singly and all at once, and restart with the data on their disks.
     Power,
@@ -350,7 +352,7 @@ impl Scenario {
             Self::Busy => busy(&mut rng, &mut setup),
         }
         let restarts = setup.control.is_some() || setup.founding.is_some();
-        // The disk work of a node is not included in the time for which it is busy.
+        // The time for which a node is busy does not include its disk work.
         let may_have_disks =
             self != Self::Busy && (setup.guards == Guards::ALL || mutant == Some(Mutant::TolerateSlowDisk));
         if restarts && setup.durable.is_none() && may_have_disks {
@@ -390,7 +392,7 @@ impl Scenario {
         let mut faults = Rng::new(seed, Concern::Faults);
         let lossless = |kind: &Kind| matches!(kind, Kind::Delay | Kind::Slow | Kind::Break | Kind::Crash);
         if self.kinds().iter().all(lossless) && rng.chance(500) {
-            // Streams lose nothing while their connection is up.
+            // Streams lose nothing while their connection is up, so that no resends are needed.
             setup.resend = None;
         }
         setup.faults = faults::plan(&mut faults, self.kinds(), setup.members, TROUBLE, HEALED);

@@ -77,7 +77,7 @@ fn shared_read(c: &mut Criterion) {
     group.finish();
 }
 
-/// The time until each key has been read `times` times by its own thread.
+/// The time until both threads have read their keys `times` times.
 #[expect(clippy::disallowed_methods, reason = "it measures time")]
 fn read_at_once(store: &MemoryStore, keys: [usize; 2], times: u64, writes: bool) -> Duration {
     let done = AtomicBool::new(!writes);

@@ -36,7 +36,7 @@ struct Options {
     /// Only read this journal and insert the records, and print how long that took
     #[arg(long, value_name = "DIR", hide = true)]
     bare: Option<PathBuf>,
-    /// Order of that insert
+    /// Order of the records in the insert of --bare
     #[arg(long, value_enum, default_value_t = Order::Keys, hide = true)]
     order: Order,
 }

@@ -46,7 +46,7 @@ const ONE_READ: [&str; 3] =
 const ONE_WRITE: [&str; 3] =
     ["raw_one_at_a_time/quic/write", "raw_one_at_a_time/tcp/write", "raw_one_at_a_time/tcp_std/write"];
 
-/// One bench; times are the median of an operation.
+/// The figures of one bench. Times are medians per operation.
 #[derive(Serialize)]
 struct Figure {
     name: String,

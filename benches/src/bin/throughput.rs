@@ -39,13 +39,13 @@ struct Options {
     /// Callers per member where nodes are limited to a fraction of a core
     #[arg(long, value_name = "N")]
     callers_per_member: Option<u32>,
-    /// Only these chain lengths there
+    /// Only these chain lengths where nodes are limited to a fraction of a core
     #[arg(long, value_name = "N", value_delimiter = ',')]
     members: Option<Vec<u32>>,
-    /// Only these read shares there, in percent
+    /// Only these read shares where nodes are limited to a fraction of a core, in percent
     #[arg(long, value_name = "PERCENT", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(0..=100))]
     reads: Option<Vec<u32>>,
-    /// Only these fractions of a core there
+    /// Limit nodes only to these fractions of a core
     #[arg(long, value_name = "PART", value_delimiter = ',')]
     shares: Option<Vec<f64>>,
     /// Samples of each point

@@ -52,7 +52,7 @@ struct Started {
     loaded: f64,
     /// Processor time that the busiest node needed for loading, in seconds.
     cpu: f64,
-    /// When no node had an unreplicated record any longer.
+    /// When the last unreplicated record of any node had been settled.
     settled: f64,
     nodes: Vec<Settled>,
 }
@@ -119,7 +119,7 @@ async fn close(clients: Vec<Client>) {
     }
 }
 
-/// The slowest of the three nodes, in both orders.
+/// Measures the bare read and insert in both orders. Returns the times of the slowest of the three nodes.
 fn bare_parts(plan: &Plan, site: &Site) -> Result<(Bare, Bare), Failed> {
     let dirs = site.dirs();
     let bytes = dirs.iter().map(|dir| bare::journal_bytes(dir)).sum::<std::io::Result<u64>>()?;

@@ -32,7 +32,7 @@ use crate::{
 pub const WRITERS: usize = 64;
 /// Keys of each writer.
 const KEYS: usize = 100;
-/// Before each sample.
+/// How long writers write before each sample.
 const WARM_UP: Duration = Duration::from_millis(200);
 /// Small enough to be full when measuring begins: until then each update touches new memory.
 const BACKLOG: &str = "8MiB";

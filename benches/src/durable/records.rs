@@ -1,4 +1,4 @@
-//! Records of 16 bytes of key and 32 of value, in no order.
+//! Records with scattered keys of 16 bytes and values of 32 bytes.
 
 use artillery_ddata::Client;
 use artillery_proto::store::position;

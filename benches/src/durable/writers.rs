@@ -32,7 +32,7 @@ const FIRST: u64 = 1 << 40;
 /// How long a read waits for nodes that are starting.
 const READ_TIMEOUT: Duration = Duration::from_secs(1800);
 
-/// The last numbers that were written to one key, and acknowledged.
+/// The numbers of the last write begun on one key and of the last one acknowledged.
 #[derive(Debug, Default)]
 struct Entry {
     begun: AtomicU64,
@@ -91,7 +91,8 @@ impl Writers {
         Self(tasks)
     }
 
-    /// Aborts all writers, including writers that wait for an answer.
+    /// Aborts all writers, including writers that wait for an answer. Fails if a writer has already ended with an
+    /// error.
     pub async fn end(mut self) -> Result<(), Failed> {
         if let Some(ended) = self.0.try_join_next() {
             return ended?;

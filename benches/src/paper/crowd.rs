@@ -24,10 +24,10 @@ use crate::throughput::{
     stats::Window,
 };
 
-/// By then a client has chosen the member that will serve all its reads.
+/// Time within which a client chooses the member that will serve all its reads.
 const SETTLING_TIME: Duration = Duration::from_millis(150);
 
-/// Most clients that are tried for each seat and member.
+/// Maximum number of clients that are tried per seat.
 const MAX_TRIES: usize = 40;
 
 /// Callers at each client that fill the keys, or verify their last values.

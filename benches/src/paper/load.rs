@@ -70,7 +70,7 @@ impl Caller {
     /// Works until the window ends.
     ///
     /// # Errors
-    /// A wrong value, and any other error unless the line tolerates it.
+    /// A wrong value, any error of a swap, and any other error unless the line tolerates it.
     pub async fn work(self, line: Line) -> Result<(), Failed> {
         match self.work {
             Work::Read => line.read_on(self.asks(&line)).await,
@@ -151,7 +151,7 @@ impl Line {
     /// Gives a key its next value. `false`: the write failed, and the line tolerates it.
     ///
     /// # Errors
-    /// The write failed, or too few members hold it.
+    /// The write failed, or too few members hold it, unless the line tolerates it.
     pub async fn write(&self, at: usize) -> Result<bool, Failed> {
         let ((number, value), began) = (self.book.issue(at), clock::now());
         match self.kv.put(self.book.name(at), value).await {

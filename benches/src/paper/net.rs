@@ -20,7 +20,7 @@ const BRIDGE: &str = "bridge";
 /// Bytes that may wait at either end of a link. Further ones are dropped.
 pub const QUEUE_BYTES: u32 = 512 << 10;
 
-/// The namespaces of this process. They are removed when the process exits, also on a signal.
+/// The namespaces of this process. They are removed when it exits, even on SIGINT or SIGTERM.
 static MADE: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn made() -> MutexGuard<'static, Vec<String>> {

@@ -22,7 +22,7 @@ use super::{Pipe, Shape, on_own_thread, serve};
 
 const NAME: &str = "localhost";
 
-/// A pipe over one stream.
+/// A connection to a server, with a pipe over its first stream.
 #[derive(Debug)]
 pub struct Quic {
     /// The pipe over the first stream.

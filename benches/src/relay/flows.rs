@@ -11,7 +11,7 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use super::socket::Socket;
 
-/// The most concurrent clients. A further one replaces the one that has been silent for the longest time.
+/// Maximum number of concurrent clients. A further one replaces the one that has been silent for the longest time.
 const MAX_FLOWS: usize = 256;
 
 #[derive(Debug)]

@@ -30,7 +30,7 @@ impl Default for Shape {
     }
 }
 
-/// The most bytes in flight: enough for 1.6 GB/s over 156 ms.
+/// Limit on the bytes in flight: enough for 1.6 GB/s over 156 ms.
 const MAX_BYTES: usize = 256 << 20;
 
 /// Size of a train without its bytes.

@@ -10,7 +10,7 @@ use tokio::{io::Interest, net::UdpSocket};
 
 use super::train::Train;
 
-/// The most bytes of one train.
+/// Maximum length of a train, in bytes.
 const TRAIN_BYTES: usize = 64 << 10;
 
 /// Requested size of each socket buffer, in bytes. The system may grant less.

@@ -2,7 +2,7 @@
 
 use quinn::udp::EcnCodepoint;
 
-/// The most datagrams and bytes that the system sends at once.
+/// Maximum number of datagrams, and of bytes, that the system sends at once.
 const MAX_DATAGRAMS: usize = 64;
 const MAX_BYTES: usize = 65_000;
 

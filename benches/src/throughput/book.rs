@@ -30,7 +30,7 @@ pub struct Turn {
     pub writer: usize,
     /// The number of writers.
     pub writers: usize,
-    /// Percentage of reads.
+    /// Percentage of reads. The other operations are writes.
     pub reads_percent: u32,
     /// The seed of random choices.
     pub seed: u64,
@@ -48,7 +48,7 @@ pub enum Ask {
 }
 
 impl Ask {
-    /// Whether it is a read.
+    /// Whether the operation only reads.
     pub fn is_read(&self) -> bool {
         matches!(self, Self::Read(_))
     }

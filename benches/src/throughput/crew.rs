@@ -28,7 +28,7 @@ use super::{
 /// The orders to all callers.
 #[derive(Debug, Clone, Copy)]
 pub struct Orders {
-    /// Percentage of reads.
+    /// Percentage of reads. The other operations are writes.
     pub reads_percent: u32,
     /// The seed of random choices.
     pub seed: u64,

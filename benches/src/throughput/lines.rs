@@ -27,7 +27,7 @@ pub trait Blocking {
     /// Makes a call.
     fn call(&mut self, ask: Ask) -> Result<(), Failed>;
 
-    /// Waits for the next turn while maintaining connections.
+    /// Waits for the next turn. A caller that drives its own connections must keep driving them meanwhile.
     fn rest(&mut self, turns: &mut Receiver<Turn>) -> Option<Turn> {
         turns.blocking_recv()
     }
@@ -103,8 +103,8 @@ pub async fn connect(contact: &Contact) -> Result<Client, Failed> {
     Ok(Client::builder().cluster(&contact.name).secret(&contact.secret).seeds(seeds).connect().await?)
 }
 
-/// Connects a client and makes it read. The node that answers a client's first call serves its reads from then on;
-/// after a write that would be the head for every client.
+/// Connects a client and makes it read. The node that answers a client's first call serves all its later reads. If the
+/// first call were a write, this would be the head for every client.
 pub async fn reader(contact: &Contact, book: &Arc<Book>) -> Result<Client, Failed> {
     let client = connect(contact).await?;
     KvLine::new(client.kv(), book.clone(), contact.members()).read(0).await?;

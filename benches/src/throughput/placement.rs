@@ -6,7 +6,8 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::results::Placement;
 
-/// Keeps this thread, and all threads and processes that it starts, on the cores of a placement until it is dropped.
+/// Keeps this thread on the cores of a placement until dropped. Threads and processes that it starts meanwhile stay on
+/// these cores.
 #[derive(Debug)]
 pub struct Placed {
     before: CpuSet,

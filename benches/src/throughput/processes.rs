@@ -1,4 +1,4 @@
-//! Servers in separate processes. None of them outlives this process.
+//! Servers in separate processes. They are ended with the run, even on SIGINT or SIGTERM.
 
 use std::{
     collections::BTreeMap,

@@ -28,9 +28,9 @@ pub struct Machine {
     pub kernel: String,
     /// Model of the processor.
     pub processor: String,
-    /// Cores.
+    /// Number of cores available to the run.
     pub cores: usize,
-    /// The compiler.
+    /// Version of the Rust compiler.
     pub compiler: String,
     /// Runnable threads, averaged over the minute before the run: shows the noise of other programs.
     pub load_before: f64,
@@ -105,7 +105,7 @@ pub enum System {
 /// The figures of one system at one number of callers. Each list has one entry per sample.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// The graph.
+    /// The graph in which the point is drawn.
     pub graph: Graph,
     /// The placement of threads.
     pub placement: Placement,

@@ -10,14 +10,14 @@ use super::Failed;
 /// The time of a sample. Operations that end in it are counted.
 #[derive(Debug, Clone, Copy)]
 pub struct Window {
-    /// The start. Until then callers warm up.
+    /// The start. Callers warm up before it.
     pub from: Timestamp,
     /// The end.
     pub until: Timestamp,
 }
 
 impl Window {
-    /// The length.
+    /// The time from the start to the end.
     pub fn length(&self) -> Duration {
         self.until - self.from
     }

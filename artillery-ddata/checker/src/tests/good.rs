@@ -77,7 +77,7 @@ good! {
     ];
     /// A delete of an absent key is applied like any other write.
     delete_of_an_absent_key = [delete(1, 2, written(1)), read(3, 4, ABSENT), swap(5, 6, 0, 1, written(2))];
-    /// A deleted key is absent, also for a swap that expects the old version.
+    /// A deleted key is absent, even for a swap that expects the old version.
     swap_of_a_deleted_key_conflicts_with_nothing = [
         put(1, 2, 1, written(1)), delete(3, 4, written(2)), swap(5, 6, 1, 2, CONFLICT_ABSENT), swap(7, 8, 0, 3, written(3)),
     ];

@@ -112,7 +112,7 @@ fn one_wrong_answer_is_found_and_cut_down() {
     }
 }
 
-/// One delete too few for the absences, and more places for it than a search without memory can try.
+/// One delete too few for the absences. The deletes have more possible places than a search without memory can try.
 #[test]
 fn a_missing_delete_among_many_is_found() {
     let mut operations = Vec::new();
@@ -149,8 +149,7 @@ fn undecided_history_is_a_violation() {
     }
 }
 
-/// The one costly case that remains: many latent swaps, each of which may have created the version that another one
-/// expected.
+/// The one costly case that remains: many latent swaps that may have created the versions that the others expected.
 #[test]
 fn a_search_without_end_is_stopped() {
     let latent = (0..40).map(|index| swap(index, index, 100 + index, index, UNKNOWN));

@@ -159,7 +159,7 @@ fn the_exhaustive_check_agrees() {
     tally.assert_healthy();
 }
 
-/// Deletes of unknown outcome and absences are what gives the search choices.
+/// Deletes of unknown outcome and absences give the search its choices.
 #[test]
 fn the_exhaustive_check_agrees_about_unknown_deletes() {
     let tally = Tally::default();
@@ -221,7 +221,7 @@ fn the_exhaustive_check_agrees_about_orphans() {
 struct Tally {
     good: Cell<u32>,
     bad: Cell<u32>,
-    /// Bad histories that broke no rule.
+    /// Bad histories that broke no rule, so that only the search found them.
     searched: Cell<u32>,
     /// Good histories in which an operation expected a version that no answer reported.
     orphans: Cell<u32>,
@@ -276,7 +276,7 @@ fn search_alone(operations: &[Operation]) -> Option<bool> {
 }
 
 /// Whether a compare-and-swap failed on a version that no other answer reports as that of a value. The checker draws no
-/// conclusion from that.
+/// conclusion from such a failure.
 fn tells_of_nothing(operations: &[Operation]) -> bool {
     let values = |version: Version| {
         operations.iter().any(|operation| match (operation.call, operation.answer) {

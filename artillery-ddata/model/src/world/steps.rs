@@ -169,7 +169,7 @@ impl World {
     }
 
     /// Drops all messages in flight from and to the node. A delivery before the fault is explored as a later fault. The
-    /// node's leases are renewed until then.
+    /// node's leases are renewed until the fault.
     fn fault(&mut self, node: usize, health: Health) {
         self.faults += 1;
         self.nodes[node].health = health;

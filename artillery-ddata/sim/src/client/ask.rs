@@ -25,7 +25,7 @@ pub enum PartCall {
 /// A write, or one of the writes of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Part {
-    /// The key.
+    /// The number of the written key.
     pub key: u32,
     /// The operation on it.
     pub call: PartCall,
@@ -43,7 +43,7 @@ pub enum Ask {
         /// The number of the batch; 0 for a single write.
         batch: u64,
     },
-    /// Runs a script. Each of its groups reads a key and writes it.
+    /// Runs a script with one group per part, which reads the key and then writes it.
     Script {
         /// The writes, each in its own group.
         parts: Vec<Part>,
@@ -81,9 +81,9 @@ pub enum Ask {
 /// A request to a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Request {
-    /// A write.
+    /// A write of any kind, including the opening of a session.
     Write(Write),
-    /// A read.
+    /// A query in a read mode.
     Read(Query, ReadMode),
 }
 
@@ -92,7 +92,7 @@ pub enum Request {
 pub struct Asked {
     /// The operation.
     pub ask: Ask,
-    /// The chain.
+    /// The index of the chain to which the request is sent.
     pub chain: usize,
     /// The request that is sent.
     pub request: Request,
@@ -116,14 +116,14 @@ impl Asked {
         }
     }
 
-    /// Whether it writes.
+    /// Whether this is a write or a script. Opening a session is neither.
     pub fn is_write(&self) -> bool {
         self.ask.is_write()
     }
 }
 
 impl Ask {
-    /// Whether it writes.
+    /// Whether this is a write or a script. Opening a session is neither.
     pub fn is_write(&self) -> bool {
         matches!(self, Self::Write { .. } | Self::Script { .. })
     }
@@ -133,7 +133,7 @@ impl Ask {
         if let Self::Write { batch, .. } | Self::Script { batch, .. } = self { *batch } else { 0 }
     }
 
-    /// The read mode; `None` for a write.
+    /// The read mode; `None` if the operation is not a read.
     pub fn mode(&self) -> Option<ReadMode> {
         match self {
             Self::Read(_, mode) | Self::Keys(_, mode) | Self::Page { mode, .. } | Self::Hashed { mode, .. } => {

@@ -16,11 +16,11 @@ use crate::history::{Call, SeriesCall, Value};
 pub struct Choice {
     /// The operation.
     pub ask: Ask,
-    /// The chain.
+    /// The index of the chain that holds the keys.
     pub chain: usize,
     /// The node that gets the first attempt.
     pub node: usize,
-    /// Whether all attempts must go to this node.
+    /// Whether an unanswered attempt is retried at the same node.
     pub pinned: bool,
 }
 
@@ -129,7 +129,7 @@ impl Client {
         let expected = self.known[key as usize];
         let kind = self.rng.below(1000) as u32;
         match kind {
-            // The conditions of many parts are rarely all met.
+            // Rarer than in single writes, because the conditions of many parts are rarely all met.
             kind if is_part && kind < mix.swaps / 4 => Call::CompareAndSwap { expected, value },
             _ if is_part => Call::Put(value),
             kind if kind < mix.deletes => Call::Delete,

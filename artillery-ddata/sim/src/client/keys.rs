@@ -5,7 +5,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::history::Value;
 
-/// The kind of a key.
+/// The kind of values that a key holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KeyKind {
     /// Written by put, compare-and-swap and delete.
@@ -66,7 +66,7 @@ impl Keys {
     }
 }
 
-/// The bytes of a key.
+/// The name of a key in requests.
 pub fn key_bytes(key: u32) -> Bytes {
     Bytes::from(format!("{PREFIX}{key:02}"))
 }
@@ -77,7 +77,7 @@ pub fn key_of(bytes: &[u8]) -> Option<u32> {
     (key_bytes(key) == bytes).then_some(key)
 }
 
-/// The position of a key in hash order. There are only five, so that keys share positions.
+/// The position of a key in hash order. There are only five positions, so that several keys share one.
 pub fn place(key: &[u8]) -> u64 {
     position(key) % 5 + 1
 }

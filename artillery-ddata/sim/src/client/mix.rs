@@ -2,18 +2,18 @@
 
 use crate::rng::Rng;
 
-/// The chance of each operation, in thousandths.
+/// The mix of operations. Shares are in thousandths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mix {
-    /// Share of writes among all operations.
+    /// Share of writes among all operations, if `writers` is 0.
     pub writes: u32,
-    /// Share of deletes among writes of registers.
+    /// Share of deletes among single writes of registers.
     pub deletes: u32,
-    /// Share of compare-and-swaps among writes of registers.
+    /// Share of compare-and-swaps among single writes of registers. Batches and scripts get a quarter of it.
     pub swaps: u32,
-    /// Share of deletes that return the value among writes of registers.
+    /// Share of deletes that return the value, among single writes of registers.
     pub takes: u32,
-    /// Share of batches among writes.
+    /// Share of batches among writes other than scripts.
     pub batches: u32,
     /// Share of scripts among writes.
     pub scripts: u32,
@@ -21,9 +21,9 @@ pub struct Mix {
     pub whole_batches: bool,
     /// Share of writes with a request id.
     pub numbered: u32,
-    /// Share of answered writes that are duplicated once more, late.
+    /// Share of answered writes that are sent again later, among those with a request id.
     pub duplicates: u32,
-    /// Share of unanswered writes whose outcome is settled instead of repeating the write.
+    /// Share of unanswered writes whose outcome is queried without repeating the write, among those with a request id.
     pub settled: u32,
     /// Share of eventual reads among reads.
     pub eventual: u32,
@@ -37,14 +37,14 @@ pub struct Mix {
     pub scans: u32,
     /// Share of walks in hash order among reads.
     pub walks: u32,
-    /// Share of reads that carry their application's session.
+    /// Share of reads that carry the floor of their application's session.
     pub sessions: u32,
     /// Number of clients that mostly write; the others only read. 0: all clients do both.
     pub writers: usize,
 }
 
 impl Mix {
-    /// Draws the workload of a seed.
+    /// Draws the mix of a seed. Scenarios add scripts, walks and fixed writers.
     pub fn draw(rng: &mut Rng) -> Self {
         Self {
             writes: rng.between(150, 700) as u32,

@@ -7,7 +7,7 @@ use artillery_proto::{ClusterId, Sequence, Version};
 /// A session of an application with one chain.
 #[derive(Clone, Debug)]
 pub struct Session {
-    /// Its id.
+    /// The version of the update that opened the session.
     pub id: Version,
     next: u64,
     open: BTreeSet<u64>,
@@ -64,7 +64,8 @@ impl Standing {
         }
     }
 
-    /// The lowest unanswered number. 0, which confirms nothing, if the session was evicted.
+    /// The lowest number whose request has not ended; the next number if all have. 0, which confirms nothing, if `id`
+    /// is not the current session.
     pub fn lowest(&self, id: Version) -> u64 {
         match &self.session {
             Some(session) if session.id == id => session.open.first().copied().unwrap_or(session.next),
@@ -72,7 +73,7 @@ impl Standing {
         }
     }
 
-    /// Raises the floor to `seen`.
+    /// Raises the floor to `seen` if it is lower.
     pub fn rise(&mut self, seen: Sequence) {
         self.floor = self.floor.max(seen);
     }

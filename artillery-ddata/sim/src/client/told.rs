@@ -39,7 +39,8 @@ pub struct Told {
 /// Interprets the reply to an operation.
 ///
 /// # Errors
-/// [`Oracle::Answers`] if such a reply makes no sense, [`Oracle::Claims`] if it contains a value that no client wrote.
+/// [`Oracle::Answers`] if the reply does not fit the operation, [`Oracle::Claims`] if it contains a value or a key that
+/// no client wrote.
 pub fn told(asked: &Asked, reply: &Reply, keys: &Keys) -> Result<Told, Failure> {
     match (&asked.ask, reply) {
         (Ask::Open, Reply::Committed(committed)) => Ok(Told { version: Some(committed.version), ..Told::default() }),

@@ -7,7 +7,7 @@ use crate::rng::Rng;
 
 const MILLI: u64 = 1_000_000;
 
-/// A fault for members by their role in the first chain at its beginning.
+/// A fault for the members that have a certain role in the first chain, or lead the log, when it begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Play {
     /// Only the head receives messages of the tail.
@@ -48,7 +48,7 @@ impl fmt::Display for Play {
     }
 }
 
-/// Adds the plays that begin at a given time to a plan. Returns when all of them are over.
+/// Adds plays to a plan, the first of which begins at the given time. Returns the time at which all of them are over.
 type Plot = fn(&mut Rng, u64, &mut Vec<Planned>) -> u64;
 
 /// Repeats a plot between `from` and `until`, with time to heal in between.

@@ -57,7 +57,7 @@ impl ChainOracle {
         self.by_key.clear();
         self.requests = super::Requests::default();
         for update in before.iter().take(kept) {
-            // The same updates were accepted before.
+            // Can't fail, because the same updates were accepted before.
             let _ = self.extend(update);
         }
         lost
@@ -154,7 +154,7 @@ impl ChainOracle {
         self.moving.as_ref().and_then(|moving| moving.versions.get(&version))
     }
 
-    /// All updates of any key from `version` on that any member ever held.
+    /// All updates that any member ever held, from `version` on, whichever keys they change.
     pub(super) fn ever_from(&self, version: Version) -> impl Iterator<Item = &Update> + '_ {
         self.moving.iter().flat_map(move |moving| moving.versions.range(version..).map(|(_, update)| update))
     }

@@ -10,7 +10,7 @@ use crate::{client::Mix, rng::Rng};
 
 const MILLI: u64 = 1_000_000;
 
-/// One key, short leases, and no other causes of delay.
+/// One key, short leases and short delays.
 fn brisk(rng: &mut Rng, setup: &mut Setup, members: usize, founders: usize, replicas: u64) {
     setup.members = members;
     controlled(rng, setup, founders, replicas);
@@ -40,7 +40,7 @@ pub(super) fn stalls(rng: &mut Rng, setup: &mut Setup) {
     setup.stalls = 300;
     setup.clients = 20;
     setup.pace = 3;
-    // No client retries a slow read.
+    // Attempts last longer than any stall, so that clients don't retry stalled reads.
     setup.attempt = (3000 * MILLI, 4000 * MILLI);
     setup.patience = (3500 * MILLI, 5000 * MILLI);
 }
@@ -96,7 +96,7 @@ pub(super) fn busy(rng: &mut Rng, setup: &mut Setup) {
     // About 60 parts of two records each are in flight. A snapshot has several times as many.
     setup.profile.room = 4 << 10;
     setup.chunk = 1 << 10;
-    // Updates written during the resync must not overtake a busy joiner.
+    // Large enough for the updates written while a busy joiner resyncs.
     setup.backlog = 64 << 10;
     setup.batch = 128;
     setup.record_cost = rng.between(2 * MILLI, 5 * MILLI / 2);
@@ -113,7 +113,7 @@ pub(super) fn crowd(rng: &mut Rng, setup: &mut Setup) {
 }
 
 pub(super) fn unequal(rng: &mut Rng, setup: &mut Setup) {
-    // Clients choose nodes at random, and most nodes may be spares.
+    // Few nodes, because clients choose nodes at random and most nodes may be spares.
     let nodes = rng.pick(&[1, 2, 3, 4, 4, 4]);
     setup.members = nodes as usize;
     let any = rng.between(1, nodes);

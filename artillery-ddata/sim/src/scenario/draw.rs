@@ -95,7 +95,7 @@ pub(super) fn common(rng: &mut Rng) -> Setup {
         audited: false,
         guards: Guards::ALL,
     };
-    // A run over a slow link with capacity for one piece at a time would see nothing else.
+    // Small pieces over a link with little capacity could take up the whole run.
     if setup.profile.room < 16 << 10 {
         setup.chunk = 64 << 10;
     }
@@ -141,7 +141,8 @@ pub(super) fn evictions(rng: &mut Rng, setup: &mut Setup) {
     // Space for the sessions of at least two fifths of the clients, with one record each. With less, each session is
     // evicted before its client can use it, and clients do nothing but open sessions.
     setup.session_bytes = (rng.between(900, 3000) as usize).max(setup.clients * 256 * 2 / 5);
-    // For the same reason no client retries before an answer can have arrived: each attempt opens another session.
+    // For the same reason clients don't retry before an answer can have arrived: each attempt to open a session opens
+    // another one.
     let far = 12 * setup.profile.delay;
     setup.attempt = (setup.attempt.0.max(far), setup.attempt.1.max(2 * far));
     setup.patience = (setup.patience.0.max(4 * far), setup.patience.1.max(8 * far));
@@ -248,7 +249,7 @@ pub(super) fn mixed(rng: &mut Rng, setup: &mut Setup) {
     setup.join = rng.pick(&[40, 300, 4 << 20]);
 }
 
-/// Up to seven nodes, some of them spares.
+/// Three to seven nodes. Each chain has up to three members, and the other nodes are spares.
 pub(super) fn moving(rng: &mut Rng, setup: &mut Setup) {
     let founders = rng.between(3, 5) as usize;
     setup.members = (founders + rng.below(3) as usize).min(7);
@@ -347,7 +348,7 @@ pub(super) fn disks(rng: &mut Rng, setup: &mut Setup) {
         controlled(rng, setup, usize::from(expect), u64::from(replicas));
     }
     let never = rng.pick(&[0, 0, 0, 500, 1000]);
-    // Without syncs, an outage that only kills processes must lose nothing.
+    // Without syncs, some seeds have no power cuts: an outage that only kills processes must lose nothing.
     let cuts = if never > 0 { [0, 300, 1000] } else { [300, 700, 1000] };
     setup.durable = Some(DiskSetup {
         sync: rng.pick(&[100 * MICRO, MILLI, 5 * MILLI]),

@@ -50,7 +50,7 @@ fn busy(rng: &mut Rng, setup: &mut Setup) {
     setup.attempt = (300 * MILLI, 600 * MILLI);
     let control = setup.control_mut();
     control.founders = 3;
-    // No elections: a new leader would have to start its observations from scratch.
+    // No elections without cause: a new leader would have to start its observations from scratch.
     (control.whims, control.cut_off) = (0, 0);
 }
 
@@ -62,9 +62,9 @@ pub(super) fn gray(rng: &mut Rng, setup: &mut Setup) {
     setup.gray = Some(Gray { quiet: 2 * SECOND, start: 6 * SECOND, end: 16 * SECOND });
 }
 
-/// Three members, one of which repeatedly holds up its chain. The third and fourth time it is kept out for 20 times
-/// `slow`, here 12 s. With unbounded backoff the fourth time would be twice as long. Or a head that receives nothing
-/// from other nodes, and a spare.
+/// Without a spare, one member repeatedly holds up its chain. The third and fourth time it is kept out for 20 times
+/// `slow`, here 12 s. With unbounded backoff the fourth time would be twice as long. With a spare, the head receives
+/// nothing from other nodes.
 pub(super) fn relapses(rng: &mut Rng, setup: &mut Setup) {
     busy(rng, setup);
     setup.mix.writes = 800;
@@ -72,7 +72,7 @@ pub(super) fn relapses(rng: &mut Rng, setup: &mut Setup) {
     setup.excused = false;
     setup.members = if rng.chance(300) { 3 } else { 4 };
     if setup.members > 3 {
-        // No member has to be found slow.
+        // A light load suffices, since no member has to be found slow.
         (setup.clients, setup.pace) = (4, 1);
         (setup.healed, setup.stop) = (14 * SECOND, 31 * SECOND);
     } else {
@@ -182,7 +182,7 @@ fn short_delays(rng: &mut Rng, from: u64) -> impl Iterator<Item = Planned> + use
     delays.into_iter()
 }
 
-/// The world of [`Scenario::Gray`](super::Scenario::Gray), for a test with faults of its own.
+/// The world of [`Scenario::Gray`](super::Scenario::Gray) with three members, no disks and the given faults.
 pub fn gray_setup(seed: u64, faults: Vec<Planned>) -> Setup {
     let mut rng = Rng::new(seed, Concern::Setup);
     let mut setup = common(&mut rng);

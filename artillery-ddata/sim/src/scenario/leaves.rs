@@ -12,7 +12,7 @@ const MILLI: u64 = 1_000_000;
 
 pub(super) fn leaves(rng: &mut Rng, setup: &mut Setup) {
     setup.members = rng.between(2, 5) as usize;
-    // No spare: it could not replace members that have all left.
+    // No spare: it could not take over after all members have left.
     controlled(rng, setup, setup.members, 5);
     let control = setup.control_mut();
     (control.whims, control.cut_off) = (0, 0);
@@ -63,13 +63,14 @@ pub(super) fn rolling(rng: &mut Rng, setup: &mut Setup) {
     setup.chains = rng.between(1, 2) as usize;
     setup.keys.registers = rng.pick(&[2, 12, 60]);
     setup.padding = rng.pick(&[0, 300, 600]);
-    // More than the largest batch: the oracle sees an update that a sole member orders and commits in one step only in
-    // its backlog.
+    // More than the largest batch. If a sole member orders and commits an update in one step, the oracle finds the
+    // update only in the backlog.
     setup.backlog = rng.pick(&[128 << 10, 1 << 20]);
     setup.control_mut().rolls = true;
 }
 
-/// Five or six nodes, some of which never serve. Those create another cluster, on order, if they reach no member.
+/// Five or six nodes, some of which never serve. An operator orders these to create another cluster if they reach no
+/// member.
 pub(super) fn succession(rng: &mut Rng, setup: &mut Setup) {
     setup.members = rng.between(5, 6) as usize;
     let replicas = rng.between(2, 3);
@@ -88,18 +89,19 @@ pub(super) fn strangers(rng: &mut Rng, setup: &mut Setup) {
     (control.meets, control.rolls) = (true, rng.chance(300));
 }
 
-/// Three to six nodes. Most voters of the log are lost at once, among other faults, and start other incarnations later.
+/// Three to six nodes. Among other faults, most voters of the log are lost at once. Their nodes start other
+/// incarnations later.
 pub(super) fn recovery(rng: &mut Rng, setup: &mut Setup) {
     setup.members = rng.between(3, 6) as usize;
     let replicas = rng.between(2, 3);
     controlled(rng, setup, setup.members.min(5), replicas);
     setup.chains = rng.between(1, 2) as usize;
     setup.control_mut().loses = true;
-    // With many small pieces, a node that receives everything again would be slow.
+    // With many small pieces, a node that receives all data again would take too long.
     setup.chunk = 64 << 10;
 }
 
-/// Nodes form a cluster under all faults, and then run with failover under further faults.
+/// Nodes form a cluster under faults, and then run with failover under further faults.
 pub(super) fn dawn(rng: &mut Rng, setup: &mut Setup) {
     let expect = rng.between(3, 5);
     setup.members = (expect + rng.below(2)) as usize;

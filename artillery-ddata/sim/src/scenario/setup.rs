@@ -16,7 +16,7 @@ use crate::{
 /// Everything that determines a run, besides its seed.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// Number of nodes. Each is a member of every chain, unless the cluster must form first.
+    /// Number of nodes. Each is a member of every chain, unless the cluster forms first or has a control half.
     pub members: usize,
     /// Number of chains. Without a control half each has a different head.
     pub chains: usize,
@@ -48,7 +48,7 @@ pub struct Setup {
     pub snapshot_age: Duration,
     /// Bytes that may be written before an open snapshot fails.
     pub snapshot_bytes: usize,
-    /// The replica's heartbeat.
+    /// Interval of a replica's heartbeats.
     pub heartbeat: Duration,
     /// How long a replica waits for an acknowledgement before it resends. `None`: it never resends.
     pub resend: Option<Duration>,
@@ -62,7 +62,7 @@ pub struct Setup {
     pub patience: (u64, u64),
     /// Bounds on the time that a client waits for one attempt, in nanoseconds.
     pub attempt: (u64, u64),
-    /// Maximum number of retries of an unanswered operation. Then its client waits for the last attempt.
+    /// Maximum number of retries of an unanswered operation. After the last one, its client only waits for the answer.
     pub retries: u32,
     /// Nanoseconds at the start of each second in which clients send without pausing. `None`: at a steady pace.
     pub bursts: Option<u64>,
@@ -94,7 +94,7 @@ pub struct Setup {
     pub leases: bool,
     /// Local reads per thousand that stall. Members stall a tenth as often between forwarding and storing updates.
     pub stalls: u32,
-    /// From then on everything must work, except for crashes. Later faults only affect nodes that need not serve.
+    /// From this time on everything must work, except for crashes. Later faults only affect nodes that need not serve.
     pub healed: u64,
     /// When clients stop if they have done enough.
     pub stop: u64,

@@ -157,7 +157,7 @@ fn checked(oracle: &ChainOracle, keys: &crate::client::Keys, origin: &Origin, re
     }
 }
 
-/// Whether a repeated answer agrees with the first. The deleted value may be missing from it, but must not differ.
+/// Whether a repeated answer agrees with the first. One of them may be missing the deleted value, but not its version.
 fn is_the_same_result(first: &Computed, again: &Computed) -> bool {
     match (first, again) {
         (Computed::Took(Some((taken, _))), Computed::TookForgotten(version))

@@ -36,7 +36,7 @@ pub struct ResyncCounts {
     pub updates: u64,
     /// Control frames of the joiner, which acknowledge the data received.
     pub acknowledgements: u64,
-    /// Control frames of the source.
+    /// Control frames of the source, and `Durable` and `Full` messages of either node.
     pub controls: u64,
     /// Requests to promote the joiner.
     pub promotions: u64,
@@ -46,7 +46,7 @@ pub struct ResyncCounts {
     pub through: u64,
     /// When the resync was interrupted, in virtual nanoseconds.
     pub ended: Option<u64>,
-    /// When the chain was complete again after that, in virtual nanoseconds.
+    /// When the chain was complete again after the interruption, in virtual nanoseconds.
     pub whole: Option<u64>,
 }
 
@@ -88,7 +88,7 @@ impl World {
         }
     }
 
-    /// Interrupts the resync, before any other event, once it reaches the boundary.
+    /// Interrupts the resync at once when it reaches the boundary.
     fn end_resync(&mut self, source: usize, joiner: usize) {
         let Some(Boundary { behind, end }) = self.setup.boundary else { return };
         let counts = &mut self.counts.resync;

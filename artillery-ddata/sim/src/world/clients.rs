@@ -188,7 +188,8 @@ impl World {
         }
     }
 
-    /// A request reaches a node. A clean strong read is served at once. All other requests go to the replica.
+    /// Handles a request that reaches a node. The gate serves most clean strong reads of one key. All other requests go
+    /// to the replica.
     pub(super) fn request(&mut self, arrival: Arrival) -> Result<(), Failure> {
         let (index, slot) = (arrival.node, arrival.origin.asked.chain);
         if !self.nodes[index].is_alive() {

@@ -453,8 +453,8 @@ impl World {
             NodeOutput::Reordered { result, .. } => return self.reordered(&result),
             NodeOutput::Reopened { result, .. } => return self.answered_operator(&result),
             NodeOutput::Confirm { round, term } => {
-                // The answer only promises that the node led after the question. Here that is decided at once, and
-                // reported late.
+                // The answer only promises that the node led after the question. The model decides at once whether it
+                // leads, and reports the answer later.
                 let (leads, closes, answered) = (self.has_majority(id, term), self.is_closing(), self.answered(node));
                 let Some(control) = &mut self.control else { return };
                 let slow = if control.rng.chance(50) && !closes { control.rng.below(400_000_000) } else { 0 };

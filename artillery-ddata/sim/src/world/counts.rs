@@ -16,9 +16,9 @@ pub struct Counts {
     pub operations: u64,
     /// Writes that were refused without being applied.
     pub refused: u64,
-    /// Reads without an answer, and writes with an unknown outcome.
+    /// Reads that were not served, and writes with an unknown outcome.
     pub unanswered: u64,
-    /// Operations begun after healing and before a member crashed.
+    /// Operations begun after healing, and early enough to end before a planned crash.
     pub healed: u64,
     /// Operations counted in `healed` that were refused or not answered.
     pub healed_refused: u64,
@@ -48,7 +48,7 @@ pub struct Counts {
     pub duplicates: u64,
     /// Attempts refused because their session had been evicted.
     pub expired_sessions: u64,
-    /// Attempts refused because the head's window was full.
+    /// Attempts refused as `Busy`.
     pub busy: u64,
     /// Changes shown to watchers.
     pub watched: u64,

@@ -24,7 +24,8 @@ use crate::{
 
 /// Maximum bytes that a chain passes to the journal at once.
 const BATCH: usize = 64 << 10;
-/// Younger backups can't be detected: nodes exchange and store the positions of stores every ten seconds.
+/// Minimum age of a backup when it is restored. Younger ones can't be detected, since nodes exchange and store the
+/// positions of stores only every ten seconds.
 const COPY_AGE: u64 = 11 * SECOND;
 
 pub(super) fn draw_mode(rng: &mut Rng, setup: &Setup) -> SyncMode {
@@ -321,7 +322,8 @@ impl World {
         self.disks.iter().for_each(|disk| disk.set_room(ROOM));
         let is_over = |planned: &Planned| !matches!(planned.fault, Fault::Outage(_)) || planned.end <= self.now;
         if self.setup.faults.iter().all(is_over) {
-            // The disk of a spare is written so rarely that its cut would occur long after healing.
+            // Cancel pending cuts: the disk of a spare is written so rarely that its cut would occur long after
+            // healing.
             self.disks.iter().for_each(|disk| disk.cut_power_after(u64::MAX));
         }
         (0..self.nodes.len()).for_each(|index| self.start_soon(index));
@@ -349,7 +351,7 @@ impl World {
         Ok(())
     }
 
-    /// Checks that every update committed in a chain's newest epoch is on the disks of its live serving members.
+    /// Checks that every update that this member has committed is on the disks of all members that serve in its epoch.
     pub(super) fn check_durable(&self, index: usize, slot: usize, status: &Status) -> Result<(), Failure> {
         let Some(config) = status.config.as_ref().filter(|_| status.durable.is_some()) else { return Ok(()) };
         let watermark = status.watermark;

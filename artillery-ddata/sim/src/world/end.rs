@@ -20,7 +20,7 @@ use crate::{
 const TABLE_SLACK: usize = 1024;
 
 impl World {
-    /// Makes the clients read every key at every node.
+    /// Makes the clients read every key at every live member, in strong and in eventual mode.
     pub(super) fn write_script(&mut self) {
         let mut client = 0;
         for node in 0..self.nodes.len() {
@@ -167,7 +167,7 @@ impl World {
         Ok(())
     }
 
-    /// Checks that all members have the same session table, and that it is within its bound.
+    /// Checks that a member has as many sessions as the log, and that its session table is within its bound.
     fn check_table(&self, chain: usize, name: &str, status: &Status) -> Result<(), Failure> {
         let open = self.oracles[chain].sessions();
         // The last update may have been applied while no session could be evicted.
@@ -194,8 +194,8 @@ impl World {
         Ok(())
     }
 
-    /// Makes the result. Violations in a client history take precedence over broken invariants, and those over failed
-    /// final checks.
+    /// Makes the result. A violation in a client history takes precedence over a failure that was kept until the end,
+    /// and this one over the failure that ended the run.
     pub(super) fn finish(mut self, failure: Option<Failure>) -> Outcome {
         self.count();
         let seen = self.check_histories();

@@ -77,7 +77,7 @@ pub(crate) enum Phase {
     Work,
     /// Clients begin no further operations.
     Quiet,
-    /// Every key is read once more at every node.
+    /// Every key is read once more at every live member.
     Verify,
     /// Waits for requests whose clients have gone.
     Drain,

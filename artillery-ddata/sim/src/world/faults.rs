@@ -63,7 +63,7 @@ impl World {
         use std::fmt::Write as _;
         let fault = self.planned(index);
         if matches!(fault, Fault::Crash(_)) && self.counts.operations < OPERATIONS && self.now < LAST / 2 {
-            // Postpone the crash until the clients have done most of their operations.
+            // Postpone the crash until the clients have begun enough operations, or too much time has passed.
             self.queue.push(self.now + SECOND, Event::Fault { index, begins });
             return;
         }
@@ -172,7 +172,7 @@ impl World {
         }
     }
 
-    /// Breaks or restores a connection. Each side notices after a delay of its own.
+    /// Breaks or restores a connection. Each side notices after its own delay.
     pub(super) fn set_connection(&mut self, a: usize, b: usize, up: bool) {
         let up = up && self.nodes[a].is_alive() && self.nodes[b].is_alive();
         let Some(generation) = self.network.set_up(a, b, up) else { return };

@@ -125,7 +125,8 @@ impl World {
         }
     }
 
-    /// Stops a node while the cluster forms. Later its place would stay empty, since configurations do not change here.
+    /// Stops a node if the cluster has not formed yet. Later its place would stay empty, since configurations do not
+    /// change without a control half.
     pub(super) fn stop(&mut self, index: usize) {
         let Some(founders) = &mut self.founding else { return };
         if founders.ready || !self.nodes[index].is_alive() {
@@ -352,7 +353,8 @@ impl World {
         Ok(())
     }
 
-    /// Checks that no second cluster forms while a majority of the first one's founders survives.
+    /// Checks that enough nodes form a cluster, and that no second one forms while a majority of the first one's
+    /// founders survives.
     fn check_founding(&self, founding: &Arc<Bootstrap>) -> Result<(), Failure> {
         let Some(founders) = &self.founding else { return Ok(()) };
         let fail = |what: String| Err(Failure::new(Oracle::Formation, what));

@@ -26,9 +26,9 @@ const SERVES: u64 = SECOND / 2;
 /// A write or sync of a node's disks at which power is lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PowerCut {
-    /// The node.
+    /// The node whose operations are counted, and which loses power.
     pub node: usize,
-    /// Number of writes and syncs that its disks complete before.
+    /// Number of writes and syncs that the node's disks complete before the cut.
     pub behind: u64,
     /// Whether all other nodes lose power at the same moment.
     pub at_all: bool,

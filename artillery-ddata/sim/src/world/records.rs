@@ -165,7 +165,7 @@ impl World {
         }
     }
 
-    /// By chance, schedules a late duplicate of an answered write.
+    /// By chance, schedules a late duplicate of an answered or barred write with a request id.
     fn duplicate(&mut self, index: usize, pending: &Pending, reply: Reply) {
         let Some((session, number)) = pending.asked.id else { return };
         let rng = &mut self.clients[index].rng;

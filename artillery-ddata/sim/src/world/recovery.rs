@@ -50,7 +50,7 @@ impl World {
         Ok(())
     }
 
-    /// The members that must have served: head and tail in classic mode, otherwise all.
+    /// The live members of the first chain that must have served: head and tail in classic mode, otherwise all.
     fn expected_to_serve(&self) -> impl Iterator<Item = usize> + '_ {
         let members = match &self.control {
             Some(_) => self.members_now(0),

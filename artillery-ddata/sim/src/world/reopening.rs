@@ -18,7 +18,7 @@ use crate::{
     oracle::{Failure, Oracle},
 };
 
-/// Data about the incarnations of stores.
+/// What the incarnations of stores found on their disks, and what their disks may have lost.
 #[derive(Default, Debug)]
 pub(super) struct Lacking {
     /// The data that each incarnation found on its disk.

@@ -18,7 +18,7 @@ const ASKED: u32 = 20;
 #[derive(Clone, Copy, Default, Debug)]
 struct Served {
     last: u64,
-    /// Requests that reached able nodes since then.
+    /// Requests that reached able nodes since `last`.
     asked: u32,
 }
 

@@ -435,7 +435,7 @@ impl World {
     }
 }
 
-/// Whether the turn being received can include this input. Several parts of a snapshot may share a turn.
+/// Whether the turn being received can include this input. If `shares`, a turn may include several snapshot parts.
 fn has_room(turns: &[(usize, Received)], work: &Work, shares: bool) -> bool {
     let other = |turn: &Received| !shares || !turn.frames.iter().all(|(_, frame)| is_part(frame));
     let full = |turn: &Received| {

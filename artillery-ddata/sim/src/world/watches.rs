@@ -21,7 +21,7 @@ use crate::{
 /// Requests and answers per thousand that are lost until healing.
 const LOST: u32 = 100;
 
-/// A client that requests the changes after its position. It keeps no other state.
+/// A client that requests the changes after its position.
 #[derive(Debug)]
 pub(super) struct Watcher {
     rng: Rng,
@@ -37,7 +37,7 @@ pub(super) struct Watcher {
 impl Watcher {
     pub(super) fn new(seed: u64, index: usize, chain: usize) -> Self {
         let mut rng = Rng::new(seed, Concern::Watcher(index));
-        // All keys, some keys, or a prefix that also covers keys of other chains, which must not appear.
+        // All keys, some keys, or a single one. Keys of other chains must not appear in any case.
         let prefix = match rng.below(3) {
             0 => Bytes::new(),
             1 => Bytes::from_static(b"key-0"),

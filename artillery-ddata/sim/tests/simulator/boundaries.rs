@@ -77,6 +77,6 @@ fn snapshot_resumed_from_another_one_is_caught() {
     };
     let ends = [ResyncEnd::SourceDies, ResyncEnd::LinkBreaks, ResyncEnd::JoinerDies];
     let anywhere = |seed| ends.into_iter().any(|end| (1..96).any(|behind| convicts(seed, end, behind)));
-    // In few runs clients write, between two snapshots, data that only the second snapshot would contain.
+    // Only a few runs convict: between two snapshots, clients must write data that only the second one contains.
     assert!((SEED..SEED + 8).any(anywhere));
 }

@@ -29,7 +29,7 @@ fn back(fault: Fault, seed: u64) -> Option<u64> {
     let rates: Vec<u64> =
         (START / SECOND..END / SECOND).map(|at| counts.writes_between(at * SECOND, (at + 1) * SECOND) as u64).collect();
     println!("{quiet:.0} writes a second, then {rates:?}");
-    // The first time from which on the rate has recovered.
+    // The first time after which the rate has recovered.
     let mut times = (START + SECOND..=START + 2 * BACK - SPAN).step_by(STEP as usize);
     times
         .find(|&at| {

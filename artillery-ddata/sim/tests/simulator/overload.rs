@@ -39,7 +39,7 @@ const ROUND_TRIPS: u64 = 2;
 
 /// Number of callers that saturate the links. The test checks that ten times as many achieve no higher throughput.
 const SATURATING: usize = 32;
-/// Every fourth pair of callers times out after `PATIENCE`, and calls again.
+/// Under overload, every fourth pair of callers times out after `PATIENCE` and calls again.
 const IMPATIENT: usize = 4;
 const PATIENCE: u64 = 50 * MILLI;
 

@@ -35,7 +35,7 @@ fn thousands_in_flight_are_each_applied_once() {
         keys: Keys { registers: 0, lists: 1, counters: 1, chains: 1 },
         mix: Mix { writes: 1000, batches: 0, numbered: 1000, duplicates: 500, settled: 0, writers: 0, ..base.mix },
         window: 64 << 20,
-        // At most four times the size of these records, since a session may use a quarter of the table.
+        // A session may use a quarter of the table, which must hold the records of all requests in flight.
         session_bytes: 2 << 20,
         backlog: 64 << 20,
         padding: 0,
@@ -89,7 +89,7 @@ fn a_session_without_its_floor_goes_back() {
     assert!(!caught.is_empty());
 }
 
-/// Ten keys are only rewritten by batches, while clients read them together and scan them.
+/// Ten keys are written only by batches, while clients read them together and scan them.
 #[test]
 fn whole_batches_are_seen_whole() {
     for seed in 0..6 {

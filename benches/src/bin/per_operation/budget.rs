@@ -12,7 +12,7 @@ use super::Row;
 const TOLERANCE: Costs =
     Costs { allocations: 0.04, allocated_bytes: 0.15, udp_calls: 0.05, frames: 0.03, frame_bytes: 0.03 };
 
-/// How often an operation over its budget is measured.
+/// Number of measurements after which a cost that is always over its budget fails the check.
 const TRIES: usize = 3;
 
 /// The minimum tolerated excess of each cost.
@@ -76,8 +76,8 @@ pub(crate) fn write(file: &Path, rows: &[Row]) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Measures operations over their budget again, up to `TRIES` times. An operation that is over it each time fails the
-/// check.
+/// Compares the costs with the budget. While any cost exceeds it, measures again, up to `TRIES` times in total. A cost
+/// that exceeds its budget each time fails the check.
 pub(crate) fn check(
     file: &Path,
     mut rows: Vec<Row>,

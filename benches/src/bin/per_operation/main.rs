@@ -123,7 +123,7 @@ impl Scene {
         Self { chain, load, operations, rows: Vec::new() }
     }
 
-    /// Counts the costs of one operation of this kind, averaged over those of `plan`.
+    /// Counts the costs of one operation of this kind, averaged over the operations of `plan`.
     fn count(&mut self, name: &str, plan: Plan, remote: Option<&Remote>, run: impl Fn(usize)) {
         // The first operations set up streams, buffers and the packet size.
         run(plan.operations / 10);

@@ -17,7 +17,7 @@ use crate::{
 };
 
 const MEMBERS: usize = 3;
-/// The default of a node.
+/// The default lease of a node.
 const LEASE_MS: u32 = 1000;
 /// Enough to distribute the clients of a dead member over the live ones.
 const CLIENTS_PER_MEMBER: usize = 4;
@@ -26,7 +26,7 @@ const REFRESH: Duration = Duration::from_millis(500);
 const WRITERS: usize = 32;
 const WRITES_PER_SECOND: f64 = 500.0;
 
-/// Kills and restarts a member of a chain of three, for each place in turn.
+/// Kills and restarts a member of a chain of three, for each place in turn; in a quick run only the middle.
 ///
 /// # Errors
 /// A wrong value. Failed operations are only counted.
@@ -89,7 +89,7 @@ fn kill_and_restart(lab: &Lab, chain: &mut Chain, node: usize, from: Timestamp, 
     Ok(millis(clock::now() - from))
 }
 
-/// Sleeps until the next event. The time is the schedule of the experiment, not a wait for a condition.
+/// Sleeps until the time of the next event, which the schedule of the experiment fixes.
 fn wait_for(runtime: &Runtime, at: Timestamp) {
     runtime.block_on(async { tokio::time::sleep(at.saturating_since(clock::now())).await });
 }

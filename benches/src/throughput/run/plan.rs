@@ -43,11 +43,11 @@ pub struct Plan {
     pub workers: usize,
     /// Fractions of a core to which each node is limited, one after the other.
     pub shares: Vec<f64>,
-    /// Callers for each member there, so that a longer chain gets more load.
+    /// Callers for each member of a chain whose nodes are limited, so that a longer chain gets more load.
     pub callers_per_member: u32,
-    /// Chain lengths there.
+    /// Lengths of the chains whose nodes are limited.
     pub share_members: Vec<u32>,
-    /// Read shares there.
+    /// Read shares with which these chains are measured, in percent.
     pub share_reads: Vec<u32>,
 }
 

@@ -18,8 +18,8 @@ const ENDS: u64 = 5 * SECOND;
 const LEASES: u64 = 10;
 
 impl World {
-    /// Tells all nodes to stop; in some runs one node is only drained. No node is left to wait for, so all of them must
-    /// end.
+    /// Tells all nodes to stop, except that in some runs one node is only drained. No other node is left to wait for,
+    /// so all nodes that were told to stop must end.
     pub(in super::super) fn close_down(&mut self) -> Result<(), Failure> {
         let nodes = self.nodes.len();
         let Some(control) = &mut self.control else { return Ok(()) };

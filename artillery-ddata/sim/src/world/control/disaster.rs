@@ -17,7 +17,7 @@ use crate::{
     scenario::{HEALED, SECOND},
 };
 
-/// How long before healing a disaster may still happen.
+/// A disaster happens at least this long before healing.
 const LAST: u64 = 8 * SECOND;
 
 impl World {
@@ -59,7 +59,8 @@ impl World {
         self.queue.push(again, super::super::Event::Control(Event::WantRecovery));
     }
 
-    /// A node that serves all chains with all data, but is no majority by itself. `None` while a decision is pending.
+    /// A node that serves all chains with all data, but is no majority by itself. `None` if there is no such node, or
+    /// while a decision is pending.
     fn survivor(&self) -> Option<usize> {
         let control = self.control.as_ref()?;
         let proposes = control.nodes.iter().any(|half| half.decider.proposes());
@@ -109,7 +110,8 @@ impl World {
         plan(cluster, &standings, Duration::from_nanos(since))
     }
 
-    /// Executes a recovery order one lease after it was given: surveys again, and continues alone.
+    /// Executes a recovery order one lease after it was given: surveys again, and continues alone if the survey still
+    /// selects this node.
     pub(super) fn recover(&mut self, node: usize, since: u64) {
         let plan = self.plan_at(node, self.now - since);
         self.trace.line(self.now, |out| write!(out, "n{node} should continue alone: {plan:?}"));
@@ -133,7 +135,7 @@ impl World {
         self.spread();
     }
 
-    /// Whether a recovery by this node loses nothing, since it serves every chain. All promises must then hold.
+    /// Whether a recovery by this node loses nothing, since it serves every chain.
     fn has_all(&self, by: MemberId) -> bool {
         let Some(control) = &self.control else { return false };
         control.configs().iter().all(|config| config.role(by) == Some(Role::Serving))

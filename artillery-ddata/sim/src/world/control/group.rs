@@ -47,7 +47,7 @@ pub(super) struct Group {
 
 impl Group {
     pub(super) fn new(founding: &Bootstrap, rng: Rng) -> Self {
-        // Like real groups, an odd number of voters: one of two.
+        // As in real groups, the number of voters is odd: of two founders, only one votes.
         let odd = |count: usize| count - usize::from(count.is_multiple_of(2));
         let voters = founding.members.iter().take(odd(founding.members.len().min(5)));
         Self {
@@ -326,7 +326,8 @@ impl World {
         }
     }
 
-    /// The state of the log for a node. `None` if it can't reach the leader. Then it is notified again later.
+    /// The state of the log for a node. `None` without a leader, or if the leader can't reach the node, which is then
+    /// notified again later.
     pub(super) fn said_of_log(&mut self, id: MemberId) -> Option<(Option<Term>, MemberId, Arc<Configs>)> {
         let leader = self.control.as_ref()?.group.leader?;
         let (at, leads_at) = (self.index_of(id)?, self.index_of(leader));
@@ -384,7 +385,7 @@ impl World {
         self.hand_in(node, NodeInput::VotersSet);
     }
 
-    /// Completes a change of voters once both sets agree.
+    /// Completes the pending change of voters, to which both sets have agreed.
     fn end_change_of_voters(&mut self) {
         let Some(control) = &mut self.control else { return };
         if let Some(next) = control.group.next.take() {

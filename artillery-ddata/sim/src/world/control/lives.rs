@@ -10,7 +10,8 @@ use super::{Event, World};
 use crate::{oracle::Failure, scenario::SECOND};
 
 impl World {
-    /// Stops an incarnation, unless the chains or the log could not continue without it.
+    /// Stops an incarnation if the chains and the log can continue without it. Does nothing while an operator restarts
+    /// nodes, or until a required recovery has taken place.
     pub(in super::super) fn stop_life(&mut self, node: usize) {
         let may_end = self.can_spare(node) && !self.is_rolling() && !self.may_need_recovery();
         if !self.nodes[node].is_alive() || !may_end {
@@ -38,7 +39,8 @@ impl World {
         !decides && control.configs().iter().all(|config| self.keeps_another(node, config, stays))
     }
 
-    /// Whether each chain keeps another serving member, and the log a majority, without this node.
+    /// Whether each chain keeps another serving member, and the log a majority, without this node. Always true with
+    /// disks.
     pub(in super::super) fn can_spare(&self, node: usize) -> bool {
         let Some(control) = &self.control else { return true };
         if self.setup.durable.is_some() {

@@ -1,5 +1,5 @@
 //! All stores that served a chain last are lost permanently, and an operator accepts that (docs/DESIGN.md §5.8). The
-//! operator repeats the order, also while nothing is lost. It must be refused then.
+//! operator repeats the order even while nothing is lost. In that case it must be refused.
 
 use std::fmt::Write as _;
 
@@ -20,7 +20,7 @@ use crate::{
     scenario::{HEALED, SECOND},
 };
 
-/// How long before healing stores may be lost.
+/// Stores are lost at least this long before healing.
 const LAST: u64 = 10 * SECOND;
 const CHAIN: ChainId = ChainId(0);
 
@@ -28,9 +28,9 @@ const CHAIN: ChainId = ChainId(0);
 pub(in super::super) struct Loss {
     /// The first epoch without the lost updates.
     epoch: Epoch,
-    /// When the first member entered it, on the clients' clock.
+    /// When the first member entered this epoch, on the clients' clock.
     moment: u64,
-    /// The clients' history before that.
+    /// The clients' history before this moment.
     before: History,
 }
 
@@ -55,7 +55,8 @@ impl World {
         }
     }
 
-    /// The nodes whose stores serve the chain; `None` if one of them is down, or too few voters would remain.
+    /// The nodes whose stores serve the chain. `None` if one of them is down, if too few voters would remain, or while
+    /// a decision is pending.
     fn stores_to_lose(&self) -> Option<Vec<usize>> {
         let control = self.control.as_ref()?;
         let proposes = control.nodes.iter().any(|half| half.decider.proposes());
@@ -99,7 +100,8 @@ impl World {
         self.trace.line(self.now, |out| write!(out, "the order to open the chain is answered: {result:?}"));
     }
 
-    /// Checks a leader that accepts a loss: it must not know of any store that served the chain last.
+    /// Checks a leader that accepts a loss: no store that served the chain last may report to it, unless that store has
+    /// lost unsynced data.
     pub(super) fn check_loss(&mut self, leader: usize, change: &ConfigChange) {
         let ConfigChange::AcceptLoss(change) = change else { return };
         let heard = self.heard_of(leader);
@@ -119,7 +121,7 @@ impl World {
     }
 
     /// Records the loss when the first serving member enters the epoch that accepted it. The committed updates that are
-    /// missing there are lost, and clients may observe that from then on. Nothing else may be lost.
+    /// missing there are lost, as clients may observe from this moment on. Nothing else may be lost.
     pub(in super::super) fn note_loss(&mut self, index: usize, slot: usize) {
         let Some(loss) = self.control.as_ref().and_then(|control| control.configs().loss(ChainId(slot as u32))) else {
             return;
@@ -201,7 +203,7 @@ impl World {
         chain == CHAIN.0 as usize && self.loss.is_some()
     }
 
-    /// Whether a version of before an accepted loss is not in the log any longer.
+    /// Whether a version from before an accepted loss is no longer in the log.
     pub(in super::super) fn is_lost(&self, chain: usize, version: artillery_proto::Version) -> bool {
         let slot = CHAIN.0 as usize;
         let is_old = self.loss.as_ref().is_some_and(|loss| version.epoch < loss.epoch);

@@ -10,7 +10,7 @@ use crate::{
     scenario::{HEALED, SECOND},
 };
 
-/// How long before healing the operator stops the last node.
+/// From this long before healing on, the operator stops no further node.
 const LAST: u64 = 5 * SECOND;
 
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -37,7 +37,7 @@ impl World {
                     control.rolling = Rolling::Leaves(node);
                     self.rolls += 1;
                     self.trace.line(self.now, |out| write!(out, "SIGTERM for n{node}"));
-                    // One node in four leaves permanently although it has a disk.
+                    // With disks, one node in four leaves its chains. The others only withdraw.
                     if self.setup.durable.is_some() && !(draw >> 32).is_multiple_of(4) {
                         self.withdraw(node);
                     } else {
@@ -47,7 +47,7 @@ impl World {
                 }
             }
             Rolling::Rests => return,
-            // The node was killed in the meantime, and may have started again.
+            // The node has ended, or it was killed and may have started again.
             Rolling::Leaves(node) if !self.nodes[node].is_alive() || !self.nodes[node].drained => {
                 control.rolling = Rolling::Starts(node);
                 self.queue.push(self.now + after, super::super::Event::Control(Event::Start(node)));

@@ -23,7 +23,7 @@ const REMEMBERED: u64 = 15 * SECOND;
 /// Number of leases after which all nodes of a cluster that is over know it.
 const LEARNING_LEASES: u64 = 12;
 
-/// Maximum duration of a seal after healing, in leases. The leader removes it after six leases without certainty.
+/// Maximum duration of a seal after healing, in leases. The leader removes a seal after six leases without certainty.
 const SEAL_LEASES: u64 = 12;
 
 #[derive(Debug)]
@@ -90,7 +90,7 @@ impl World {
             stranger.party.holds_data = true;
         }
         let is_met = (stranger.met.0..stranger.met.1).contains(&now) && !stranger.is_over;
-        // It learns of this cluster from one node.
+        // The other cluster learns of this one from a single node.
         let mine = Party { holds_data: holds[seen], cluster };
         if is_met && decides && stranger.party.gives_way(mine, guards) {
             (stranger.is_over, stranger.known_until) = (true, now + REMEMBERED);
@@ -143,7 +143,7 @@ impl World {
         stranger.is_some_and(|stranger| stranger.gone.contains(&node))
     }
 
-    /// A live node that does not know that this cluster is over, and still serves.
+    /// A live node that does not know that this cluster is over.
     fn unaware(&self) -> Option<usize> {
         let control = self.control.as_ref()?;
         let is_aware = |at: usize| {

@@ -78,7 +78,8 @@ impl Six {
         self.heard.get(&self.at(node)).cloned().unwrap_or_else(unheard)
     }
 
-    /// Handles the next event of the log, and discards others. Returns the fate of a proposal if the event has one.
+    /// Handles the next event if it concerns the log, and discards it otherwise. Returns the fate of a proposal if the
+    /// event reports one.
     fn step(&mut self) -> Option<ProposalFate> {
         let (now, event) = self.world.queue.pop().unwrap();
         self.world.now = now;
@@ -113,7 +114,7 @@ impl Six {
         let free = self.group().configs().applied() < at;
         self.world.control.as_mut().unwrap().appends += 1;
         self.world.append(leader, node, term, at, entry.change.clone());
-        // A node that reaches the leader delivers its proposal, even if the answer is lost.
+        // The next leader has the proposal if it reached a majority, even if the answers are lost.
         let (ids, cuts) = (self.world.ids.clone(), self.cuts.clone());
         let hears = |id| ids.iter().position(|&other| other == id).is_some_and(|to| !cuts.contains(&(leader, to)));
         let group = self.group();
