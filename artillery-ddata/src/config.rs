@@ -18,6 +18,8 @@ use artillery_core::discovery::Seed;
 use crate::types::update::MAX_KEY;
 
 /// How a node finds its cluster, what it proposes if it forms one, and how much memory it may use.
+///
+/// Here and in the parts of a `Config`, values in parentheses are the defaults.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Config {
@@ -29,8 +31,8 @@ pub struct Config {
     /// expect different numbers, the largest is used. With 1, a node that finds no other node within a few seconds
     /// forms the cluster alone, and others join it later.
     pub expect: u32,
-    /// Whether the cluster already exists (no). If so, a node without a store never forms a cluster but waits for one
-    /// of its nodes: nodes whose volumes are all missing then don't form an empty cluster.
+    /// Whether the cluster already exists (no). If so, a node without a store waits for a node of that cluster and
+    /// never forms one. This prevents an empty cluster when the volumes of all nodes are missing.
     pub existing: bool,
     /// The chains that the node proposes when it forms the cluster. Ignored once the cluster is formed.
     pub chains: ChainSettings,
@@ -43,11 +45,11 @@ pub struct Config {
     pub advertise_name: Option<String>,
     /// Bounds on the memory that the node uses.
     pub limits: Limits,
-    /// The threads that run the node.
+    /// Whether the node runs on threads of its own.
     pub threads: Threads,
     /// The timeout of a call that sets none (5 s).
     pub timeout: Duration,
-    /// Whether the nodes keep a configuration log, with which spares replace dead members (yes). Without it the
+    /// Whether spares replace dead members (yes). If so, the nodes keep a configuration log. Otherwise the
     /// configuration never changes after formation. Must be the same at all nodes of a cluster.
     pub failover: bool,
     /// Leases, under which members serve strong reads from their own state. The node that proposes the cluster fixes
@@ -77,13 +79,13 @@ pub struct DataConfig {
     /// members then accept only deletes. A quarter of the reserve is held in a file, so that other programs can't use
     /// it. `None`: 64 MiB, but at most an eighth of the file system or of [`max_disk_bytes`](Self::max_disk_bytes).
     pub reserve_bytes: Option<u64>,
-    /// The disk is also treated as full when the journal's length is this close to `max_disk_bytes`. `None`: only the
-    /// free space of the disk matters.
+    /// The maximum length of the journal in bytes: what is left of it counts as the free space if the disk has more.
+    /// `None`: only the free space of the disk matters.
     pub max_disk_bytes: Option<u64>,
-    /// When no member of a chain survives, stores that are back wait this long for the others, counted from the end of
-    /// the old leases (2 s). Any complete store holds everything; the others join it later, as new members. The setting
-    /// of the node that leads the configuration log applies. It may differ between nodes and between starts, since no
-    /// answer depends on it.
+    /// When no member of a chain survives, how long a returned store waits for the others (2 s). Such a store must be
+    /// complete, synced and at least at the highest known watermark. Stores that return later join as new members. The
+    /// setting of the node that leads the configuration log applies. It may differ between nodes and between starts,
+    /// since no answer depends on it.
     pub reopen: Duration,
 }
 
@@ -107,7 +109,7 @@ impl DataConfig {
     }
 }
 
-/// The threads that run a node.
+/// Which threads run a node.
 ///
 /// Choose [`Own`](Self::Own) if the application's tasks may block a thread for long, or if its runtime has several
 /// threads: waking another core costs a node more than most of its work. Choose [`Shared`](Self::Shared) if the
@@ -141,7 +143,7 @@ impl Default for Threads {
     }
 }
 
-/// Timing of leases.
+/// How long a lease lasts, and how much the nodes' clock rates may differ.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct LeaseConfig {
@@ -234,7 +236,7 @@ impl Default for Config {
 pub struct ConfigProblem {
     /// The path of the setting, such as `limits.window_bytes`.
     pub field: String,
-    /// The description of the problem.
+    /// What is wrong with the setting.
     pub problem: String,
 }
 
@@ -250,10 +252,10 @@ impl Config {
         Timing { lease: duration, drift_ppm, suspect: self.suspect, slow: self.slow }
     }
 
-    /// Checks every setting.
+    /// Checks most settings. Some are checked only when the node starts.
     ///
     /// # Errors
-    /// Every problem, with its setting.
+    /// Every problem found, with its setting.
     pub fn validate(&self) -> Result<(), Vec<ConfigProblem>> {
         let mut problems = Vec::new();
         let mut problem =

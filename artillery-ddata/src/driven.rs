@@ -42,7 +42,7 @@ impl Driven {
                     tokio::time::sleep(SHUTDOWN_GRACE).await;
                 });
             }
-            // Don't wait for blocking tasks: a name lookup must not keep the thread.
+            // Don't wait for blocking tasks: they would keep this thread alive.
             runtime.shutdown_background();
         };
         thread::Builder::new().name(name.to_owned()).spawn(drive)?;

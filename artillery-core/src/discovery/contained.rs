@@ -89,7 +89,7 @@ impl ContainedThread {
                 break;
             }
         }
-        // Blocked tasks of the source must not keep the thread.
+        // Don't wait for blocking tasks: they would keep this thread alive.
         runtime.shutdown_background();
     }
 

@@ -1,4 +1,4 @@
-//! Endpoints that meet over loopback sockets.
+//! Tests of endpoints that connect to each other on the loopback interface.
 
 mod links;
 mod moves;

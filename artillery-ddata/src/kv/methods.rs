@@ -1,5 +1,3 @@
-//! The calls of a [`Kv`].
-
 use bytes::Bytes;
 
 use super::{
@@ -120,7 +118,7 @@ impl Kv {
         self.script_call(Write::Script(script.into_inner()))
     }
 
-    /// Reads several keys of one chain, all at one point of its history: it never observes a partial batch.
+    /// Reads several keys of one chain, all at one point of its history: the result never shows part of a batch.
     ///
     /// # Errors
     /// Those of [`get`](Self::get); [`Refusal::ManyChains`] if the keys belong to several chains,
@@ -134,13 +132,13 @@ impl Kv {
         Scan::new(self, copy(prefix))
     }
 
-    /// Reads a page of all keys, in the order of a fixed 64-bit hash. It begins at `cursor`; 0 is the start.
+    /// Reads one page of all keys, in the order of a fixed 64-bit hash. The page begins at `cursor`; 0 is the start.
     ///
     /// A cursor is only a position in that order: members keep no state for it, every node accepts it, and it never
     /// expires. A caller that follows [`next`](super::KeyPage::next) until it is 0 gets every key that exists
-    /// throughout at least once, and perhaps keys that are created or deleted during the scan. The pages are no
-    /// snapshot. On the first such call a member begins to sort its keys, some thousands per call. Until that is done
-    /// its pages are empty and repeat the cursor.
+    /// throughout at least once, and perhaps keys that are created or deleted during the scan. Pages don't form a
+    /// snapshot. On the first such call a member begins to sort its keys: 1024 keys per chain and call. Until they are
+    /// sorted, its pages are empty and repeat the cursor, except that cursor 0 returns 1.
     ///
     /// # Errors
     /// When awaited, [`Error::Refused`] or [`Error::NotApplied`].
@@ -168,7 +166,7 @@ impl Kv {
     /// be.
     ///
     /// # Errors
-    /// Any [`Error`]; then nothing is settled yet, and the caller may try again.
+    /// Any [`Error`]. The outcome may or may not have been settled; calling again is safe.
     pub async fn resolve(&self, id: RequestId) -> Result<Resolution, Error> {
         let outcome = match self.router.resolve(id, self.timeout).await {
             Ok(answer) => write::outcome(answer, id),

@@ -35,18 +35,18 @@ pub(super) struct Unformed {
     pub(super) unloaded: Option<BegunStore>,
 }
 
-/// Values that start the chains of a node that follows a configuration log.
+/// What is needed to start the chains of a node that follows a configuration log.
 struct ChainsStart {
     configs: Arc<Configs>,
     leases: watch::Receiver<Lease>,
     words: mpsc::Sender<(ChainId, Word)>,
-    /// One for each chain, which publishes its readiness there.
+    /// One sender per chain, through which the chain publishes its readiness.
     shows: Vec<watch::Sender<ChainReadiness>>,
     ready: oneshot::Receiver<()>,
 }
 
 impl Data {
-    /// Called once the cluster is known. Starts this node's chains, or their loading.
+    /// Called once the cluster is known. Starts this node's chains, or first the loading of its directory.
     pub(super) fn formed(self: &Arc<Self>, founding: &Arc<Bootstrap>, unformed: Unformed) {
         let Some(started) = self.stage.started() else { return };
         tracing::info!(cluster = %founding.cluster, "this node belongs to a cluster");
@@ -59,7 +59,8 @@ impl Data {
         tokio::spawn(self.clone().watch_others(cluster, formed, unformed.meetings));
     }
 
-    /// Enters the state, and then announces the cluster: a refusal by another cluster's node may follow at once.
+    /// Enters the state `Formed` before it announces the cluster, since another cluster's node may then refuse this one
+    /// immediately.
     fn enter_formed(&self, formed: &Arc<Formed>) {
         self.stage.enter(Reached::Formed(formed.clone()));
         let (cluster, founding) = (formed.started.cluster.clone(), &formed.founding);
@@ -70,14 +71,13 @@ impl Data {
     }
 
     /// The clusters that this node left before it joined its present one, and that the present one doesn't name as
-    /// predecessors. Their nodes are notified when they are met.
+    /// predecessors. When this node meets nodes of those clusters, it notifies them.
     pub(super) fn left_clusters(&self, founding: &Bootstrap) -> Vec<ClusterId> {
         let is_left = |id: &ClusterId| *id != founding.cluster && !founding.succeeds.contains(id);
         self.after.iter().flat_map(|after| after.lineage.iter().copied()).filter(is_left).collect()
     }
 
-    /// Warns if the node's own timing differs from the cluster's. This node asks for leases and grants them only by the
-    /// cluster's (trap 63).
+    /// Warns if the configured timing differs from the cluster's. Leases follow only the cluster's timing (trap 63).
     fn compare_timing(&self, founding: &Bootstrap) {
         let (own, timing) = (self.config.timing(), founding.timing);
         if own != timing {
@@ -87,7 +87,7 @@ impl Data {
         }
     }
 
-    /// Serves by the configuration of the bootstrap, which never changes.
+    /// Starts this node's chains with the configurations of the bootstrap, which never change.
     fn form_for_good(self: &Arc<Self>, started: Arc<Started>, founding: &Arc<Bootstrap>) -> Arc<Formed> {
         let configs = Configs::of(founding);
         let is_mine = |config: &&ChainConfig| config.role(self.id()).is_some();
@@ -115,7 +115,7 @@ impl Data {
         others.map(|other| (other.id, formed.started.hub.lanes(other.id.node, &other.addrs))).collect()
     }
 
-    /// Serves by the configuration log, beginning with the configurations in the directory or in the bootstrap.
+    /// Starts to follow the configuration log, from the configurations in the directory or else in the bootstrap.
     fn form_with_log(
         self: &Arc<Self>,
         started: Arc<Started>,
@@ -175,7 +175,7 @@ impl Data {
         Ok(())
     }
 
-    /// Stops the node unless it has released its directory. A node that never gets ready must report the failed disk, too.
+    /// Reports the failed disk and stops the node, unless it has released its directory.
     pub(super) fn disk_failed(&self, error: &JournalError) {
         if self.has_released() {
             return tracing::debug!(%error, "the journal ended after this node");
@@ -189,7 +189,7 @@ impl Data {
         self.dir.as_ref().is_some_and(NodeDir::is_released)
     }
 
-    /// Starts the chains. They wait for the orders of the control task.
+    /// Starts the chains. They are idle until the control task gives them orders.
     fn begin_chains(self: &Arc<Self>, formed: &Formed, state: watch::Receiver<NodeState>, chains: ChainsStart) {
         let ChainsStart { configs, leases, words, shows, ready } = chains;
         let handles = configs.iter().zip(shows).map(|(config, show)| {
@@ -201,14 +201,14 @@ impl Data {
         self.local.form(Routing::of(cluster, &configs), handles);
         self.advance(NodePhase::Formed);
         tokio::spawn(self.clone().become_member(cluster, state, formed.standings.clone(), ready));
-        // If the node stopped while it loaded, its end did not include these chains.
+        // If the node was stopped while its directory was loaded, these chains weren't closed with it.
         if self.has_ended() {
             self.chains.close();
             self.local.close();
         }
     }
 
-    /// Loads the directory while the control task runs, then starts the chains and informs the task.
+    /// Loads the directory while the control task runs. Then starts the chains and informs the control task.
     async fn load_and_begin(
         self: Arc<Self>,
         store: BegunStore,
@@ -219,7 +219,7 @@ impl Data {
     ) {
         let (done, loaded) = oneshot::channel();
         let data = self.clone();
-        // Not a thread of the runtime: a runtime that ends would wait for it, although a node that stops doesn't need the data.
+        // Use a thread outside of the runtime: a runtime that shuts down would wait for its own blocking threads.
         let thread = thread::Builder::new().name("artillery-load".to_owned());
         let spawned = thread.spawn(move || drop(done.send(data.load(store))));
         let failed = match (spawned, loaded.await) {
@@ -237,7 +237,7 @@ impl Data {
         }
         let holds = self.dir.as_ref().and_then(NodeDir::holds).unwrap_or_default();
         self.begin_chains(&formed, state, chains);
-        // This fails if the control task has ended.
+        // Ignore errors: the control task may have ended.
         let _ = commands.send(ControlCommand::Input(NodeInput::Loaded { holds })).await;
     }
 }

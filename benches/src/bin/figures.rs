@@ -10,7 +10,7 @@ use clap::Parser;
 use serde::Serialize;
 use serde_json::Value;
 
-/// Prints the figures stored by criterion, each as a ratio of its raw limits.
+/// Prints the figures stored by criterion, some with their ratios to raw limits.
 #[derive(Parser)]
 struct Options {
     /// Criterion's folder: `CRITERION_HOME` while the benches run.

@@ -24,7 +24,7 @@ use artillery_proto::{
 use bytes::Bytes;
 use clap::Parser;
 
-/// The bound on one step.
+/// The bound on one step, and on the sum of all steps of a cut.
 const STEP: Duration = Duration::from_millis(5);
 /// The bound on a write while hash order is being built.
 const WAIT: Duration = Duration::from_millis(100);

@@ -1,4 +1,4 @@
-//! Servers in separate processes. They are ended with the run, even on SIGINT or SIGTERM.
+//! Servers in separate processes. [`end_all`] ends those that are still running.
 
 use std::{
     collections::BTreeMap,

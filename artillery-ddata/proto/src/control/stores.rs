@@ -1,5 +1,5 @@
-//! The last known positions of other stores. A directory that returns with less is an older copy: it has forgotten
-//! promises and is refused (docs/adr/0030, 0042).
+//! The last known position of each store. A store that has less at a later start is an older copy: it has forgotten
+//! promises, and is refused (docs/adr/0030, 0042).
 //!
 //! A start writes to its directory before it sends anything. So the current contents of a store prove little: a copy
 //! that is started repeatedly would have as much as its original. Therefore a store reports what each of its last
@@ -48,7 +48,7 @@ impl StoreStarts {
         self.0[0]
     }
 
-    /// Whether a store with these starts may be a later start of the one reported as `heard`.
+    /// Whether a store with these starts may be a continuation of the one recorded as `heard`.
     fn follow(&self, heard: Heard) -> bool {
         let known = || self.0.iter().take_while(|start| start.number > 0);
         let is_same = known().find(|start| start.number == heard.starts).is_none_or(|start| start.id == heard.start);
@@ -58,17 +58,17 @@ impl StoreStarts {
     }
 }
 
-/// The progress of a store.
+/// How much a store has written, and its last starts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct StorePosition {
-    /// How often the control file was written, not counting a write that damage to one copy of the file could hide.
+    /// The number of writes of the control file, without the last one: damage to one copy of the file could hide it.
     pub control: u64,
     /// The number of synced groups in the journal.
     pub groups: u64,
     pub starts: StoreStarts,
 }
 
-/// A store has less than it had before, or another start of it is known: its directory is a copy.
+/// A store has less than it is known to have had, or a start contradicts a known one: its directory is a copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
 #[error("the directory of {0} is an older copy, or a second one")]
 pub struct StoreRolledBack(pub MemberId);
@@ -114,7 +114,7 @@ impl HeardStores {
         Ok(before.is_none_or(|before| before.starts != new.starts))
     }
 
-    /// Merges another record of the same node.
+    /// Adds the content of another record, which the same node keeps.
     pub fn merge(&mut self, other: Self) {
         for (store, theirs) in other.0 {
             let mine = self.0.entry(store).or_insert(theirs);
@@ -225,7 +225,7 @@ mod tests {
     fn a_copy_is_refused_whatever_its_own_starts_write() {
         let (mut directory, mut heard) = heard();
         let copy = directory;
-        // One more vote writes the control file twice.
+        // The original writes its control file twice more.
         assert!(directory.runs(2, 0).is_heard(&mut heard));
         for starts in 1..=7 {
             let mut copy = copy;

@@ -1,4 +1,4 @@
-//! Requests of clients to nodes, also forwarded ones between nodes, and their responses.
+//! Requests that clients send and nodes forward, and the responses to them.
 
 use bytes::Bytes;
 
@@ -19,9 +19,9 @@ use crate::{
 /// requests.
 pub const MAX_OUTSTANDING: usize = 1 << 16;
 
-/// The largest body of a request or a response that shares its stream with others, in bytes. A larger request uses its
-/// own stream of kind [`REQUESTS`](crate::wire::streams::REQUESTS), a larger response one of kind
-/// [`ANSWERS`](crate::wire::streams::ANSWERS).
+/// The largest body, in bytes, of a request or of a reply to a read or write that shares its stream with others. A
+/// larger request gets its own stream of kind [`REQUESTS`](crate::wire::streams::REQUESTS), a larger reply one of kind
+/// [`ANSWERS`](crate::wire::streams::ANSWERS). Other responses share the stream whatever their size.
 pub const SMALL: usize = 64 << 10;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -48,7 +48,7 @@ pub enum Operation {
         history: Option<ClusterId>,
     },
     Write {
-        /// The id of the request, if it has one.
+        /// Identifies the write across its retries.
         request: Option<RequestKey>,
         /// The history of the write's session, if it has one. A member in another history refuses the request.
         history: Option<ClusterId>,
@@ -70,7 +70,7 @@ impl Operation {
 pub enum AdminOperation {
     /// Returns the chains and the addresses of the nodes.
     Routing,
-    /// Returns the state of the node.
+    /// Returns the state of the node as JSON.
     Status,
     /// Executes an operator's command.
     Arrange(AdminCommand),
@@ -91,8 +91,8 @@ pub enum AdminOperation {
     },
     /// As `Routing`, but also answered if another cluster has succeeded this one.
     RoutingAnyway,
-    /// As the leader, reopens a chain from the best available store, if no store that served last is available and
-    /// known to be complete.
+    /// Reopens a chain from the best available store, or empty. Only the leader does so, and only if every serving
+    /// member has failed and no available store of theirs is known to hold all committed updates.
     Reopen { chain: ChainId },
 }
 
@@ -109,13 +109,13 @@ pub struct Response {
 pub enum ResponseAnswer {
     /// The reply to a read or a write.
     Reply(Reply),
-    /// Chains, members and addresses; `None`: the cluster isn't formed yet.
+    /// Chains, members and addresses; `None`: the cluster isn't formed yet, or the node yields to a successor.
     Routing(Option<Box<Routing>>),
     /// The state of the node, as JSON.
     Status(Bytes),
     /// The result of an operator's command, with the epoch that it created, if any.
     Arranged(Result<Option<Epoch>, ArrangeError>),
-    /// What data the node holds; `None`: its configuration can't be lost, or it has none yet.
+    /// What data the node holds; `None`: it follows no configuration log, or can't answer now.
     Survey(Option<Box<Standing>>),
     Recovered(Result<Box<Recovered>, NotRecovered>),
     /// If the node has abandoned its cluster: the nodes of that cluster that answered it, itself first.

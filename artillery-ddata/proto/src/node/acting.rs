@@ -1,4 +1,5 @@
-//! Makes the chains of this node act by the configurations of the log.
+//! Makes the chains of this node apply the configurations of the log. A chain applies a configuration when it executes
+//! [`ChainOrder::Enter`] or [`ChainOrder::Expelled`].
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -9,23 +10,24 @@ use crate::{
     runner::ChainOrder,
 };
 
-/// The configurations by which the chains of this node act.
+/// Which configurations the chains of this node have applied.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Acting {
-    /// The configurations that were sent to the chains, until all chains act by them; and the chains that have yet to
-    /// report this.
+    /// The configurations that were sent to the chains, until all have applied them; and the chains that have yet to
+    /// report so.
     pending: Option<(Arc<Configs>, BTreeSet<ChainId>)>,
-    /// The last log entry by which all chains act.
+    /// The last log entry that all chains have applied.
     acted: Option<LogIndex>,
 }
 
 impl Acting {
-    /// Whether all chains act by the first configurations, or newer ones.
+    /// Whether all chains have applied some configurations.
     pub(super) fn has_acted(&self) -> bool {
         self.acted.is_some()
     }
 
-    /// Sends the newest configurations to the chains, once the chains act by the previous ones, and the disk has them.
+    /// Sends the newest configurations to the chains, once all have applied the previous ones and the disk has the new
+    /// ones.
     pub(super) fn act(&mut self, base: &mut Base) {
         let (configs, guards) = (base.configs().clone(), base.guards());
         if base.loads() || self.pending.is_some() || self.acted.is_some_and(|acted| acted >= configs.applied()) {
@@ -59,8 +61,8 @@ impl Acting {
         self.pending = Some((configs, waits));
     }
 
-    /// A chain acts by the log up to `upto`. Once all chains do, they refuse every member removed by it, and the node
-    /// may report that it acts by it. Returns whether all chains do now.
+    /// A chain has applied the log up to `upto`. Once all chains have, they refuse every member that the log removed,
+    /// and the node may report this entry as applied. Returns whether this chain was the last.
     pub(super) fn chain_acts(&mut self, now: Timestamp, (chain, upto): (ChainId, LogIndex), base: &mut Base) -> bool {
         let Some((configs, waits)) = self.pending.as_mut().filter(|(configs, _)| configs.applied() == upto) else {
             return false;

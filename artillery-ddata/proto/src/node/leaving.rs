@@ -1,4 +1,4 @@
-//! How this node leaves: its chains resign, or serve again; and when a stopping node ends.
+//! How this node leaves: its chains resign or serve again, and a stopping node determines when it may end.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +34,7 @@ pub(super) struct Leaving {
     has_waited_for_chains: bool,
     /// After the request to stop, an operator chose this node to continue under a new history.
     is_kept: bool,
-    /// The renewal whose answer carried the leader's newest statement: the fields below.
+    /// The number of the last renewal whose answer was processed. Answers to earlier ones are ignored.
     word_of: u64,
     released: bool,
     /// When a leader last reported that the chains can continue without the node.
@@ -139,10 +139,10 @@ impl Leaving {
                 self.wait_on(now, base);
                 self.say_once(NodeEvent::HandsOver, base);
             }
-            // A node that gives way accepts messages of few nodes, so others may be alive without its knowledge. A node
-            // that an operator has chosen to continue alone must be the source for nodes that join (trap 69).
+            // A yielding node ignores messages of most nodes, so it may not know that others are alive. A node that an
+            // operator chose to continue alone must be the source for nodes that join (trap 69).
             Farewell::Ends if base.yields() || self.is_kept => self.wait_on(now, base),
-            // Other leaving nodes must learn it too, which takes a quorum.
+            // The other leaving nodes must learn this too, and for that the log needs its quorum.
             Farewell::Ends if base.keeps_log() => self.end_soon(now, base),
             Farewell::Ends => self.end(NodeEvent::EndsChain, base),
         }
@@ -173,7 +173,8 @@ impl Leaving {
         }
     }
 
-    /// The waiting time of a stopping node is over. It ends, unless it may be the last serving member of a chain.
+    /// The waiting time of a stopping node is over. It ends, or waits again: if it was paused, may be the last serving
+    /// member of a chain, or (once) has a chain that is late to resign.
     fn give_up(&mut self, now: Timestamp, base: &mut Base, company: &mut Company) {
         // After a pause of this node, earlier messages don't show which nodes are alive now.
         if self.ends_at.is_some_and(|at| now - at > base.lease()) {
@@ -246,9 +247,9 @@ impl Leaving {
         }
     }
 
-    /// Notifies waiting callers that this node has left, once no configuration names it and the log can do without it.
-    /// The leader must know that the node leaves, or a last copy would wait for it. A voter that will return keeps its
-    /// vote while it is away; if it leads, it waits until the members know the configuration without it.
+    /// Reports that this node has left, once no configuration names it and the leader has released it. If its chains
+    /// have resigned and the log can do without it, no release is needed. A node that will return keeps its vote: it
+    /// only must not lead.
     pub(super) fn see_whether_left(&mut self, base: &mut Base) {
         let leave = base.holder().leaves();
         let is_spared = if leave.returns { !base.leads() } else { !base.keeps_log() };

@@ -1,4 +1,4 @@
-//! Promotion of the joiner (docs/DESIGN.md §5.6).
+//! How the tail gets its joiner promoted to a serving member (docs/DESIGN.md §5.6).
 //!
 //! An open tail whose joiner is close behind treats the joiner as the tail until the epoch ends: it commits only
 //! updates that the joiner holds. Once the joiner holds every committed update, the tail requests its promotion with
@@ -53,7 +53,7 @@ impl Promotion {
         mark.map_or(held, |mark| held.min(mark))
     }
 
-    /// Requests the promotion for the first time, if the joiner holds every committed update. Returns whether it did.
+    /// Begins to request the promotion once the joiner holds every committed update. Returns whether this call did so.
     pub(super) fn request(&mut self, cx: Context<'_>, log: &Log, peers: &Peers, awaits_marks: bool) -> bool {
         let Some(joiner) = self.joiner.filter(|_| !self.is_requested) else { return false };
         let holds_committed = !awaits_marks && peers.held_by(log, joiner) >= log.watermark();

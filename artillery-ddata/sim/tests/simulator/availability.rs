@@ -1,4 +1,5 @@
-//! Refusing everything would be safe. So this test checks that all nodes serve the requests that are far from faults.
+//! A cluster that refuses all requests is safe but useless. This test checks that each node serves at least 99 % of the
+//! requests made far from faults.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -16,7 +17,7 @@ const MEMBERS: usize = 3;
 const FAULT: u64 = 3 * SECOND;
 const HEAL: u64 = 5 * SECOND;
 
-/// Three nodes with default settings. Two of them are killed in turn, and return later.
+/// Three nodes with the default lease and suspicion times. Two of them are killed in turn, and return later.
 fn world(seed: u64) -> Setup {
     let mut setup = Scenario::Failover.setup(seed, None);
     let Some(control) = &mut setup.control else { panic!("configurations change in this scenario") };

@@ -1,11 +1,11 @@
-//! A directory belongs to one cluster, and stores its name.
+//! A data directory belongs to one cluster, and stores the cluster's name.
 
 use std::collections::BTreeMap;
 
 use super::*;
 
 impl Durable {
-    /// The error of a start of node 0 under another cluster's name, which reports the name stored in the directory.
+    /// Checks that node 0 can't start under the name `cluster`, and writes nothing. Returns the name in its directory.
     async fn refused(&self, cluster: &str) -> String {
         let before = contents(&self.of(0));
         let started = self.builder(0, 1).cluster(cluster).start().await;
@@ -37,7 +37,7 @@ async fn a_directory_keeps_the_name_of_its_cluster() {
     let right = format!("{}\n", durable.name);
     assert_eq!(std::fs::read_to_string(durable.cluster_file()).unwrap(), right);
     assert_eq!(durable.refused("another").await, durable.name);
-    // Without the file, or with another name in it, the control file still has the cluster's name.
+    // If the `CLUSTER` file is missing or has another name, the control file still has the right one.
     std::fs::remove_file(durable.cluster_file()).unwrap();
     assert_eq!(durable.refused("another").await, durable.name);
     for wrong in ["another\n", "", "\0\0\0"] {

@@ -8,15 +8,17 @@ use std::{
 use super::view::View;
 use crate::{ChainConfig, MemberId, NodeId, Timestamp, control::placement::rank};
 
-/// The first quarantine of a node, as a multiple of `slow`. It doubles each time the node soon stalls its chain again.
+/// Length of a first quarantine, in multiples of `slow`. Each relapse soon afterwards doubles the length, up to the
+/// maximum.
 const FIRST_QUARANTINE_FACTOR: u32 = 5;
-/// A node that behaved for this many times its last quarantine starts with the first quarantine again.
+/// After this many lengths of its last quarantine, counted from that quarantine's start, a node gets a first quarantine
+/// again.
 const TRUST_FACTOR: u32 = 4;
-/// The longest quarantine, as a multiple of the first: the chain has one copy less during it (trap 49).
+/// Maximum length, in multiples of the first. It is bounded because the chain may lack a copy meanwhile (trap 49).
 const MAX_QUARANTINE_FACTOR: u32 = 4;
 
-/// The quarantine of a node that was moved out as unreached or slow, or for its disk: its reports can't show its
-/// recovery.
+/// The quarantine of a node that was moved out because it was unreachable or slow, or because of its disk. Its length
+/// is fixed in advance, since the node's reports can't show that it has recovered.
 #[derive(Clone, Copy, Debug)]
 struct Quarantine {
     since: Timestamp,
@@ -32,7 +34,7 @@ impl Quarantine {
     }
 }
 
-/// Quarantined nodes: they were moved out because they stalled a chain.
+/// The latest quarantine of each node that was moved out because it stalled a chain. Entries are kept after it ends.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Quarantines(BTreeMap<NodeId, Quarantine>);
 
@@ -47,7 +49,7 @@ impl Quarantines {
         self.0.iter().filter(move |(_, known)| !known.may_return(now, tail)).map(|(&node, _)| node)
     }
 
-    /// Quarantines a node, for a longer time than before if it soon stalls its chain again.
+    /// Quarantines a node. After a relapse it may return behind no tail before the end.
     pub(super) fn add(&mut self, view: View<'_>, node: NodeId, apart: Option<MemberId>) {
         let longest = MAX_QUARANTINE_FACTOR * if allows!(view.guards(), KeepAwayForLong) { 16 } else { 1 };
         let (now, first) = (view.now, view.settings().slow * FIRST_QUARANTINE_FACTOR);

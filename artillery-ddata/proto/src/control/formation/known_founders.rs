@@ -8,7 +8,7 @@ use crate::{ClusterId, MemberId, NodeId, control::NodeInfo, guards::Guards};
 /// The maximum number of founders in a proposal, unless more are expected: each sends messages to all others, and each
 /// must accept.
 const MAX_UNEXPECTED: usize = 16;
-/// After this many proposals failed because of its silence, a node is left out if enough others remain.
+/// A node whose silence made this many proposals fail is left out, if enough others remain.
 const MAX_MISSES: u32 = 2;
 
 /// The nodes that seem to be alive, each in its latest incarnation.
@@ -24,7 +24,7 @@ pub(super) struct KnownFounders {
 #[derive(Debug)]
 struct KnownFounder {
     candidate: FounderCandidate,
-    /// The node refuses all proposals of this one, so it is named only if too few others are free.
+    /// The node refuses all proposals of the local node, so it is named as a founder only if too few others are free.
     excluded: bool,
     /// The minimum number of founders that it has demanded; zero: none.
     expects: u16,
@@ -41,7 +41,7 @@ impl KnownFounders {
         match self.nodes.get_mut(&id.node) {
             Some(known) if known.candidate.founder.id == id => {
                 let news = candidate.cluster.is_some() && known.candidate.cluster.is_none();
-                // An incarnation never leaves its cluster: a report without one is out of date.
+                // An incarnation never leaves its cluster: a report that names no cluster is out of date.
                 let cluster = candidate.cluster.or(known.candidate.cluster);
                 known.candidate = FounderCandidate { cluster, ..candidate };
                 news
@@ -62,7 +62,7 @@ impl KnownFounders {
 
     pub(super) fn replace(&mut self, old: MemberId) {
         self.remove(old);
-        // Beyond the limit an incarnation is forgotten: a proposal that names it then takes a ballot to end.
+        // At the limit, forget an incarnation: a proposal that names it then takes a whole ballot to fail.
         if self.replaced.len() >= MAX_NODES {
             self.replaced.pop_first();
         }
@@ -91,7 +91,7 @@ impl KnownFounders {
     }
 
     /// Records that a proposal failed because `id` didn't answer. The record applies to later incarnations too, since
-    /// they may end as early.
+    /// the node may restart again and again.
     pub(super) fn miss(&mut self, id: MemberId) {
         if self.misses.len() < MAX_NODES || self.misses.contains_key(&id.node) {
             let misses = self.misses.entry(id.node).or_default();
@@ -137,8 +137,8 @@ impl KnownFounders {
         self.nodes.range(..me.node).filter(|(_, known)| known.candidate.cluster.is_none()).count()
     }
 
-    /// `me` and all free nodes that answer, up to [`MAX_UNEXPECTED`], in the order of their misses and ids; if those
-    /// are fewer than `least`, also the least silent others.
+    /// Returns `me` and the free nodes that answer, up to [`MAX_UNEXPECTED`] in all. If these are fewer than `least`,
+    /// adds others. Nodes with fewer misses are preferred.
     pub(super) fn founders(&self, me: &NodeInfo, least: usize, guards: Guards) -> Vec<NodeInfo> {
         let mut free: Vec<_> = self.free_nodes().collect();
         free.sort_by_key(|known| (self.misses(known), known.candidate.founder.id));

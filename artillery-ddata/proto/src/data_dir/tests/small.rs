@@ -60,7 +60,7 @@ fn put(version: Version, key: &str, len: usize) -> Update {
     Update { chain_time: 1000 + version.sequence.0, ..fixtures::update(version, [change]) }
 }
 
-/// The update with this number in the session of chain 0.
+/// Marks `update` as the one of request `number` in the session of chain 0.
 fn asked(update: Update, number: u64, outcome: RequestOutcome) -> Update {
     Update { request: Some(RequestKey { session: SESSION, number, lowest: 1 }), outcome, ..update }
 }
@@ -136,7 +136,8 @@ impl Writer {
         self.journal.tidy().expect("the disk works");
     }
 
-    /// The first start of the chains, which later checkpoints and a resync supersede.
+    /// Writes the first entries of the chains. Later, checkpoints of chains 0 and 2 and a resync of chain 1 supersede
+    /// them.
     fn history(&mut self) {
         let opened = Update { kind: UpdateKind::SESSION_OPEN, ..fixtures::update(SESSION, []) };
         let mut large = asked(put(Version::new(1, 2), "a", LARGE), 1, RequestOutcome::Done);
@@ -227,7 +228,8 @@ impl Writer {
     }
 }
 
-/// The disk of the node after a kill. No later group proves its last group, which is missing without `last`.
+/// Writes the store, kills the node, and returns its disk. The last group is written only if `last`. No later group
+/// proves that the final one was synced.
 pub(super) fn small_store(last: bool) -> SimulatedDisk {
     let disk = SimulatedDisk::new(1, 1 << 30, CutSettings { tears_sectors: true, leaves_garbage: true });
     let mut writer = Writer::start(disk.clone(), SyncMode::Batch, 1);
@@ -257,7 +259,7 @@ pub(super) fn small_store(last: bool) -> SimulatedDisk {
 pub(super) struct Opened {
     /// The content of the control file, without the parts that each start changes.
     pub(super) record: ControlRecord,
-    /// Each restored chain, with its sessions, in words.
+    /// The debug output of each restored chain, including its sessions.
     pub(super) chains: BTreeMap<ChainId, String>,
     pub(super) holdings: Vec<StoreHolding>,
     pub(super) records: Vec<(ChainId, ScanRecord)>,

@@ -1,4 +1,4 @@
-//! The reply to a write, by the record of its update.
+//! Builds the reply to a write from the record of its request.
 
 use super::resolve::WriteResult;
 use crate::{

@@ -82,7 +82,7 @@ fn a_withheld_acknowledgement_does_not_make_a_hop_slow() {
     rig.committed(put);
 }
 
-/// The tail's control frames only reach the middle. Updates are further apart than a commit takes.
+/// Frames from the tail to the head are lost. Each update has time to be committed before the next one is written.
 #[test]
 fn acknowledgements_carry_the_watermark_past_a_dead_link_while_updates_flow() {
     let mut rig = Rig::chain(&[1, 2, 3]);

@@ -1,4 +1,4 @@
-//! The cost of a cut and of a wipe, and joiners that clear their store before they accept a snapshot.
+//! Joiners that clear their store before they accept a snapshot, and the cost of a cut.
 
 use bytes::Bytes;
 
@@ -27,7 +27,7 @@ fn put(rig: &mut Rig, n: u8, key: Bytes, value: &'static str) {
 }
 
 /// A member with 40 keys leaves, and returns when the backlog no longer reaches back to its position. In between, one
-/// of its keys was deleted, and every other one was written.
+/// of its keys was deleted, and every second key was overwritten.
 fn returns(settings: &ReplicaSettings) -> Rig {
     let mut rig = Rig::open(&[1, 2, 3], &ReplicaSettings { backlog: 300, ..settings.clone() });
     (0..40).for_each(|n| put(&mut rig, 1, key(n), "old"));
@@ -42,7 +42,7 @@ fn returns(settings: &ReplicaSettings) -> Rig {
     rig
 }
 
-/// Delivers frames, one per link in turn, until the joiner clears its store.
+/// Delivers one frame of each link per round, until the joiner begins to clear its store.
 fn begin_clearing(rig: &mut Rig) {
     for _ in 0..100 {
         if rig.replicas[&3].joiner.is_clearing() {

@@ -14,7 +14,7 @@ use crate::{
     types::update::RequestKey,
 };
 
-/// A backlog that no longer has the history from before the snapshot, but all updates since.
+/// The backlog is too short for the updates before the snapshot, but holds all later ones.
 fn settings() -> ReplicaSettings {
     ReplicaSettings { backlog: 2000, ..small() }
 }
@@ -129,7 +129,7 @@ fn large(byte: u8) -> Bytes {
     vec![byte; 5000].into()
 }
 
-/// The link breaks within the first of two large values that the source has sent. Then `change` modifies the store.
+/// Breaks the link while the first of two large values, that of `key/10`, is sent. Then `change` may write at the head.
 fn broken_within(change: impl FnOnce(&mut Rig)) {
     let mut rig = filled(&ReplicaSettings { backlog: 12_000, ..small() });
     put(&mut rig, "key/15", large(2));
@@ -206,8 +206,8 @@ fn a_large_value_that_keeps_changing_is_transferred() {
     rig.become_same(2, 2, 3);
 }
 
-/// Half-way through a snapshot, a request takes `key` away. Afterwards the joiner is alone. Returns the replies to the
-/// request: at the source, and to a retry at the joiner.
+/// Half-way through a snapshot from member 2, the head is asked to get and delete `key`. Afterwards the joiner is the
+/// only member. Returns the head's reply, and the joiner's reply to a retry.
 fn taken_meanwhile(before: impl FnOnce(&mut Rig), key: &'static str, after: impl FnOnce(&mut Rig)) -> (Reply, Reply) {
     let mut rig = filled(&settings());
     let session = rig.session(1);
@@ -241,7 +241,7 @@ fn only_a_taken_value_that_never_came_is_forgotten() {
     let (first, again) = taken_meanwhile(|_| (), "key/20", |_| ());
     let Computed::Took(Some((version, _))) = *took(&first) else { panic!("{first:?}") };
     assert_eq!(*took(&again), Computed::TookForgotten(version));
-    // The part with the key is made when it has another value.
+    // The part with the key is made after another value was written.
     let (first, again) =
         taken_meanwhile(|rig| put(rig, "key/20", "taken"), "key/20", |rig| put(rig, "key/20", "another"));
     let Computed::Took(Some((version, _))) = *took(&first) else { panic!("{first:?}") };

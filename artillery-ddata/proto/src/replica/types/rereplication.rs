@@ -1,4 +1,4 @@
-//! Progress of settling the records that a restart found above the watermark.
+//! Counts of records that a restart found above the watermark, until it is settled whether they are committed.
 
 use std::time::Duration;
 

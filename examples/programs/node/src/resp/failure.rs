@@ -8,7 +8,7 @@ use artillery_ddata::{Error, Kv, NotLocal, Refusal, error::NotApplied};
 
 use super::reply::Reply;
 
-/// The texts of Redis for these errors.
+/// These error texts are those of Redis.
 pub(super) const NOT_AN_INTEGER: &str = "value is not an integer or out of range";
 pub(super) const OVERFLOW: &str = "increment or decrement would overflow";
 pub(super) const SYNTAX: &str = "syntax error";
@@ -24,8 +24,8 @@ pub(super) fn told(error: &Error) -> Reply {
     }
 }
 
-/// Like [`told`], for a read of this key. If no member could be reached and this node's own lease has expired, the
-/// answer is `NOLEASE`: the missing lease is why this node had to ask others.
+/// Like [`told`], for a read of this key. If the read failed as [`Error::NotApplied`] and this node holds no lease, the
+/// answer is `NOLEASE`: without a lease the node had to ask others.
 pub(super) fn told_of_read(kv: &Kv, key: &[u8], error: &Error) -> Reply {
     match (error, kv.get_local(key)) {
         (Error::NotApplied { reason, .. }, Err(NotLocal::NoLease)) => {
@@ -46,7 +46,7 @@ fn not_applied(reason: &NotApplied) -> Reply {
     let kind = match reason {
         NotApplied::TimedOut => "BUSY",
         NotApplied::WithinRuntime => "ERR",
-        // Not formed, unreachable, unknown or stopped: no chain can be reached from here.
+        // In most of these cases no chain can be reached. They include reasons that this release doesn't know.
         _ => "NOCHAIN",
     };
     Reply::Error(format!("{kind} nothing was applied: {reason}").into())
