@@ -218,7 +218,9 @@ impl Node {
     ) -> Result<Self, OpenError> {
         let mut rng = Rng::new(seed, Concern::Node(index));
         let is_unnamed = setup.control.is_some_and(|control| index + control.unnamed >= setup.members);
-        let name = if is_unnamed { format!("n{index} of incarnation {life}") } else { format!("n{index}") };
+        // The name decides the node's id, and so every trace.
+        let suffix = if is_unnamed { format!(" of life {life}") } else { String::new() };
+        let name = format!("n{index}{suffix}");
         let node = NodeId::from_name(&name);
         let new = Incarnation { store: (index as u128 + 1) << 112 | u128::from(life), starts: 1 };
         let store = MemoryStore::with_seed(seed.wrapping_add(index as u64)).with_positions(place, 1);
