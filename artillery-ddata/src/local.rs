@@ -5,7 +5,7 @@ pub(crate) mod handle;
 pub(crate) mod room;
 mod served;
 
-pub(crate) use self::served::Local;
+pub(crate) use self::served::{Here, Local};
 
 /// The longest time that a request waits at a node, even if its sender names a later deadline. Otherwise a sender could
 /// make a node keep a request indefinitely.

@@ -7,12 +7,16 @@ use std::{
 
 use bytes::Bytes;
 
-use super::{Read, ReadState, Served, Versioned, handle::how_to_read};
+use super::{
+    Read, ReadState, Served, Versioned,
+    handle::{LocalRead, how_to_read},
+};
 use crate::{
     Error, Kv, MemberId, Place,
     api::{self, Query, ReadMode, ReadPath, Reply},
     error::NotApplied,
-    rpc::router::{BegunRead, CallAnswer, HowToRead, poll_budget},
+    local::Here,
+    rpc::router::{CallAnswer, HowToRead, SentRead, poll_budget},
 };
 
 /// A read of one key. Set the options that differ from the handle's defaults, and await it.
@@ -33,24 +37,29 @@ impl<'a> Get<'a> {
         /// Sets the mode: where the read may be served, and how fresh its result is.
     }
 
-    fn local(&self) -> Option<Read> {
-        let (found, place) = self.kv.local(self.key, self.how.session.as_ref()).ok()?;
-        let node = self.kv.router.local()?.me.node;
-        Some(Read::new(found, ReadState::Clean, Served::new(node, place, ReadPath::Local)))
+    /// The result of a look-up here. `None`: another path serves the read.
+    fn local(&self) -> Option<LocalRead> {
+        (self.how.mode == ReadMode::Strong).then(|| self.kv.local(self.key, self.how.session.as_ref()))
     }
 
     fn query(&self) -> Query {
         Query::Key(Bytes::copy_from_slice(self.key))
     }
 
-    fn ask(&self) -> RemoteRead {
+    /// Asks this node's chain about a key that is dirty here.
+    fn ask_here(&self, here: Here) -> AskedRead {
+        let (router, query, timeout) = (self.kv.router.clone(), self.query(), self.how.timeout);
+        Box::pin(async move { router.read_here(here, query, timeout).await.and_then(read) })
+    }
+
+    fn ask(&self) -> AskedRead {
         let (router, query, how) = (self.kv.router.clone(), self.query(), self.how.clone());
         Box::pin(async move { router.read(query, &how).await.and_then(read) })
     }
 
-    fn ask_on(&self, begun: BegunRead) -> RemoteRead {
+    fn ask_on(&self, sent: SentRead) -> AskedRead {
         let (router, query, mode) = (self.kv.router.clone(), self.query(), self.how.mode);
-        Box::pin(async move { router.read_on(query, mode, begun).await.and_then(read) })
+        Box::pin(async move { router.read_on(query, mode, sent).await.and_then(read) })
     }
 }
 
@@ -63,7 +72,7 @@ impl<'a> IntoFuture for Get<'a> {
     }
 }
 
-type RemoteRead = Pin<Box<dyn Future<Output = Result<Read, Error>> + Send>>;
+type AskedRead = Pin<Box<dyn Future<Output = Result<Read, Error>> + Send>>;
 
 /// A read in progress.
 #[must_use = "futures do nothing unless polled"]
@@ -76,9 +85,9 @@ pub struct GetFuture<'a> {
 enum GetState {
     New,
     /// The first attempt is in flight. Its answer may complete the read.
-    Begun(BegunRead),
-    /// The general path: it waits, retries and looks up routing as needed.
-    Asked(RemoteRead),
+    Sent(SentRead),
+    /// All else: the read waits, retries and looks up routing as needed.
+    Asked(AskedRead),
     Over,
 }
 
@@ -91,25 +100,31 @@ impl Future for GetFuture<'_> {
             *state = match state {
                 GetState::New => {
                     ready!(poll_budget(context));
-                    if get.how.mode == ReadMode::Strong
-                        && let Some(read) = get.local()
-                    {
-                        return Poll::Ready(Ok(read));
+                    let looked = get.local();
+                    if let Some(LocalRead::Clean { found, node, place }) = looked {
+                        let served = Served::new(node, place, ReadPath::Local);
+                        return Poll::Ready(Ok(Read::new(found, ReadState::Clean, served)));
                     }
                     if let Err(error) = get.kv.router.may_begin() {
                         *state = GetState::Over;
                         return Poll::Ready(Err(error));
                     }
-                    match get.kv.router.begin_read(get.key, &get.how) {
-                        Some(begun) => GetState::Begun(begun),
-                        None => GetState::Asked(get.ask()),
+                    match looked {
+                        // A session's floor needs the general path.
+                        Some(LocalRead::Dirty(here)) if get.how.session.is_none() => {
+                            GetState::Asked(get.ask_here(here))
+                        }
+                        _ => match get.kv.router.send_read(get.key, &get.how) {
+                            Some(sent) => GetState::Sent(sent),
+                            None => GetState::Asked(get.ask()),
+                        },
                     }
                 }
-                GetState::Begun(begun) => {
-                    let answer = ready!(get.kv.router.poll_read(begun, context));
+                GetState::Sent(sent) => {
+                    let answer = ready!(get.kv.router.poll_read(sent, context));
                     match (answer, std::mem::replace(state, GetState::Over)) {
                         (Some(answer), _) => return Poll::Ready(read(answer)),
-                        (None, GetState::Begun(begun)) => GetState::Asked(get.ask_on(begun)),
+                        (None, GetState::Sent(sent)) => GetState::Asked(get.ask_on(sent)),
                         (None, other) => other,
                     }
                 }

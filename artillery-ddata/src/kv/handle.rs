@@ -5,10 +5,10 @@ use std::{fmt, sync::Arc, time::Duration};
 use bytes::Bytes;
 
 use crate::{
-    Place, Session,
+    NodeId, Place, Session,
     api::ReadMode,
     kv::Versioned,
-    local::handle::ChainHandle,
+    local::Here,
     replica::NotLocal,
     rpc::router::{HowToRead, Router},
 };
@@ -61,7 +61,11 @@ impl Kv {
     /// [`NotLocal`] when this node can't serve the read now, and always [`NotLocal::NotHere`] for a
     /// [`Client`](crate::Client). Then use [`get`](Self::get), which asks another member.
     pub fn get_local<K: AsRef<[u8]> + ?Sized>(&self, key: &K) -> Result<Option<Versioned<Bytes>>, NotLocal> {
-        self.local(key.as_ref(), self.session.as_ref()).map(|(found, _)| found)
+        match self.local(key.as_ref(), self.session.as_ref()) {
+            LocalRead::Clean { found, .. } => Ok(found),
+            LocalRead::Dirty(_) => Err(NotLocal::Dirty),
+            LocalRead::Not(why) => Err(why),
+        }
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
@@ -76,18 +80,14 @@ impl Kv {
         self.timeout
     }
 
-    pub(super) fn local(
-        &self,
-        key: &[u8],
-        session: Option<&Session>,
-    ) -> Result<(Option<Versioned<Bytes>>, Place), NotLocal> {
-        let local = self.router.local().ok_or(NotLocal::NotHere)?;
+    pub(super) fn local(&self, key: &[u8], session: Option<&Session>) -> LocalRead {
+        let Some(local) = self.router.local() else { return LocalRead::Not(NotLocal::NotHere) };
         #[cfg(feature = "testing")]
         let noted = match self.router.observer.get() {
-            Some(observer) if observer.is_paused() => return Err(NotLocal::NotHere),
+            Some(observer) if observer.is_paused() => return LocalRead::Not(NotLocal::NotHere),
             observer => observer.map(|observer| observer.begin_local(key)),
         };
-        let read = |handle: &ChainHandle, place| {
+        let read = |Here { handle, me, place }: &Here| {
             let held = handle.local(key)?;
             if let Some(session) = session {
                 // Load the watermark after the lookup, so that an absent key raises the floor too. Load the history id
@@ -102,11 +102,31 @@ impl Kv {
             if let Some(noted) = noted {
                 noted.end_local(handle.chain, &held, handle.gate.watermark());
             }
-            Ok::<_, NotLocal>((held, place))
+            Ok::<_, NotLocal>(LocalRead::Clean {
+                found: held.and_then(Versioned::visible),
+                node: me.node,
+                place: *place,
+            })
         };
-        let (held, place) = local.with_chain_of(key, read).ok_or(NotLocal::NotHere)??;
-        Ok((held.and_then(Versioned::visible), place))
+        let looked = local.with_chain_of(key, |here| match read(here) {
+            Err(NotLocal::Dirty) => LocalRead::Dirty(here.clone()),
+            Err(why) => LocalRead::Not(why),
+            Ok(clean) => clean,
+        });
+        looked.unwrap_or(LocalRead::Not(NotLocal::NotHere))
     }
+}
+
+/// A strong read from this node's own state.
+pub(super) enum LocalRead {
+    Clean {
+        found: Option<Versioned<Bytes>>,
+        node: NodeId,
+        place: Place,
+    },
+    /// The key is dirty: the chain's task can serve the read.
+    Dirty(Here),
+    Not(NotLocal),
 }
 
 pub(super) fn how_to_read(kv: &Kv) -> HowToRead {

@@ -11,7 +11,7 @@ use crate::{
     Error, Kv, RequestId, Session,
     api::{self, Computed, GroupOutcome, Reply, Write},
     error::Unknown,
-    rpc::router::{BegunWrite, CallAnswer, HowToWrite, Router},
+    rpc::router::{CallAnswer, HowToWrite, Router, SentWrite, WriteTarget},
 };
 
 #[derive(Debug, Clone)]
@@ -47,8 +47,8 @@ struct Writing<T> {
 enum WriteState {
     New(Write),
     /// The first attempt is in flight. Its answer may complete the write.
-    Begun(BegunWrite),
-    /// The general path: it waits, retries and looks up routing as needed.
+    Sent(SentWrite),
+    /// All else: the write waits, retries and looks up routing as needed.
     Asked(Call<Result<(CallAnswer, RequestId), Error>>),
     Over,
 }
@@ -60,7 +60,7 @@ impl<T> Future for Writing<T> {
         let Self { router, how, state, result } = &mut *self;
         loop {
             let done = match state {
-                WriteState::Begun(begun) => ready!(router.poll_write(begun, context)).map(Ok),
+                WriteState::Sent(sent) => ready!(router.poll_write(sent, context)).map(Ok),
                 WriteState::Asked(asked) => Some(ready!(asked.as_mut().poll(context))),
                 WriteState::New(_) | WriteState::Over => None,
             };
@@ -75,16 +75,20 @@ impl<T> Future for Writing<T> {
                 return Poll::Ready(Err(error.of_retry(how.request_id)));
             }
             *state = match std::mem::replace(state, WriteState::Over) {
-                WriteState::New(write) => match router.begin_write(write, how) {
-                    Ok(begun) => WriteState::Begun(begun),
-                    Err(write) => {
+                WriteState::New(write) => match router.target(write, how) {
+                    WriteTarget::Here(write, here) => {
+                        let (router, timeout) = (router.clone(), how.timeout);
+                        WriteState::Asked(Box::pin(async move { router.write_here(write, here, timeout).await }))
+                    }
+                    WriteTarget::There(sent) => WriteState::Sent(sent),
+                    WriteTarget::Open(write) => {
                         let (router, how) = (router.clone(), how.clone());
                         WriteState::Asked(Box::pin(async move { router.write(write, how).await }))
                     }
                 },
-                WriteState::Begun(begun) => {
+                WriteState::Sent(sent) => {
                     let router = router.clone();
-                    WriteState::Asked(Box::pin(async move { router.write_on(begun).await }))
+                    WriteState::Asked(Box::pin(async move { router.write_on(sent).await }))
                 }
                 WriteState::Asked(_) | WriteState::Over => panic!("a write was polled after completion"),
             };

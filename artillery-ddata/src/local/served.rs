@@ -29,9 +29,11 @@ pub(crate) struct Local {
 }
 
 /// A chain that this node is a member of. The place is stored here so that local reads report it without a lookup.
-struct Here {
-    handle: ChainHandle,
-    place: Place,
+#[derive(Clone)]
+pub(crate) struct Here {
+    pub(crate) handle: ChainHandle,
+    pub(crate) me: MemberId,
+    pub(crate) place: Place,
 }
 
 impl Local {
@@ -50,8 +52,13 @@ impl Local {
     }
 
     /// The chain, if this node is a member of it.
-    pub(crate) fn chain(&self, chain: ChainId) -> Option<ChainHandle> {
-        self.chains().get(chain.0 as usize)?.as_ref().map(|here| here.handle.clone())
+    pub(crate) fn here(&self, chain: ChainId) -> Option<Here> {
+        self.chains().get(chain.0 as usize)?.clone()
+    }
+
+    /// The chain, if this node is its head.
+    pub(crate) fn head(&self, chain: ChainId) -> Option<Here> {
+        self.chains().get(chain.0 as usize)?.as_ref().filter(|here| here.place == Place::Head).cloned()
     }
 
     /// Calls `f` with the chain, without a clone, for local reads. `f` must not call this type's chain getters, which
@@ -60,12 +67,12 @@ impl Local {
         self.chains().get(chain.0 as usize).and_then(Option::as_ref).map(|here| f(&here.handle))
     }
 
-    /// Calls `f` with the chain that holds `key` and this node's place in it; `None` if this node isn't a member. `f`
-    /// is restricted as in [`with_chain`](Self::with_chain).
-    pub(crate) fn with_chain_of<T>(&self, key: &[u8], f: impl FnOnce(&ChainHandle, Place) -> T) -> Option<T> {
+    /// Calls `f` with the chain that holds `key`; `None` if this node isn't a member. `f` is restricted as in
+    /// [`with_chain`](Self::with_chain).
+    pub(crate) fn with_chain_of<T>(&self, key: &[u8], f: impl FnOnce(&Here) -> T) -> Option<T> {
         let chains = self.chains();
         let chain = chain_of(key, chains.len() as u32);
-        chains.get(chain.0 as usize).and_then(Option::as_ref).map(|here| f(&here.handle, here.place))
+        chains.get(chain.0 as usize).and_then(Option::as_ref).map(f)
     }
 
     pub(crate) fn lease(&self, chain: ChainId) -> Timestamp {
@@ -142,7 +149,7 @@ impl Local {
         let here = handles.iter().map(|handle| {
             let handle = handle.as_ref()?;
             let place = routing.chain(handle.chain).map_or(Place::Spare, |config| config.place(self.me));
-            (place != Place::Spare).then(|| Here { handle: handle.clone(), place })
+            (place != Place::Spare).then(|| Here { handle: handle.clone(), me: self.me, place })
         });
         self.set_chains(here.collect());
         self.routing.send_replace(Some(Arc::new(routing)));

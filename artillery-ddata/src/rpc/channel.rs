@@ -30,8 +30,10 @@ use self::{
     lane::Lane,
 };
 use crate::{
-    ChainId, MemberId, budget,
-    error::Unknown,
+    ChainId, Error, MemberId, NodeId,
+    api::Refusal,
+    budget,
+    error::{NotApplied, Unknown},
     message::request::{AdminOperation, Operation, Response, SMALL},
 };
 
@@ -73,6 +75,19 @@ pub(crate) enum NotSent {
         len: u64,
         limit: u64,
     },
+}
+
+impl NotSent {
+    /// The error of a request to `node`.
+    pub(crate) fn error(self, node: NodeId) -> Error {
+        match self {
+            Self::Busy => Error::refused(Refusal::Busy, None),
+            Self::Lost => Error::not_applied(NotApplied::Unreachable { node, reason: None }),
+            Self::TimedOut => Error::not_applied(NotApplied::TimedOut),
+            Self::Stopped => Error::not_applied(NotApplied::Stopped),
+            Self::TooLarge { len, limit } => Error::refused(Refusal::ValueTooLarge { len, limit }, None),
+        }
+    }
 }
 
 /// The runtime that carries the requests of a node or client.

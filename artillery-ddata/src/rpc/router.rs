@@ -29,9 +29,9 @@ pub(crate) use self::begin::poll_budget;
 pub use self::pick::Spread;
 use self::{doubts::DoubtfulCalls, first::First, once::Tried, peers::Peers, pick::Attempts};
 pub(crate) use self::{
-    read::{BegunRead, HowToRead},
+    read::{HowToRead, SentRead},
     routes::{LearnedRoutes, Routes, ask_on, ask_once},
-    write::{BegunWrite, HowToWrite},
+    write::{HowToWrite, SentWrite, WriteTarget},
 };
 use super::{
     channel::{Carrier, Question},
@@ -44,7 +44,7 @@ use crate::{
         retry::{Ending, NextAttempt, Repeat, RetryState},
     },
     error::{Advice, NotApplied, Unknown},
-    local::Local,
+    local::{Here, Local},
     message::request::Operation,
     types::update::MAX_KEY,
 };
@@ -77,10 +77,13 @@ pub(crate) struct Router {
     pub(crate) observer: std::sync::OnceLock<crate::rpc::observer::Observer>,
 }
 
-/// Attempts made before this call.
-enum Earlier {
-    None,
-    First(Box<First>),
+/// Where a call begins.
+enum Start {
+    Anew,
+    /// The first attempt goes to a chain of this node.
+    Here(Here),
+    /// The first attempt was made.
+    InFlight(Box<First>),
     /// Attempts may have been made; their outcomes are unknown.
     Unremembered,
 }
@@ -168,30 +171,30 @@ impl Router {
     /// retried, and so may any attempt of a read, or of a write with a request id. A forwarded request gets one
     /// attempt: its sender decides whether to retry.
     pub(crate) async fn call(&self, question: Question, deadline: Instant) -> Result<CallAnswer, RequestError> {
-        self.call_again(question, deadline, Earlier::None, |_, _| false).await
+        self.call_from(Start::Anew, question, deadline, |_, _| false).await
     }
 
-    /// Like [`call`](Self::call), for a request with possible earlier attempts. When the session is full, `leaves`
-    /// receives the earlier attempts and decides: `true` ends the call, so that the request can move to another
-    /// session; `false` retries here.
-    async fn call_again(
+    /// Like [`call`](Self::call), but begins as `start` states. When the session is full, `leaves` receives the earlier
+    /// attempts and decides: `true` ends the call, so that the request can move to another session; `false` retries
+    /// here.
+    async fn call_from(
         &self,
+        mut start: Start,
         mut question: Question,
         deadline: Instant,
-        earlier: Earlier,
         leaves: impl Fn(&mut Question, &RetryState) -> bool,
     ) -> Result<CallAnswer, RequestError> {
-        let (mut tries, mut first) = match earlier {
-            Earlier::None => (RetryState::new(repeat(&question.operation)), None),
-            Earlier::First(first) => (RetryState::new(repeat(&question.operation)), Some(first)),
-            Earlier::Unremembered => (RetryState::settling(), None),
+        let mut tries = match start {
+            Start::Unremembered => RetryState::settling(),
+            _ => RetryState::new(repeat(&question.operation)),
         };
         let mut attempts = Attempts::default();
         let mut unknown = Unknown::TimedOut;
         loop {
-            let (tried, asked) = match first.take() {
-                Some(first) => Box::pin(self.await_first(first, &question)).await,
-                None => self.attempt(&question, &attempts, deadline).await,
+            let (tried, asked) = match std::mem::replace(&mut start, Start::Anew) {
+                Start::InFlight(first) => Box::pin(self.await_first(first, &question)).await,
+                Start::Here(here) => self.attempt(&question, Some(here), &attempts, deadline).await,
+                Start::Anew | Start::Unremembered => self.attempt(&question, None, &attempts, deadline).await,
             };
             let mut refusal = None;
             // The error to report if this was the last attempt.
@@ -249,12 +252,19 @@ impl Router {
         }
     }
 
-    async fn attempt(&self, question: &Question, attempts: &Attempts, deadline: Instant) -> (Tried, Option<NodeId>) {
+    /// Asks `here`; if it is `None`, the member that suits best.
+    async fn attempt(
+        &self,
+        question: &Question,
+        here: Option<Here>,
+        attempts: &Attempts,
+        deadline: Instant,
+    ) -> (Tried, Option<NodeId>) {
         #[cfg(feature = "testing")]
         if let Some(tried) = self.intercept(question, deadline).await {
             return (tried, None);
         }
-        let tried = self.try_once(question, attempts, deadline).await;
+        let tried = self.try_once(question, here, attempts, deadline).await;
         #[cfg(feature = "testing")]
         let tried = self.swallow(tried, question, deadline).await;
         tried

@@ -25,8 +25,8 @@ impl Server {
             Operation::Write { write, .. } => self.check(request.chain, write.keys(), write.values())?,
             Operation::Admin(_) => return Err(Refusal::NoChain),
         }
-        match self.local.chain(request.chain) {
-            Some(handle) if request.forwarded || self.answers(request) => Ok(For::Here(handle)),
+        match self.local.here(request.chain) {
+            Some(here) if request.forwarded || self.answers(request, here.place) => Ok(For::Here(here.handle)),
             None if request.forwarded => Err(Refusal::NoChain),
             _ => Ok(For::AnotherNode),
         }
@@ -51,9 +51,8 @@ impl Server {
         values.try_for_each(|value| check_value(value, self.max_value_bytes))
     }
 
-    /// Whether this node's place in the chain lets it answer the request.
-    fn answers(&self, request: &Request) -> bool {
-        let place = self.local.place(request.chain);
+    /// Whether a node in this place of the chain answers the request.
+    fn answers(&self, request: &Request, place: Place) -> bool {
         match &request.operation {
             Operation::Write { .. } => place == Place::Head,
             Operation::Read { mode: ReadMode::Strong | ReadMode::Bounded { .. }, .. }

@@ -68,7 +68,7 @@ impl Router {
                 let room = channel.room_now(&question.operation)?;
                 Some(FirstTarget { channel, room, member, place, epoch, others })
             }
-            Pick::There { .. } | Pick::Here(..) | Pick::NoMember => None,
+            Pick::There { .. } | Pick::Here(_) | Pick::NoMember => None,
         }
     }
 

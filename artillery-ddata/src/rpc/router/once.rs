@@ -12,9 +12,12 @@ use crate::{
     ChainId, Epoch, Error, MemberId, NodeId, Place,
     api::{Query, Refusal, retry::Repeat},
     error::{NotApplied, Unknown},
-    local::handle::{ChainHandle, ReadRequest, Responder, WriteRequest},
+    local::{
+        Here,
+        handle::{ReadRequest, Responder, WriteRequest},
+    },
     message::request::{Operation, ResponseAnswer},
-    rpc::channel::{CallOutcome, Doubts, NotSent, Question},
+    rpc::channel::{CallOutcome, Doubts, Question},
 };
 
 /// After this long without the head's answer to a write, the call also ends when another head is known.
@@ -35,11 +38,13 @@ impl Router {
     pub(super) async fn try_once(
         &self,
         question: &Question,
+        here: Option<Here>,
         attempts: &Attempts,
         deadline: Instant,
     ) -> (Tried, Option<NodeId>) {
-        match self.pick(question, attempts) {
-            Pick::Here(handle, me, place) => (ask_here(handle, me, place, question, deadline).await, Some(me.node)),
+        let picked = here.map_or_else(|| self.pick(question, attempts), Pick::Here);
+        match picked {
+            Pick::Here(here) => (ask_here(&here, question, deadline).await, Some(here.me.node)),
             Pick::There { member, answers, place, epoch, others } => {
                 if let Some(local) = self.local().filter(|_| attempts.is_first()) {
                     local.count_forwarded();
@@ -95,7 +100,7 @@ impl Router {
                 }
                 _ => Tried::Unanswered(Unknown::NoAnswer),
             },
-            CallOutcome::NotSent(reason) => Tried::Nothing(not_sent(reason, member.node)),
+            CallOutcome::NotSent(reason) => Tried::Nothing(reason.error(member.node)),
             CallOutcome::Unanswered(reason) => Tried::Unanswered(reason),
         }
     }
@@ -119,20 +124,10 @@ pub(super) fn patience(question: &Question, attempts: &Attempts) -> Option<Durat
     (!question.operation.is_write() && !waits).then_some(patience)
 }
 
-pub(super) fn not_sent(reason: NotSent, node: NodeId) -> Error {
-    match reason {
-        NotSent::Busy => Error::refused(Refusal::Busy, None),
-        NotSent::Lost => Error::not_applied(NotApplied::Unreachable { node, reason: None }),
-        NotSent::TimedOut => Error::not_applied(NotApplied::TimedOut),
-        NotSent::Stopped => Error::not_applied(NotApplied::Stopped),
-        NotSent::TooLarge { len, limit } => Error::refused(Refusal::ValueTooLarge { len, limit }, None),
-    }
-}
-
 /// A request that waits to be passed to the chain. Boxed, since few requests wait.
 type PendingHandover<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
-async fn ask_here(handle: ChainHandle, me: MemberId, place: Place, question: &Question, deadline: Instant) -> Tried {
+async fn ask_here(Here { handle, me, place }: &Here, question: &Question, deadline: Instant) -> Tried {
     let (responder, reply) = oneshot::channel();
     let (responder, until) = (Responder::Caller(responder), on_the_clock(deadline));
     let is_write = question.operation.is_write();
@@ -159,7 +154,7 @@ async fn ask_here(handle: ChainHandle, me: MemberId, place: Place, question: &Qu
         return Tried::Nothing(Error::refused(Refusal::Busy, Some(me.node)));
     }
     match timeout_at(deadline, reply).await {
-        Ok(Ok(reply)) => Tried::Answered(CallAnswer { reply, node: me, place }),
+        Ok(Ok(reply)) => Tried::Answered(CallAnswer { reply, node: *me, place: *place }),
         Ok(Err(_)) if is_write => Tried::Unanswered(Unknown::NoAnswer),
         Ok(Err(_)) => Tried::Nothing(Error::not_applied(NotApplied::Stopped)),
         Err(_) => Tried::Unanswered(Unknown::TimedOut),

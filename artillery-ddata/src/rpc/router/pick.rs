@@ -13,7 +13,7 @@ use super::Router;
 use crate::{
     ChainConfig, Epoch, MemberId, Mode, NodeId, Place, Role, Routing,
     api::{ReadMode, Refusal},
-    local::handle::ChainHandle,
+    local::Here,
     message::request::Operation,
     rpc::channel::Question,
 };
@@ -82,7 +82,7 @@ impl Attempts {
 }
 
 pub(super) enum Pick {
-    Here(ChainHandle, MemberId, Place),
+    Here(Here),
     /// Another node, by the configuration of `epoch`; `others`: whether other members could answer too. `answers`: the
     /// member that should answer, which differs from `member` if `member` forwards the request.
     There {
@@ -225,13 +225,12 @@ impl Router {
     }
 
     fn pick_member(&self, config: &ChainConfig, member: MemberId, others: bool) -> Pick {
-        let place = config.place(member);
         match self.local() {
-            Some(local) if local.me.node == member.node => match local.chain(config.chain) {
-                Some(handle) => Pick::Here(handle, local.me, place),
-                None => Pick::NoMember,
-            },
-            _ => Pick::There { member, answers: member, place, epoch: config.epoch, others },
+            Some(local) if local.me.node == member.node => local.here(config.chain).map_or(Pick::NoMember, Pick::Here),
+            _ => {
+                let place = config.place(member);
+                Pick::There { member, answers: member, place, epoch: config.epoch, others }
+            }
         }
     }
 }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::{
-    CallAnswer, Earlier, RequestError, Router,
+    CallAnswer, RequestError, Router, Start,
     account::Account,
     check_key,
     first::First,
@@ -22,7 +22,7 @@ use crate::{
     api::{Query, ReadMode, Refusal},
     control::chain_of,
     error::NotApplied,
-    local::handle::ChainHandle,
+    local::{Here, handle::ChainHandle},
     message::request::Operation,
     rpc::channel::Question,
 };
@@ -41,7 +41,8 @@ impl HowToRead {
     }
 }
 
-pub(crate) struct BegunRead {
+/// A read outside of sessions whose first attempt is in flight.
+pub(crate) struct SentRead {
     first: First,
     account: Account,
 }
@@ -97,9 +98,9 @@ impl Router {
         Ok(answer)
     }
 
-    /// Begins a read outside of sessions, for a caller that polls it in place. `None`: the caller uses
+    /// Sends a read outside of sessions to another node, for a caller that polls it in place. `None`: the caller uses
     /// [`read`](Self::read) instead.
-    pub(crate) fn begin_read(&self, key: &[u8], how: &HowToRead) -> Option<BegunRead> {
+    pub(crate) fn send_read(&self, key: &[u8], how: &HowToRead) -> Option<SentRead> {
         #[cfg(feature = "testing")]
         if self.is_paused() {
             return None;
@@ -119,23 +120,32 @@ impl Router {
         let way = self.way(&routing, &question)?;
         let account = self.account_of_read(&question.operation);
         let first = self.begin(way, question, how.timeout)?;
-        Some(BegunRead { first, account })
+        Some(SentRead { first, account })
     }
 
     /// The answer, if the first attempt returned it. `None`: the read continues in [`read_on`](Self::read_on).
-    pub(crate) fn poll_read(&self, begun: &mut BegunRead, context: &mut Context<'_>) -> Poll<Option<CallAnswer>> {
-        let answer = ready!(self.poll_first(&mut begun.first, context));
+    pub(crate) fn poll_read(&self, sent: &mut SentRead, context: &mut Context<'_>) -> Poll<Option<CallAnswer>> {
+        let answer = ready!(self.poll_first(&mut sent.first, context));
         if let Some(answer) = &answer {
-            self.read_ended(&mut begun.account, begun.first.chain(), Ok(answer));
+            self.read_ended(&mut sent.account, sent.first.chain(), Ok(answer));
         }
         Poll::Ready(answer)
     }
 
-    pub(crate) async fn read_on(&self, query: Query, mode: ReadMode, begun: BegunRead) -> Result<CallAnswer, Error> {
-        let BegunRead { first, mut account } = begun;
+    pub(crate) async fn read_on(&self, query: Query, mode: ReadMode, sent: SentRead) -> Result<CallAnswer, Error> {
+        let SentRead { first, mut account } = sent;
         let (chain, deadline) = (first.chain(), first.deadline());
         let question = outside_of_sessions(chain, query, mode);
-        let answer = self.call_again(question, deadline, Earlier::First(Box::new(first)), |_, _| false).await;
+        let answer = self.call_from(Start::InFlight(Box::new(first)), question, deadline, |_, _| false).await;
+        self.answered(&mut account, chain, mode, answer)
+    }
+
+    /// A strong read outside of sessions of a key that is dirty at a member of this node.
+    pub(crate) async fn read_here(&self, here: Here, query: Query, timeout: Duration) -> Result<CallAnswer, Error> {
+        let (chain, mode) = (here.handle.chain, ReadMode::Strong);
+        let question = outside_of_sessions(chain, query, mode);
+        let mut account = self.account_of_read(&question.operation);
+        let answer = self.call_from(Start::Here(here), question, from_now(timeout), |_, _| false).await;
         self.answered(&mut account, chain, mode, answer)
     }
 

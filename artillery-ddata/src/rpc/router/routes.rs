@@ -259,7 +259,7 @@ impl Router {
         let question = Question::admin(operation);
         match channel.ask(&question, deadline, NO_DOUBTS).await {
             CallOutcome::Answered(response) => Ok(response.answer),
-            CallOutcome::NotSent(reason) => Err(super::once::not_sent(reason, node)),
+            CallOutcome::NotSent(reason) => Err(reason.error(node)),
             CallOutcome::Unanswered(_) => Err(Error::not_applied(NotApplied::TimedOut)),
         }
     }

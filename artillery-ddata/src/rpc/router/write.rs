@@ -12,7 +12,7 @@ use std::{
 use tokio::time::{Instant, timeout_at};
 
 use super::{
-    CallAnswer, Earlier, RequestError, Router,
+    CallAnswer, RequestError, Router, Start,
     account::Account,
     check_key, check_value,
     first::First,
@@ -20,10 +20,11 @@ use super::{
     placing::{as_of, one_chain, refused},
 };
 use crate::{
-    ChainId, ClusterId, Error, Place, RequestId, Routing, Session,
+    ChainId, ClusterId, Error, RequestId, Routing, Session,
     api::{Refusal, Reply, Write, retry::RetryState},
     control::chain_of,
     error::{NotApplied, Unknown},
+    local::Here,
     message::request::Operation,
     rpc::{channel::Question, requests::Numbered},
     types::update::RequestKey,
@@ -37,8 +38,9 @@ pub(crate) struct HowToWrite {
     pub(crate) request_id: Option<RequestId>,
 }
 
+/// A write whose chain is known.
 #[derive(Clone)]
-struct PlacedWrite {
+pub(crate) struct PlacedWrite {
     cluster: ClusterId,
     chain: ChainId,
     /// If set, the write may be applied in this history only.
@@ -58,7 +60,18 @@ impl PlacedWrite {
     }
 }
 
-pub(crate) struct BegunWrite {
+/// Where a write goes.
+pub(crate) enum WriteTarget {
+    /// This node, as the head of the chain. Continue with [`Router::write_here`].
+    Here(PlacedWrite, Here),
+    /// Another node: the first attempt is in flight. Continue with [`Router::poll_write`].
+    There(SentWrite),
+    /// Not decided yet. Continue with [`Router::write`], which waits and checks as needed.
+    Open(Write),
+}
+
+/// A write whose first attempt is in flight.
+pub(crate) struct SentWrite {
     first: First,
     placed: PlacedWrite,
     numbered: Numbered,
@@ -67,7 +80,7 @@ pub(crate) struct BegunWrite {
     is_lost: bool,
 }
 
-impl BegunWrite {
+impl SentWrite {
     fn id(&self) -> RequestId {
         let RequestKey { session, number, .. } = self.numbered.key;
         RequestId { cluster: self.placed.cluster, chain: self.placed.chain, session, number }
@@ -84,35 +97,42 @@ impl Router {
         outcome
     }
 
-    /// Begins a write under a new id, outside of sessions, for a caller that polls it in place. Returns the write if
-    /// the caller must use [`write`](Self::write) instead.
-    pub(crate) fn begin_write(&self, write: Write, how: &HowToWrite) -> Result<BegunWrite, Write> {
+    /// Decides where a write goes. If that is another node which can be asked at once, sends the write there.
+    pub(crate) fn target(&self, write: Write, how: &HowToWrite) -> WriteTarget {
         let is_in_session = how.session.is_some() || how.request_id.is_some();
-        if is_in_session || !self.carrier.keeps_time() || self.check(&write).is_err() {
-            return Err(write);
+        if is_in_session || self.check(&write).is_err() {
+            return WriteTarget::Open(write);
         }
-        let Some(routing) = self.known() else { return Err(write) };
-        let Ok(chain) = one_chain(&routing, write.keys()) else { return Err(write) };
-        // A head uses its own chain instead.
-        if self.local().is_some_and(|local| local.place(chain) == Place::Head) {
-            return Err(write);
-        }
+        let Some(routing) = self.known() else { return WriteTarget::Open(write) };
+        let Ok(chain) = one_chain(&routing, write.keys()) else { return WriteTarget::Open(write) };
         let placed = PlacedWrite { cluster: routing.cluster, chain, history: None, write };
+        match self.local().and_then(|local| local.head(chain)) {
+            Some(here) => WriteTarget::Here(placed, here),
+            None => self.send_write(&routing, placed, how.timeout).map_or_else(WriteTarget::Open, WriteTarget::There),
+        }
+    }
+
+    /// Sends the first attempt of a write under a new id, for a caller that polls it in place. Returns the write if it
+    /// would have to wait.
+    fn send_write(&self, routing: &Routing, placed: PlacedWrite, timeout: Duration) -> Result<SentWrite, Write> {
+        if !self.carrier.keeps_time() {
+            return Err(placed.write);
+        }
         let mut question = placed.clone().question(None);
         // Take the number last: an unused number would be treated as an answered request.
-        let Some(way) = self.way(&routing, &question) else { return Err(placed.write) };
+        let Some(way) = self.way(routing, &question) else { return Err(placed.write) };
         #[cfg(feature = "testing")]
         if self.is_held_up() {
             return Err(placed.write);
         }
-        let Some(numbered) = self.number_now(chain) else { return Err(placed.write) };
+        let Some(numbered) = self.number_now(placed.chain) else { return Err(placed.write) };
         if let Operation::Write { request, .. } = &mut question.operation {
             *request = Some(numbered.key);
         }
-        match self.begin(way, question, how.timeout) {
+        match self.begin(way, question, timeout) {
             Some(first) => {
                 let account = self.account_of_write(&placed.write, None);
-                Ok(BegunWrite {
+                Ok(SentWrite {
                     first,
                     placed,
                     numbered,
@@ -129,31 +149,43 @@ impl Router {
     /// [`write_on`](Self::write_on).
     pub(crate) fn poll_write(
         &self,
-        begun: &mut BegunWrite,
+        sent: &mut SentWrite,
         context: &mut Context<'_>,
     ) -> Poll<Option<(CallAnswer, RequestId)>> {
-        let answer = ready!(self.poll_first(&mut begun.first, context));
+        let answer = ready!(self.poll_first(&mut sent.first, context));
         #[cfg(feature = "testing")]
         let answer = answer.filter(|answer| {
-            let question = || begun.placed.clone().under(begun.numbered.key);
-            begun.is_lost = self.takes_away(question, &answer.reply);
-            !begun.is_lost
+            let question = || sent.placed.clone().under(sent.numbered.key);
+            sent.is_lost = self.takes_away(question, &answer.reply);
+            !sent.is_lost
         });
         Poll::Ready(answer.map(|answer| {
-            let id = begun.id();
-            self.write_ended(&mut begun.account, Ok((&answer, id)));
+            let id = sent.id();
+            self.write_ended(&mut sent.account, Ok((&answer, id)));
             (answer, id)
         }))
     }
 
-    pub(crate) async fn write_on(&self, begun: BegunWrite) -> Result<(CallAnswer, RequestId), Error> {
-        let BegunWrite { first, placed, numbered, mut account, .. } = begun;
+    pub(crate) async fn write_on(&self, sent: SentWrite) -> Result<(CallAnswer, RequestId), Error> {
+        let SentWrite { first, placed, numbered, mut account, .. } = sent;
         let deadline = first.deadline();
         #[cfg(feature = "testing")]
-        if begun.is_lost {
+        if sent.is_lost {
             tokio::time::sleep_until(deadline).await;
         }
-        let outcome = self.write_anew(placed, deadline, Some((numbered, Box::new(first)))).await;
+        let outcome = self.write_anew(placed, deadline, Some(numbered), Start::InFlight(Box::new(first))).await;
+        self.write_ended(&mut account, outcome.as_ref().map(|(answer, id)| (answer, *id)));
+        outcome
+    }
+
+    pub(crate) async fn write_here(
+        &self,
+        placed: PlacedWrite,
+        here: Here,
+        timeout: Duration,
+    ) -> Result<(CallAnswer, RequestId), Error> {
+        let mut account = self.account_of_write(&placed.write, None);
+        let outcome = self.write_anew(placed, from_now(timeout), None, Start::Here(here)).await;
         self.write_ended(&mut account, outcome.as_ref().map(|(answer, id)| (answer, *id)));
         outcome
     }
@@ -190,7 +222,7 @@ impl Router {
         let placed = PlacedWrite { cluster: routing.cluster, chain, history, write };
         let outcome = match how.request_id {
             Some(id) => self.write_under(placed, id, deadline).await.map(|answer| (answer, id)),
-            None => self.write_anew(placed, deadline, None).await,
+            None => self.write_anew(placed, deadline, None, Start::Anew).await,
         };
         let (answer, id) = outcome?;
         if let (Some(session), Some(sequence)) = (&how.session, as_of(&answer.reply)) {
@@ -215,7 +247,7 @@ impl Router {
             }
             false
         };
-        let outcome = match self.call_again(placed.under(key()), deadline, Earlier::Unremembered, renews).await {
+        let outcome = match self.call_from(Start::Unremembered, placed.under(key()), deadline, renews).await {
             Ok(answer) => Ok(answer),
             Err(RequestError::Certainly(error)) => Err(error),
             Err(RequestError::Perhaps(reason)) => return Err(Error::unknown(reason, id)),
@@ -224,20 +256,22 @@ impl Router {
         outcome
     }
 
-    /// Writes under a new id of this client's session. If that session was evicted or left, uses another one, provided
-    /// that certainly nothing was applied. `begun`: a first attempt in flight.
+    /// Writes under a new id of this client's session, `numbered` if a first attempt was sent. If that session was
+    /// evicted or left, uses another one, provided that certainly nothing was applied.
     async fn write_anew(
         &self,
         placed: PlacedWrite,
         deadline: Instant,
-        mut begun: Option<(Numbered, Box<First>)>,
+        mut numbered: Option<Numbered>,
+        mut start: Start,
     ) -> Result<(CallAnswer, RequestId), Error> {
         let PlacedWrite { cluster, chain, .. } = placed;
         loop {
-            let (numbered, earlier) = match begun.take() {
-                Some((numbered, first)) => (numbered, Earlier::First(first)),
-                None => (self.number(chain, deadline).await?, Earlier::None),
+            let numbered = match numbered.take() {
+                Some(numbered) => numbered,
+                None => self.number(chain, deadline).await?,
             };
+            let start = std::mem::replace(&mut start, Start::Anew);
             let RequestKey { session, number, .. } = numbered.key;
             let id = RequestId { cluster, chain, session, number };
             let question = placed.clone().under(numbered.key);
@@ -251,7 +285,7 @@ impl Router {
                 left.store(leaves, Ordering::Relaxed);
                 leaves
             };
-            match self.call_again(question, deadline, earlier, leaves).await {
+            match self.call_from(start, question, deadline, leaves).await {
                 Ok(answer) => return Ok((answer, id)),
                 Err(RequestError::Certainly(Error::Refused {
                     reason: Refusal::SessionExpired | Refusal::Forgotten,
