@@ -23,6 +23,7 @@ mod lookup;
 mod mdns;
 mod sample;
 mod seed;
+mod seeds;
 mod txt;
 
 #[cfg(test)]
@@ -32,13 +33,15 @@ use std::pin::Pin;
 
 use futures_core::Stream;
 
-pub use candidate::{Announcement, Candidate, ResolveError, Source};
+pub use candidate::{Announcement, Candidate, Source};
 pub(crate) use combined::Combined;
 pub(crate) use contained::ContainedDiscovery;
 pub use file::FileDiscovery;
 pub use listing::{DnsDiscovery, PolledDiscovery};
+pub use lookup::ResolveError;
 pub use mdns::{Interfaces, MDNS_PORT, MdnsDiscovery, MdnsError, MdnsSettings};
-pub use seed::{Seed, SeedDiscovery, SeedError};
+pub use seed::{Seed, SeedError};
+pub use seeds::SeedDiscovery;
 
 /// A stream of hints. It ends when its source is exhausted.
 pub type Candidates = Pin<Box<dyn Stream<Item = Candidate> + Send>>;

@@ -1,6 +1,6 @@
-use std::{fmt, io, net::SocketAddr, time::Duration};
+use std::{fmt, net::SocketAddr};
 
-use super::{Seed, lookup};
+use super::{ResolveError, Seed};
 use crate::NodeId;
 
 /// A node's announcement of itself.
@@ -69,34 +69,6 @@ pub struct Candidate {
     pub gone: bool,
 }
 
-/// Why a candidate has no address now.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ResolveError {
-    /// The resolver reported an error.
-    #[error("can't look up {host}: {error}")]
-    Lookup {
-        /// The host and port.
-        host: String,
-        /// The error of the resolver.
-        error: io::Error,
-    },
-    /// The resolver did not answer in time.
-    #[error("could not resolve {host} within {after:?}")]
-    Timeout {
-        /// The host and port.
-        host: String,
-        /// The time limit.
-        after: Duration,
-    },
-    /// The host name has no address.
-    #[error("{host} has no address")]
-    Nothing {
-        /// The host and port.
-        host: String,
-    },
-}
-
 impl Candidate {
     /// Creates a hint from `source` that `node` is at one of these addresses.
     pub fn new(source: Source, node: Option<NodeId>, addrs: Vec<SocketAddr>) -> Self {
@@ -135,15 +107,8 @@ impl Candidate {
 }
 
 impl Seed {
-    /// The addresses to dial now. Each call resolves a host name again, within 5 s.
-    ///
-    /// # Errors
-    /// [`ResolveError`]: try again later.
-    pub async fn resolve(&self) -> Result<Vec<SocketAddr>, ResolveError> {
-        match (self.addr(), self.host()) {
-            (Some(addr), _) => Ok(vec![addr]),
-            (None, Some((host, port))) => lookup::look_up(host, port).await,
-            (None, None) => Err(ResolveError::Nothing { host: self.to_string() }),
-        }
+    /// The candidate with this seed as its source.
+    pub fn candidate(&self) -> Candidate {
+        Candidate::at(Source::Seed(self.to_string()), self)
     }
 }

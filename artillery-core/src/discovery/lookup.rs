@@ -15,8 +15,6 @@ use tokio::{
     time::timeout,
 };
 
-use super::ResolveError;
-
 pub(super) const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Maximum number of pending look-ups. Each occupies a thread until the resolver answers.
@@ -50,6 +48,34 @@ fn some_of(mut all: Vec<SocketAddr>, most: usize, mut pick: impl FnMut(usize) ->
         all.remove(pick(all.len()));
     }
     all
+}
+
+/// Why a candidate has no address now.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ResolveError {
+    /// The resolver reported an error.
+    #[error("can't look up {host}: {error}")]
+    Lookup {
+        /// The host and port.
+        host: String,
+        /// The error of the resolver.
+        error: io::Error,
+    },
+    /// The resolver did not answer in time.
+    #[error("could not resolve {host} within {after:?}")]
+    Timeout {
+        /// The host and port.
+        host: String,
+        /// The time limit.
+        after: Duration,
+    },
+    /// The host name has no address.
+    #[error("{host} has no address")]
+    Nothing {
+        /// The host and port.
+        host: String,
+    },
 }
 
 /// The pending look-ups. A resolver may need far longer than [`LOOKUP_TIMEOUT`], and names are resolved periodically,

@@ -1,16 +1,6 @@
-use std::{
-    collections::VecDeque,
-    convert::Infallible,
-    fmt,
-    net::SocketAddr,
-    pin::Pin,
-    str::FromStr,
-    task::{Context, Poll},
-};
+use std::{convert::Infallible, fmt, net::SocketAddr, str::FromStr};
 
-use futures_core::Stream;
-
-use super::{Candidate, Candidates, Discovery, Source};
+use super::{ResolveError, lookup};
 
 /// The address or host name of a node, with a port: `10.0.0.5:7400`, `[::1]:7400`, `db-1.example:7400`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -107,11 +97,6 @@ impl From<Infallible> for SeedError {
 }
 
 impl Seed {
-    /// The candidate with this seed as its source.
-    pub fn candidate(&self) -> Candidate {
-        Candidate::at(Source::Seed(self.to_string()), self)
-    }
-
     /// The address, unless the seed is a host name.
     pub fn addr(&self) -> Option<SocketAddr> {
         match &self.0 {
@@ -127,6 +112,18 @@ impl Seed {
             SeedAddr::Host(host, port) => Some((host, *port)),
         }
     }
+
+    /// The addresses to dial now. Each call resolves a host name again, within 5 s.
+    ///
+    /// # Errors
+    /// [`ResolveError`]: try again later.
+    pub async fn resolve(&self) -> Result<Vec<SocketAddr>, ResolveError> {
+        match (self.addr(), self.host()) {
+            (Some(addr), _) => Ok(vec![addr]),
+            (None, Some((host, port))) => lookup::look_up(host, port).await,
+            (None, None) => Err(ResolveError::Nothing { host: self.to_string() }),
+        }
+    }
 }
 
 /// Accepts labels of letters, digits, `-` and `_`. A name of only digits and dots is a mistyped address.
@@ -139,38 +136,4 @@ fn is_host_name(host: &str) -> bool {
     (1..=253).contains(&name.len())
         && name.split('.').all(label)
         && !name.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
-}
-
-/// A fixed list of seeds. Each is reported once and stays a candidate. The caller decides how often to dial it again. A
-/// host name is resolved at every [`Candidate::resolve`].
-#[derive(Debug, Clone, Default)]
-pub struct SeedDiscovery {
-    seeds: Vec<Seed>,
-}
-
-impl SeedDiscovery {
-    /// Yields these seeds.
-    pub fn new(seeds: impl IntoIterator<Item = Seed>) -> Self {
-        Self { seeds: seeds.into_iter().collect() }
-    }
-}
-
-impl Discovery for SeedDiscovery {
-    fn candidates(&self) -> Candidates {
-        Box::pin(ListedCandidates(self.seeds.iter().map(Seed::candidate).collect()))
-    }
-}
-
-struct ListedCandidates(VecDeque<Candidate>);
-
-impl Stream for ListedCandidates {
-    type Item = Candidate;
-
-    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Candidate>> {
-        Poll::Ready(self.0.pop_front())
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.0.len(), Some(self.0.len()))
-    }
 }
