@@ -31,6 +31,7 @@ pub(crate) mod simulated;
 pub(crate) mod socket;
 pub(crate) mod staggered;
 mod stream;
+mod twins;
 mod waiters;
 pub(crate) mod zones;
 

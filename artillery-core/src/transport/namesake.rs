@@ -6,11 +6,7 @@
 //! process. If the process answers, the endpoint refuses the peer. Otherwise it closes the connections to that process
 //! and admits the peer.
 
-use std::{
-    net::SocketAddr,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
@@ -28,12 +24,6 @@ const ASK_PERIOD: Duration = Duration::from_millis(50);
 /// Number of acknowledgements required. The first may have been in transit when the hello arrived. The second answers a
 /// probe sent after the first was received.
 const PROOF_ROUNDS: u32 = 2;
-
-/// A process that has been up or connected to other nodes for this long may keep its name against a second process: see
-/// [`NameClaim`].
-const SETTLED_AFTER: Duration = Duration::from_secs(10);
-
-const TWIN_WARNING_PERIOD: Duration = Duration::from_secs(60);
 
 /// Determines whether the process at the other end of a connection is running.
 #[derive(Debug)]
@@ -136,99 +126,6 @@ async fn living(namesakes: &[Connection], limit: Duration) -> Option<MemberId> {
         }
     }
     None
-}
-
-/// The state of this process when a peer reports that its name is taken.
-#[derive(Debug, Clone, Copy)]
-struct NameClaim {
-    /// Time since the endpoint was opened.
-    up: Duration,
-    is_formed: bool,
-    /// The age of its oldest open connection to another node.
-    oldest: Option<Duration>,
-}
-
-impl NameClaim {
-    /// Whether this process must stop because a third node is connected to the other process of this name. A process
-    /// that has been connected to other nodes for a long time continues: the third node met the two in the wrong order.
-    fn yields_to_peer(self) -> bool {
-        self.oldest.is_none_or(|age| age < SETTLED_AFTER)
-    }
-
-    /// Whether this process must stop because it has itself dialled the other process of this name.
-    fn yields_to_twin(self) -> bool {
-        !self.is_formed || self.up < SETTLED_AFTER
-    }
-}
-
-/// The processes with this node's name that this endpoint has refused.
-#[derive(Debug)]
-pub(super) struct Twins {
-    begun: Instant,
-    /// The process refused last. A refused process stops, so remembering one suffices.
-    refused: Mutex<Option<MemberId>>,
-    warned: Mutex<Option<Instant>>,
-}
-
-impl Twins {
-    pub(super) fn new() -> Self {
-        Self { begun: Instant::now(), refused: Mutex::default(), warned: Mutex::default() }
-    }
-
-    fn on_refused(&self, twin: MemberId) {
-        *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(twin);
-    }
-
-    /// Whether to log a warning. A process that restarts repeatedly must not fill the log.
-    fn should_warn(&self, now: Instant) -> bool {
-        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_due = warned.is_none_or(|last| now - last >= TWIN_WARNING_PERIOD);
-        if is_due {
-            *warned = Some(now);
-        }
-        is_due
-    }
-
-    fn has_refused(&self, twin: MemberId) -> bool {
-        *self.refused.lock().unwrap_or_else(PoisonError::into_inner) == Some(twin)
-    }
-}
-
-impl EndpointShared {
-    fn name_claim(&self) -> NameClaim {
-        NameClaim {
-            up: self.twins.begun.elapsed(),
-            is_formed: self.registry.cluster_id().is_some(),
-            oldest: self.registry.oldest_with_node(),
-        }
-    }
-
-    /// Records and reports that this endpoint refused a peer, if the peer has this node's name.
-    pub(super) fn on_twin(&self, refusal: &Refusal, peer: MemberId, addr: SocketAddr) {
-        if matches!(refusal, Refusal::Itself(_)) && peer != self.id {
-            self.twins.on_refused(peer);
-            if self.twins.should_warn(Instant::now()) {
-                tracing::warn!(%addr, other = %peer, "another process uses this node's name: give each node its own name");
-            }
-        }
-    }
-
-    /// Handles a peer's refusal of this endpoint. Notifies the service if the refusal proves that the name is taken and
-    /// this process must stop.
-    pub(super) fn on_refusal(&self, refusal: &Refusal) {
-        let (by, yields) = match refusal {
-            Refusal::NameTaken { by } => (*by, self.name_claim().yields_to_peer()),
-            Refusal::Itself(by) if *by != self.id && !self.twins.has_refused(*by) => {
-                (*by, self.name_claim().yields_to_twin())
-            }
-            _ => return,
-        };
-        if yields {
-            self.service.name_taken(by);
-        } else {
-            tracing::warn!(other = ?by, "another process uses this node's name: stop that process");
-        }
-    }
 }
 
 #[cfg(test)]

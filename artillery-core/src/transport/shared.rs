@@ -11,6 +11,7 @@ use rand::RngExt;
 use tokio::{
     runtime,
     sync::{Semaphore, watch},
+    time::Instant,
 };
 
 #[cfg(feature = "testing")]
@@ -20,9 +21,9 @@ use super::{
     counters::{CounterCells, RefusalCounters},
     hello::{Formation, Hello},
     link::Links,
-    namesake::Twins,
     registry::Registry,
     security::Security,
+    twins::{NameClaim, Twins},
 };
 use crate::{
     config::TransportConfig,
@@ -161,6 +162,37 @@ impl EndpointShared {
         self.refused.add(reason);
         tracing::debug!(%addr, %reason, "refused a peer");
         self.service.refused(addr, reason);
+    }
+
+    fn name_claim(&self) -> NameClaim {
+        self.twins.claim(self.registry.cluster_id().is_some(), self.registry.oldest_with_node())
+    }
+
+    /// Records and reports that this endpoint refused a peer, if the peer has this node's name.
+    pub(super) fn on_twin(&self, refusal: &Refusal, peer: MemberId, addr: SocketAddr) {
+        if matches!(refusal, Refusal::Itself(_)) && peer != self.id {
+            self.twins.on_refused(peer);
+            if self.twins.should_warn(Instant::now()) {
+                tracing::warn!(%addr, other = %peer, "another process uses this node's name: give each node its own name");
+            }
+        }
+    }
+
+    /// Handles a peer's refusal of this endpoint. Notifies the service if the refusal proves that the name is taken and
+    /// this process must stop.
+    pub(super) fn on_refusal(&self, refusal: &Refusal) {
+        let (by, yields) = match refusal {
+            Refusal::NameTaken { by } => (*by, self.name_claim().yields_to_peer()),
+            Refusal::Itself(by) if *by != self.id && !self.twins.has_refused(*by) => {
+                (*by, self.name_claim().yields_to_twin())
+            }
+            _ => return,
+        };
+        if yields {
+            self.service.name_taken(by);
+        } else {
+            tracing::warn!(other = ?by, "another process uses this node's name: stop that process");
+        }
     }
 
     /// How often this endpoint's identity was replaced. Read it before a handshake, for [`trusts`](Self::trusts).

@@ -25,28 +25,3 @@ fn a_silent_process_is_asked_again_and_then_gone() {
 fn a_closed_connection_is_no_sign_of_life() {
     assert_eq!(verdicts([(5, Some(4)), (10, None)]), [Ask, Gone]);
 }
-
-#[test]
-fn a_process_that_others_know_keeps_its_name() {
-    let ms = Duration::from_millis;
-    let claim = |oldest| NameClaim { up: ms(60_000), is_formed: true, oldest };
-    assert!(claim(None).yields_to_peer());
-    assert!(claim(Some(ms(9_999))).yields_to_peer());
-    assert!(!claim(Some(ms(10_000))).yields_to_peer());
-}
-
-#[test]
-fn a_formed_process_keeps_its_name_against_one_that_it_dials() {
-    let claim = |up, is_formed| NameClaim { up: Duration::from_secs(up), is_formed, oldest: None };
-    assert!(claim(60, false).yields_to_twin());
-    assert!(claim(9, true).yields_to_twin());
-    assert!(!claim(10, true).yields_to_twin());
-}
-
-#[test]
-fn a_namesake_that_restarts_again_and_again_is_warned_of_once_a_minute() {
-    let (twins, now) = (Twins::new(), Instant::now());
-    let at = |seconds| now + Duration::from_secs(seconds);
-    let due = [0, 1, 59, 60, 61].map(|seconds| twins.should_warn(at(seconds)));
-    assert_eq!(due, [true, false, false, true, false]);
-}
