@@ -10,6 +10,7 @@ mod check;
 mod control_file;
 mod loading;
 mod open;
+mod settings;
 mod space;
 #[cfg(test)]
 mod tests;
@@ -20,8 +21,9 @@ use std::collections::BTreeSet;
 pub use check::{ChainReport, StoreReport};
 pub use control_file::{ControlFile, ControlFileError, CopyState, WrittenRecord};
 pub use loading::{LoadProgress, LoadStep};
-pub use open::{BegunStore, DamagePlace, FoundStore, LoadedStore, OpenError, OpenSettings};
+pub use open::{BegunStore, DamagePlace, FoundStore, LoadedStore, OpenError};
 use serde::{Deserialize, Serialize};
+pub use settings::OpenSettings;
 pub use writer::{DurableBatch, JournalWriter};
 
 use crate::{
