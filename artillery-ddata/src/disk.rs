@@ -59,7 +59,7 @@ impl LockedDir {
             return Err(DirectoryError::Foreign { found });
         }
         // A file system may not have such rights, or may refuse to change them.
-        if let Err(error) = private::tighten(dir) {
+        if let Err(error) = private::tighten(dir, contents::is_ours) {
             tracing::warn!(%error, dir = %dir.display(), "the rights of other users on this directory can't be taken away");
         }
         sync_path(dir)?;

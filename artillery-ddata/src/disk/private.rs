@@ -6,7 +6,6 @@ use std::{
     path::Path,
 };
 
-use super::contents::is_ours;
 use crate::system;
 
 /// Creates a directory and its missing parents.
@@ -19,7 +18,8 @@ pub(super) fn options() -> OpenOptions {
 }
 
 /// Removes the rights of other users on the directory and the node's files, except on those that this process doesn't own.
-pub(super) fn tighten(dir: &Path) -> io::Result<()> {
+/// `is_ours`: whether a node uses this name for a file.
+pub(super) fn tighten(dir: &Path, is_ours: fn(&str) -> bool) -> io::Result<()> {
     // Restrict the directory first, so that no other user can replace a file with a link.
     let mut is_changed = restrict(dir, &fs::metadata(dir)?)?;
     for entry in fs::read_dir(dir)? {
