@@ -85,6 +85,7 @@ mod cluster;
 mod disk;
 mod explore;
 mod node;
+mod setup;
 #[cfg(test)]
 mod tests;
 mod trouble;

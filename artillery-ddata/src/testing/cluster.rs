@@ -23,7 +23,8 @@ pub use check::{CheckFailed, Checked};
 
 use super::{
     Fate, Trouble,
-    node::{NodeSetup, TestMember, local_info},
+    node::{TestMember, local_info},
+    setup::NodeSetup,
 };
 use crate::{
     Kv, Routing,

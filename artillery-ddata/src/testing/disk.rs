@@ -11,7 +11,7 @@ use artillery_proto::{
     journal::SyncMode,
 };
 
-use super::node::NodeSetup;
+use super::setup::NodeSetup;
 use crate::{driver::journal::RunningJournal, store::Store};
 
 /// The size in bytes at which a journal segment is closed, and the bytes of updates that the journal may hold: small

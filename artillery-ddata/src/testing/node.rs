@@ -5,7 +5,6 @@ use std::sync::{Arc, OnceLock};
 use artillery_core::{
     Incarnation, MemberId, NodeId,
     config::TransportConfig,
-    internal::simulated::Network,
     transport::{Endpoint, LocalInfo, PeerKind},
 };
 use artillery_proto::disk::simulated::SimulatedDisk;
@@ -15,7 +14,7 @@ use tokio::{
     sync::{mpsc, oneshot, watch},
 };
 
-use super::disk::NodeDisk;
+use super::{disk::NodeDisk, setup::NodeSetup};
 use crate::{
     ChainConfig, ClusterId, Kv, Routing,
     driver::{
@@ -57,16 +56,6 @@ impl Entrances for TestEntrance {
     fn control(&self) -> Option<Arc<ControlEndpoint>> {
         None
     }
-}
-
-/// The settings with which all nodes of a cluster are started.
-#[derive(Clone)]
-pub(super) struct NodeSetup {
-    pub(super) network: Network,
-    pub(super) cluster: ClusterId,
-    pub(super) seed: u64,
-    pub(super) chains: u32,
-    pub(super) settings: ReplicaSettings,
 }
 
 pub(super) struct TestMember {

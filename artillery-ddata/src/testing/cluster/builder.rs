@@ -18,10 +18,7 @@ use crate::{
     config::ChainSettings,
     control::{Bootstrap, Configs, NodeInfo},
     replica::ReplicaSettings,
-    testing::{
-        disk::new_disk,
-        node::{NodeSetup, TestMember},
-    },
+    testing::{disk::new_disk, node::TestMember, setup::NodeSetup},
 };
 
 /// Builds a [`Cluster`].

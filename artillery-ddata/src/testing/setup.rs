@@ -1,0 +1,13 @@
+use artillery_core::internal::simulated::Network;
+
+use crate::{ClusterId, replica::ReplicaSettings};
+
+/// The settings with which all nodes of a cluster are started.
+#[derive(Clone)]
+pub(super) struct NodeSetup {
+    pub(super) network: Network,
+    pub(super) cluster: ClusterId,
+    pub(super) seed: u64,
+    pub(super) chains: u32,
+    pub(super) settings: ReplicaSettings,
+}
