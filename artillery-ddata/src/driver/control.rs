@@ -2,6 +2,7 @@
 //! decides, and executes its outputs. The task owns clocks, calls and queues.
 
 mod acting;
+mod callers;
 mod calls;
 mod commands;
 mod events;
@@ -23,7 +24,7 @@ use tokio::{
     task::{JoinError, JoinSet},
 };
 
-use self::commands::Callers;
+use self::callers::Callers;
 pub(crate) use self::{
     calls::{ControlCalls, LogPeers},
     commands::ControlCommand,

@@ -10,7 +10,7 @@ use artillery_proto::{
 };
 use tokio::sync::mpsc::error::TrySendError;
 
-use super::{ControlEnd, ControlTask, Done, commands::answer, events};
+use super::{ControlEnd, ControlTask, Done, callers::answer, events};
 use crate::{
     ChainConfig, ChainId, Routing,
     control::{Configs, StorePosition, StoreRolledBack, message::Renewal},

@@ -1,6 +1,4 @@
-//! Commands to the task, and the callers that wait for their results.
-
-use std::collections::BTreeMap;
+//! Commands to the task.
 
 use artillery_core::{MemberId, Timestamp};
 use artillery_proto::node::{NodeInput, NodeOutput};
@@ -14,9 +12,6 @@ use crate::{
         reopening::{NotReopened, Reopened},
     },
 };
-
-/// The most renewals of other nodes that wait for an answer. When this many wait, those whose callers are gone are dropped.
-const MAX_PENDING_RENEWALS: usize = 4096;
 
 #[allow(clippy::large_enum_variant, reason = "nearly all commands are renewals")]
 pub(crate) enum ControlCommand {
@@ -52,59 +47,6 @@ pub(crate) enum ControlCommand {
     },
     /// A notice that needs no answer.
     Input(NodeInput),
-}
-
-type Waiters<T> = BTreeMap<u64, oneshot::Sender<T>>;
-
-/// The callers that wait for the node's answers.
-#[derive(Default)]
-pub(super) struct Callers {
-    renewals: BTreeMap<(MemberId, u64), oneshot::Sender<RenewalAnswer>>,
-    pub(super) reorders: Waiters<Result<Epoch, ReorderError>>,
-    pub(super) reopenings: Waiters<Result<Reopened, NotReopened>>,
-    pub(super) givers: Waiters<Result<(), NotGivenUp>>,
-    token: u64,
-    leaving: Vec<oneshot::Sender<()>>,
-}
-
-impl Callers {
-    fn token(&mut self) -> u64 {
-        self.token += 1;
-        self.token
-    }
-
-    /// Keeps the caller of a renewal. Returns whether there is capacity for it.
-    fn renews(&mut self, from: MemberId, number: u64, answer: oneshot::Sender<RenewalAnswer>) -> bool {
-        if self.renewals.len() >= MAX_PENDING_RENEWALS {
-            self.renewals.retain(|_, answer| !answer.is_closed());
-        }
-        let fits = self.renewals.len() < MAX_PENDING_RENEWALS;
-        if fits {
-            self.renewals.insert((from, number), answer);
-        }
-        fits
-    }
-
-    pub(super) fn renewed(&mut self, to: MemberId, number: u64, result: RenewalAnswer) {
-        if let Some(caller) = self.renewals.remove(&(to, number)) {
-            // The caller may have gone.
-            drop(caller.send(result));
-        }
-    }
-
-    pub(super) fn left(&mut self) {
-        // The callers may have gone.
-        self.leaving.drain(..).for_each(|done| {
-            let _ = done.send(());
-        });
-    }
-}
-
-/// Sends a result to its caller, which may have gone.
-pub(super) fn answer<T>(waiters: &mut Waiters<T>, token: u64, result: T) {
-    if let Some(caller) = waiters.remove(&token) {
-        drop(caller.send(result));
-    }
 }
 
 impl ControlTask {
