@@ -31,8 +31,11 @@ pub use artillery_core::{Cluster, RefusedPeer, SeedState, SeedStatus};
 pub use self::{
     builder::StartError,
     durable::DataDirError,
-    events::{EventNode, MoveReason, NodeEvent, NodeEvents},
+    events::{EventNode, NodeEvent, NodeEvents},
     loading::Loading,
     waiting::WaitingFor,
 };
-pub use crate::driver::phase::{NeverReady, Ready, Stopped};
+pub use crate::driver::{
+    control::MoveReason,
+    phase::{NeverReady, Ready, Stopped},
+};

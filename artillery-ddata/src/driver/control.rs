@@ -4,6 +4,7 @@
 mod acting;
 mod callers;
 mod calls;
+mod changes;
 mod commands;
 mod events;
 mod log;
@@ -25,8 +26,10 @@ use tokio::{
 };
 
 use self::callers::Callers;
+pub use self::changes::MoveReason;
 pub(crate) use self::{
     calls::{ControlCalls, LogPeers},
+    changes::{ChangeReasons, ConfigFeed},
     commands::ControlCommand,
     serve::{ControlEndpoint, serve},
 };
@@ -40,7 +43,6 @@ use crate::{
     },
     driver::phase::NodePhase,
     local::Local,
-    node::events::{ChangeReasons, ConfigFeed},
 };
 
 /// The most commands that wait for the task, and the most words of the chains.

@@ -7,13 +7,22 @@ use tokio::sync::{mpsc, watch};
 
 use super::lanes::Hub;
 use crate::{
+    ClusterId,
     control::{
         Bootstrap, NodeInfo,
         formation::{Formation, FormationInput, FormationMessage, FormationOutput, FormationPhase, FounderCandidate},
     },
     driver::phase::NodePhase,
-    node::waiting::FormationFacts,
 };
+
+/// The state of the formation, by which a node explains why it isn't ready.
+#[derive(Debug, Clone)]
+pub(crate) struct FormationFacts {
+    pub(crate) phase: FormationPhase,
+    pub(crate) only_joins: bool,
+    /// The node's former cluster, if it was abandoned.
+    pub(crate) after: Option<ClusterId>,
+}
 
 pub(crate) struct Forming {
     pub(crate) me: MemberId,

@@ -10,15 +10,11 @@ mod tracker;
 use std::time::Duration;
 
 use artillery_core::MemberId;
-use artillery_proto::node::Why;
 
 pub use self::stream::NodeEvents;
-pub(crate) use self::{
-    stream::EventHub,
-    tracker::{ChangeReasons, ConfigFeed, EventTracker},
-};
+pub(crate) use self::{stream::EventHub, tracker::EventTracker};
 use super::waiting::WaitingFor;
-use crate::ChainId;
+use crate::{ChainId, driver::control::MoveReason};
 
 /// A node: its name, and its id with the incarnation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,45 +101,6 @@ pub enum NodeEvent {
         /// The number of missed events.
         missed: u64,
     },
-}
-
-/// Why a node was moved out of a chain.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum MoveReason {
-    /// It gave no answer.
-    Silent,
-    /// It left.
-    Left,
-    /// It sent messages, but received none, so it had no lease.
-    Deaf,
-    /// Its predecessor's updates did not reach it.
-    Unreached,
-    /// It alone made the chain slow.
-    Slow,
-    /// Its disk alone made the chain slow, or stopped it.
-    Disk,
-    /// It stopped serving.
-    Halted,
-    /// The chain was opened again without it.
-    Reopened,
-}
-
-impl MoveReason {
-    /// The reason of a member's removal; `None`: the change does not remove this member.
-    pub(crate) fn of(why: Why) -> Option<Self> {
-        match why {
-            Why::Silent => Some(Self::Silent),
-            Why::Left => Some(Self::Left),
-            Why::Deaf => Some(Self::Deaf),
-            Why::Unreached => Some(Self::Unreached),
-            Why::Slow => Some(Self::Slow),
-            Why::Disk => Some(Self::Disk),
-            Why::Halted => Some(Self::Halted),
-            // A reopened chain has the reason of the member that opens it.
-            _ => None,
-        }
-    }
 }
 
 /// How much an event concerns operators.

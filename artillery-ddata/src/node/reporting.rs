@@ -15,14 +15,18 @@ use tokio::{
 use super::{
     data::Data,
     durable::NodeDir,
-    events::{ChangeReasons, ConfigFeed, EventHub, EventTracker},
+    events::{EventHub, EventTracker},
     report::is_alive,
-    waiting::{self, ChainFacts, Facts, FormationFacts, Reminder, WaitingFor},
+    waiting::{self, ChainFacts, Facts, Reminder, WaitingFor},
 };
 use crate::{
     ChainConfig, Role,
     control::{ConfigLog, Configs, message::Unsettled},
-    driver::{control::NodeState, phase::NodePhase},
+    driver::{
+        control::{ChangeReasons, ConfigFeed, NodeState},
+        forming::FormationFacts,
+        phase::NodePhase,
+    },
 };
 
 /// How often the task compares the node's state with its previous state.

@@ -13,6 +13,7 @@ use super::loading::Loading;
 use crate::{
     ChainId, ClusterId,
     control::formation::{FormationPhase, RejectReason},
+    driver::forming::FormationFacts,
 };
 
 const MAX_REFUSED: usize = 8;
@@ -126,14 +127,6 @@ pub enum WaitingFor {
         /// The reason.
         why: String,
     },
-}
-
-#[derive(Debug, Clone)]
-pub(crate) struct FormationFacts {
-    pub(crate) phase: FormationPhase,
-    pub(crate) only_joins: bool,
-    /// The node's former cluster, if it was abandoned.
-    pub(crate) after: Option<ClusterId>,
 }
 
 /// The facts of a chain in which this node has a role.

@@ -1,76 +1,20 @@
 //! Decides which changes of members, chains and this node are events. Pure.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use artillery_core::{Member, MemberEvent, MemberId, NodeId, Timestamp};
-use artillery_proto::node::ChangeReason;
 
 use super::{EventNode, MoveReason, NodeEvent, allowance::Allowance};
-use crate::{ChainConfig, ChainId, Role, control::Configs, node::waiting::WaitingFor};
+use crate::{ChainConfig, ChainId, Role, control::Configs, driver::control::ChangeReasons, node::waiting::WaitingFor};
 
-/// The most reasons that wait for their removal, and the most removals that wait for their reason.
-const MAX_REASONS: usize = 64;
+/// The most removals that wait for their reason.
+const MAX_REMOVALS: usize = 64;
 
 /// A removal is reported without a reason after this time. The farewell of a node that leaves arrives soon after its removal.
 const REASON_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The most nodes whose state is remembered.
 const MAX_NODES: usize = 1024;
-
-/// The reasons of changes that this node has proposed as a leader.
-#[derive(Debug, Default)]
-pub(crate) struct ChangeReasons(Mutex<VecDeque<ChangeReason>>);
-
-impl ChangeReasons {
-    pub(crate) fn add(&self, reasons: &[ChangeReason]) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.extend(reasons.iter().filter(|reason| MoveReason::of(reason.why).is_some()));
-        let more = all.len().saturating_sub(MAX_REASONS);
-        all.drain(..more);
-    }
-
-    /// Takes out all reasons why this incarnation is removed from the chain, and returns the newest. A later removal needs a
-    /// new reason: another leader may propose it.
-    pub(crate) fn take_removal(&self, chain: ChainId, member: MemberId) -> Option<MoveReason> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut newest = None;
-        all.retain(|reason| {
-            let is_of_it = reason.chain == chain && reason.member == member;
-            if is_of_it {
-                newest = MoveReason::of(reason.why);
-            }
-            !is_of_it
-        });
-        newest
-    }
-}
-
-/// The most configurations that wait for the tracker.
-const MAX_WAITING: usize = 32;
-
-/// The configurations by which this node's chains have begun to act, oldest first, until the tracker takes them. The node's
-/// state has only the newest one, which doesn't show a member that was moved out and has returned since.
-#[derive(Debug, Default)]
-pub(crate) struct ConfigFeed(Mutex<VecDeque<Arc<Configs>>>);
-
-impl ConfigFeed {
-    /// Adds a newer configuration. In a full queue it replaces the last one, so the tracker compares it with the one before the
-    /// gap.
-    pub(crate) fn add(&self, configs: &Arc<Configs>) {
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.truncate(MAX_WAITING - 1);
-        waiting.push_back(configs.clone());
-    }
-
-    /// Takes all configurations that were added since the last call.
-    pub(crate) fn take(&self) -> VecDeque<Arc<Configs>> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Liveness {
@@ -215,7 +159,7 @@ impl EventTracker {
                 let reopened = is_reopened(earlier, config).then_some(MoveReason::Reopened);
                 let why = reasons.take_removal(chain, id).or(reopened);
                 match why.or_else(|| inferred(&self.nodes, id)) {
-                    None if !is_this && self.removals.len() < MAX_REASONS => self.removals.push(removal),
+                    None if !is_this && self.removals.len() < MAX_REMOVALS => self.removals.push(removal),
                     why => events.extend(self.allowed(now, chain, removal.event(why))),
                 }
             }

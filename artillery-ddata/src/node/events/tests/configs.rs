@@ -11,6 +11,7 @@ use crate::{
         Bootstrap, Configs, NodeInfo,
         log::{ChainChange, ConfigChange, LogEntry, Term},
     },
+    driver::control::{ChangeReasons, ConfigFeed},
 };
 
 const SERVING: Role = Role::Serving;

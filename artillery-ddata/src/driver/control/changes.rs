@@ -1,0 +1,103 @@
+//! Changes of configurations, kept until the node reports them as events.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use artillery_proto::node::{ChangeReason, Why};
+
+use crate::{ChainId, MemberId, control::Configs};
+
+/// The most reasons that wait for their removal.
+const MAX_REASONS: usize = 64;
+
+/// Why a node was moved out of a chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MoveReason {
+    /// It gave no answer.
+    Silent,
+    /// It left.
+    Left,
+    /// It sent messages, but received none, so it had no lease.
+    Deaf,
+    /// Its predecessor's updates did not reach it.
+    Unreached,
+    /// It alone made the chain slow.
+    Slow,
+    /// Its disk alone made the chain slow, or stopped it.
+    Disk,
+    /// It stopped serving.
+    Halted,
+    /// The chain was opened again without it.
+    Reopened,
+}
+
+impl MoveReason {
+    /// The reason of a member's removal; `None`: the change does not remove this member.
+    pub(crate) fn of(why: Why) -> Option<Self> {
+        match why {
+            Why::Silent => Some(Self::Silent),
+            Why::Left => Some(Self::Left),
+            Why::Deaf => Some(Self::Deaf),
+            Why::Unreached => Some(Self::Unreached),
+            Why::Slow => Some(Self::Slow),
+            Why::Disk => Some(Self::Disk),
+            Why::Halted => Some(Self::Halted),
+            // A reopened chain has the reason of the member that opens it.
+            _ => None,
+        }
+    }
+}
+
+/// The reasons of changes that this node has proposed as a leader.
+#[derive(Debug, Default)]
+pub(crate) struct ChangeReasons(Mutex<VecDeque<ChangeReason>>);
+
+impl ChangeReasons {
+    pub(crate) fn add(&self, reasons: &[ChangeReason]) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.extend(reasons.iter().filter(|reason| MoveReason::of(reason.why).is_some()));
+        let more = all.len().saturating_sub(MAX_REASONS);
+        all.drain(..more);
+    }
+
+    /// Takes out all reasons why this incarnation is removed from the chain, and returns the newest. A later removal needs a
+    /// new reason: another leader may propose it.
+    pub(crate) fn take_removal(&self, chain: ChainId, member: MemberId) -> Option<MoveReason> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut newest = None;
+        all.retain(|reason| {
+            let is_of_it = reason.chain == chain && reason.member == member;
+            if is_of_it {
+                newest = MoveReason::of(reason.why);
+            }
+            !is_of_it
+        });
+        newest
+    }
+}
+
+/// The most configurations that wait for the tracker.
+const MAX_WAITING: usize = 32;
+
+/// The configurations by which this node's chains have begun to act, oldest first, until the tracker takes them. The node's
+/// state has only the newest one, which doesn't show a member that was moved out and has returned since.
+#[derive(Debug, Default)]
+pub(crate) struct ConfigFeed(Mutex<VecDeque<Arc<Configs>>>);
+
+impl ConfigFeed {
+    /// Adds a newer configuration. In a full queue it replaces the last one, so the tracker compares it with the one before the
+    /// gap.
+    pub(crate) fn add(&self, configs: &Arc<Configs>) {
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.truncate(MAX_WAITING - 1);
+        waiting.push_back(configs.clone());
+    }
+
+    /// Takes all configurations that were added since the last call.
+    pub(crate) fn take(&self) -> VecDeque<Arc<Configs>> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
