@@ -1,6 +1,16 @@
 //! A node: finds its cluster, serves its chains, and gives handles to the data.
+//!
+//! Its files call each other along these arrows only:
+//!
+//! ```text
+//! builder → opened → formed → following → recovering
+//!                    formed → foreign → serving
+//!           opened → ending
+//! builder → handle → operators → recovering, foreign, report
+//! opened, report → reporting → serving
+//! all of these → data → durable, events, service, stage
+//! ```
 
-mod belonging;
 pub(crate) mod builder;
 mod data;
 pub(crate) mod durable;
@@ -21,6 +31,7 @@ mod reporting;
 pub(crate) mod service;
 mod serving;
 mod stage;
+mod starting;
 #[cfg(test)]
 mod tests;
 mod threads;
@@ -29,10 +40,10 @@ pub(crate) mod waiting;
 pub use artillery_core::{Cluster, RefusedPeer, SeedState, SeedStatus};
 
 pub use self::{
-    builder::StartError,
     durable::DataDirError,
     events::{EventNode, NodeEvent, NodeEvents},
     loading::Loading,
+    starting::StartError,
     waiting::WaitingFor,
 };
 pub use crate::driver::{

@@ -5,25 +5,24 @@ use std::{io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 use artillery_core::{
     Cluster, Incarnation,
     discovery::{Discovery, Interfaces, Seed, SeedError},
-    error,
-    error::IdentityError,
     identity::Identity,
     internal::LinkFilter,
 };
 use artillery_proto::data_dir::BegunStore;
 
 use super::{
-    durable::{DataDirError, NodeDir, blocking},
+    durable::{DataDirError, NodeDir},
     handle::{Node, NodeInner},
     loading::{Loading, Report, Reporter},
     opened::Opened,
     random,
+    starting::{StartError, blocking},
     threads::Workers,
 };
 use crate::{
     ClusterId, Kv, Mode,
     config::{Config, ConfigProblem, DataConfig, Threads},
-    control::formation::{After, InvalidFormation},
+    control::formation::After,
     disk::LockedDir,
     store::{MemoryStore, Store},
 };
@@ -40,40 +39,6 @@ pub struct NodeBuilder {
     filter: Option<LinkFilter>,
     after: Option<After>,
     report: Option<Report>,
-}
-
-/// Why a node can't be started.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StartError {
-    /// The settings make no sense. Lists the problems found.
-    #[error("{}", list(.0))]
-    Config(Vec<ConfigProblem>),
-    /// Neither a secret nor certificates were given.
-    #[error("a node needs the cluster's secret or certificates of its own")]
-    NoIdentity,
-    /// The secret or the certificates can't be used.
-    #[error(transparent)]
-    Identity(#[from] IdentityError),
-    /// The settings of the formation can't be used.
-    #[error(transparent)]
-    Formation(#[from] InvalidFormation),
-    /// No name was given, and the directory holds a store without the name of its node: its file NAME was lost.
-    #[error("the directory holds a store, and not the name of its node: give the name")]
-    NoName,
-    /// The node's directory can't be used.
-    #[error(transparent)]
-    Data(#[from] DataDirError),
-    /// The node's threads can't be started.
-    #[error("no thread for the node: {0}")]
-    Threads(io::Error),
-    /// The membership layer can't be started.
-    #[error(transparent)]
-    Cluster(#[from] error::StartError),
-}
-
-fn list(problems: &[ConfigProblem]) -> String {
-    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
 impl From<Config> for NodeBuilder {

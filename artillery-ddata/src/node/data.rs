@@ -6,20 +6,22 @@ use std::{
     time::Duration,
 };
 
-use artillery_core::{Cluster, MemberId};
+use artillery_core::{Cluster, MemberId, MemberState};
+use artillery_proto::control::encounter::Encountered;
 use tokio::{
     runtime::Handle,
     sync::{oneshot, watch},
 };
 
-use super::{durable::NodeDir, foreign::Others, reporting::Reporting, service::Entrances, stage::Stage};
+use super::{durable::NodeDir, events::EventHub, service::Entrances, stage::Stage};
 use crate::{
-    ChainId, Place, Routing,
+    ChainId, ClusterId, Place, Routing,
     config::Config,
-    control::{NodeInfo, Timing, formation::After},
+    control::{Bootstrap, NodeInfo, Timing, formation::After},
     driver::{
         chain::{self, ChainCommand, ChainReadiness, Rule},
-        control::{ControlEndpoint, NodeState},
+        control::{ChangeReasons, ConfigFeed, ControlEndpoint, NodeState},
+        forming::FormationFacts,
         phase::{NeverReady, NodePhase, Stopped},
         receive::ChainInlets,
         serve::Server,
@@ -46,6 +48,23 @@ pub(crate) struct Data {
     pub(super) reporting: Reporting,
     /// Other clusters that have the same name as this node's cluster.
     pub(super) others: watch::Sender<Others>,
+}
+
+/// The state that the reports share with the rest of the node.
+#[derive(Debug, Default)]
+pub(super) struct Reporting {
+    pub(super) hub: EventHub,
+    pub(super) reasons: Arc<ChangeReasons>,
+    pub(super) feed: Arc<ConfigFeed>,
+    pub(super) formation: watch::Sender<Option<FormationFacts>>,
+}
+
+/// A node's knowledge of other clusters of its name.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub(super) struct Others {
+    /// Why this node isn't ready, if other clusters are the reason.
+    pub(super) unready: Option<Encountered>,
+    pub(super) may_be_given_up: bool,
 }
 
 impl Entrances for Weak<Data> {
@@ -153,6 +172,13 @@ impl Data {
         self.timing().map_or(Duration::ZERO, |timing| timing.lease)
     }
 
+    /// The clusters that this node left before it joined its present one, and that the present one doesn't name as
+    /// predecessors. When this node meets nodes of those clusters, it notifies them.
+    pub(super) fn left_clusters(&self, founding: &Bootstrap) -> Vec<ClusterId> {
+        let is_left = |id: &ClusterId| *id != founding.cluster && !founding.succeeds.contains(id);
+        self.after.iter().flat_map(|after| after.lineage.iter().copied()).filter(is_left).collect()
+    }
+
     pub(super) fn routing(&self) -> Option<Arc<Routing>> {
         self.local.routing().borrow().clone()
     }
@@ -207,4 +233,9 @@ impl Data {
 /// The channels on which `count` chains publish their readiness.
 pub(super) fn readiness(count: usize) -> (Vec<watch::Sender<ChainReadiness>>, Vec<watch::Receiver<ChainReadiness>>) {
     std::iter::repeat_with(|| watch::channel(ChainReadiness::default())).take(count).unzip()
+}
+
+/// Whether the membership considers a node in this state alive.
+pub(super) fn is_alive(state: MemberState) -> bool {
+    matches!(state, MemberState::Alive | MemberState::Suspect)
 }

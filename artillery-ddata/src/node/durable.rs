@@ -11,6 +11,7 @@
 //! A node loads its directory before it looks for its cluster; with failover, a node that already belongs to a cluster loads it
 //! later. [`NodeDir`] exists from `BegunStore` on.
 
+mod belonging;
 mod error;
 
 use std::{
@@ -27,8 +28,6 @@ use artillery_proto::{
 
 pub use self::error::DataDirError;
 use super::{
-    belonging,
-    builder::StartError,
     loading::{Loading, Reporter},
     random, releasing,
 };
@@ -54,14 +53,6 @@ pub fn check_directory(dir: impl AsRef<Path>) -> Result<Option<StoreReport>, Dat
     let dir = dir.as_ref();
     let disk = LockedDir::read_only(dir).map_err(|error| DataDirError::of_directory(dir, error))?;
     StoreReport::check(Arc::new(disk)).map_err(|error| DataDirError::of(dir, &error))
-}
-
-/// Runs work on a directory in a thread for blocking tasks.
-pub(super) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, DataDirError> + Send + 'static,
-) -> Result<T, StartError> {
-    let worked = tokio::task::spawn_blocking(work).await;
-    Ok(worked.map_err(|error| StartError::Threads(std::io::Error::other(error)))??)
 }
 
 /// A node's directory, once the present start is recorded in it.

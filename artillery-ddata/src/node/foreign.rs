@@ -15,7 +15,10 @@ use tokio::{
     time::MissedTickBehavior,
 };
 
-use super::{data::Data, report::is_alive, stage::Formed};
+use super::{
+    data::{Data, Others, is_alive},
+    stage::Formed,
+};
 use crate::{
     ClusterId,
     control::message::NotGivenUp,
@@ -30,14 +33,6 @@ const DIAL_EVERY: u64 = 3;
 
 /// The most meetings that wait for their task. Further ones are dropped: the next contact repeats them.
 pub(super) const MEETING_QUEUE: usize = 16;
-
-/// A node's knowledge of other clusters of its name.
-#[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub(super) struct Others {
-    /// Why this node isn't ready, if other clusters are the reason.
-    pub(super) unready: Option<Encountered>,
-    pub(super) may_be_given_up: bool,
-}
 
 struct Watcher {
     data: Arc<Data>,

@@ -18,7 +18,7 @@ use super::{
     stage::{Formed, Reached, Started},
 };
 use crate::{
-    ChainConfig, ChainId, ClusterId, MemberId, Routing,
+    ChainConfig, ChainId, MemberId, Routing,
     control::{Bootstrap, Configs},
     driver::{
         chain::{ChainReadiness, Rule},
@@ -68,13 +68,6 @@ impl Data {
         cluster.set_gave_way(self.left_clusters(founding));
         let id = founding.cluster;
         tokio::spawn(async move { cluster.set_cluster_id(id).await });
-    }
-
-    /// The clusters that this node left before it joined its present one, and that the present one doesn't name as
-    /// predecessors. When this node meets nodes of those clusters, it notifies them.
-    pub(super) fn left_clusters(&self, founding: &Bootstrap) -> Vec<ClusterId> {
-        let is_left = |id: &ClusterId| *id != founding.cluster && !founding.succeeds.contains(id);
-        self.after.iter().flat_map(|after| after.lineage.iter().copied()).filter(is_left).collect()
     }
 
     /// Warns if the configured timing differs from the cluster's. Leases follow only the cluster's timing (trap 63).

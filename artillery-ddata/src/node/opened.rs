@@ -18,14 +18,13 @@ use tokio::{
 };
 
 use super::{
-    builder::StartError,
-    data::Data,
-    durable::{NodeDir, blocking},
-    foreign::{MEETING_QUEUE, Others},
+    data::{Data, Others, Reporting},
+    durable::NodeDir,
+    foreign::MEETING_QUEUE,
     formed::Unformed,
-    reporting::Reporting,
     service::DataService,
     stage::{Reached, Stage, Started},
+    starting::{StartError, blocking},
 };
 use crate::{
     config::{Config, Threads},

@@ -1,9 +1,12 @@
 //! Assembles the status and metrics of a node.
 
 use artillery_core::{Cluster, Member, MemberId, MemberState, Timestamp, internal::clock, transport::Endpoint};
-use artillery_proto::node::{Successor, Unready};
+use artillery_proto::node::Successor;
 
-use super::{data::Data, durable::NodeDir};
+use super::{
+    data::{Data, is_alive},
+    durable::NodeDir,
+};
 use crate::{
     ChainConfig, Mode, NodeId, Routing,
     control::{ConfigLog, History},
@@ -163,18 +166,6 @@ impl Data {
         })
     }
 
-    /// Why the node isn't ready, with the operator's command if there is one.
-    pub(super) fn explained(&self, why: Unready) -> String {
-        match (why, self.local.cluster()) {
-            (Unready::Orphaned, Some(cluster)) => {
-                format!(
-                    "{why}: if they are lost permanently, `ctl create-anew --accept-loss {cluster}` has the others form a new cluster"
-                )
-            }
-            _ => why.to_string(),
-        }
-    }
-
     /// The history from which this node's own history has diverged.
     fn parted(&self, newer: Option<History>) -> Option<History> {
         newer.or_else(|| self.stage.following()?.control.log.histories().parted())
@@ -237,11 +228,6 @@ const fn full(what: Fullness) -> Option<&'static str> {
 
 fn left(until: Timestamp) -> u64 {
     u64::try_from((until - clock::now()).as_millis()).unwrap_or(u64::MAX)
-}
-
-/// Whether the membership considers a node in this state alive.
-pub(super) fn is_alive(state: MemberState) -> bool {
-    matches!(state, MemberState::Alive | MemberState::Suspect)
 }
 
 fn member(member: &Member) -> MemberStatus {

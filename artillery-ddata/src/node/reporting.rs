@@ -13,33 +13,19 @@ use tokio::{
 };
 
 use super::{
-    data::Data,
+    data::{Data, is_alive},
     durable::NodeDir,
-    events::{EventHub, EventTracker},
-    report::is_alive,
+    events::EventTracker,
     waiting::{self, ChainFacts, Facts, Reminder, WaitingFor},
 };
 use crate::{
     ChainConfig, Role,
     control::{ConfigLog, Configs, message::Unsettled},
-    driver::{
-        control::{ChangeReasons, ConfigFeed, NodeState},
-        forming::FormationFacts,
-        phase::NodePhase,
-    },
+    driver::{control::NodeState, phase::NodePhase},
 };
 
 /// How often the task compares the node's state with its previous state.
 const PERIOD: Duration = Duration::from_millis(250);
-
-/// The state that the reports share with the rest of the node.
-#[derive(Debug, Default)]
-pub(super) struct Reporting {
-    pub(super) hub: EventHub,
-    pub(super) reasons: Arc<ChangeReasons>,
-    pub(super) feed: Arc<ConfigFeed>,
-    pub(super) formation: watch::Sender<Option<FormationFacts>>,
-}
 
 impl Data {
     pub(super) fn start_reports(self: &Arc<Self>, cluster: &Cluster) {
@@ -220,6 +206,18 @@ impl Data {
                 Some(self.explained(why))
             }
             _ => None,
+        }
+    }
+
+    /// Why the node isn't ready, with the operator's command if there is one.
+    pub(super) fn explained(&self, why: Unready) -> String {
+        match (why, self.local.cluster()) {
+            (Unready::Orphaned, Some(cluster)) => {
+                format!(
+                    "{why}: if they are lost permanently, `ctl create-anew --accept-loss {cluster}` has the others form a new cluster"
+                )
+            }
+            _ => why.to_string(),
         }
     }
 }
