@@ -34,7 +34,7 @@
 //! let read = kv.get("greeting").await?; // linearizable
 //! assert_eq!(read.value().map(|value| &value[..]), Some(&b"hello"[..]));
 //! assert_eq!(read.version(), put.version);
-//! node.leave().await;
+//! node.shutdown().await;
 //! # Ok(())
 //! # }
 //! ```

@@ -24,7 +24,7 @@ async fn serve(addr: mpsc::Sender<SocketAddr>, stop: oneshot::Receiver<()>) -> O
     node.ready().await?;
     addr.send(node.addr())?;
     let _ = stop.await;
-    node.leave().await;
+    node.shutdown().await;
     Ok(())
 }
 

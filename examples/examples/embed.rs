@@ -25,6 +25,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     println!("press Ctrl-C to stop");
     tokio::signal::ctrl_c().await?;
-    node.leave().await;
+    node.shutdown().await;
     Ok(())
 }

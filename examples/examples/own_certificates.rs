@@ -47,6 +47,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let Err(error @ ClientError::Unreachable(_)) = refused else { return Err("a stranger was admitted".into()) };
         println!("a stranger: {error}");
     }
-    node.leave().await;
+    node.shutdown().await;
     Ok(())
 }

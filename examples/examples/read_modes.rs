@@ -29,6 +29,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         Ok(found) => println!("local: {found:?}"),
         Err(why) => println!("no local read: {why:?}"),
     }
-    node.leave().await;
+    node.shutdown().await;
     Ok(())
 }

@@ -40,7 +40,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(read.value().map(|value| &value[..]), Some(&b"99"[..]));
     println!("resumed, it reads {:?} at {:?}", read.value(), read.served);
     for node in &nodes {
-        node.leave().await;
+        node.shutdown().await;
     }
     Ok(())
 }

@@ -45,6 +45,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     kv.write(batch).await??;
     assert_eq!(users.get("ann").await?.value(), None);
     println!("ann was deleted, order 11 is {:?}", orders.get(&(7, 11)).await?.value());
-    node.leave().await;
+    node.shutdown().await;
     Ok(())
 }

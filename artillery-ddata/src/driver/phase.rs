@@ -108,10 +108,12 @@ impl NeverReady {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Stopped {
-    /// The node was asked to leave or to withdraw.
+    /// The node left its cluster permanently ([`Node::leave`](crate::Node::leave)).
     Left,
-    /// The node was asked to stop.
+    /// The node was shut down gracefully ([`Node::shutdown`](crate::Node::shutdown)).
     ShutDown,
+    /// The node was stopped without a message to other nodes ([`Node::abort`](crate::Node::abort)).
+    Aborted,
     /// The node's last handle was dropped.
     Dropped,
     /// A later incarnation of the same node was met.
@@ -143,6 +145,7 @@ impl std::fmt::Display for Stopped {
         f.write_str(match self {
             Self::Left => "it left its cluster",
             Self::ShutDown => "it was shut down",
+            Self::Aborted => "it was aborted",
             Self::Dropped => "its last handle was dropped",
             Self::Superseded => "a later incarnation of this node was met",
             Self::NameTaken => "another process with this node's name is running: give each node its own name",

@@ -13,8 +13,8 @@ use crate::{
     status::NodeStatus,
 };
 
-/// A member of a cluster, or a spare, in this process. Clones refer to the same node. To other nodes, dropping the last one
-/// looks like a crash.
+/// A member of a cluster, or a spare, in this process. Clones refer to the same node. End it with
+/// [`shutdown`](Self::shutdown). To other nodes, dropping the last clone looks like a crash.
 #[derive(Clone)]
 pub struct Node {
     pub(super) inner: Arc<NodeInner>,
@@ -178,36 +178,44 @@ impl Node {
         }
     }
 
+    /// Stops gracefully: the ordinary end of a program, also before its next start.
+    ///
+    /// With a directory, the node's chains continue at once with the other serving members, and the node stays a voter of
+    /// the configuration log. Its next start joins the chains again, and copies the updates that it missed. This waits at
+    /// most three leases for the chains. If the node is still the last serving member of a chain, or all members stop at the
+    /// same time, the chain is closed until one of the stores that served it last is back.
+    ///
+    /// Without a directory, the node leaves and waits as in [`leave`](Self::leave), since its next start has no data.
+    ///
+    /// When this returns, another node may use the directory, and calls fail with
+    /// [`NotApplied::Stopped`](crate::error::NotApplied::Stopped). If the disk takes longer than 10 s for its last
+    /// operation, this returns all the same and logs an error; the directory is in use until that operation has ended. The
+    /// same applies to [`leave`](Self::leave) and [`abort`](Self::abort).
+    pub async fn shutdown(&self) {
+        match self.inner.data.dir {
+            Some(_) => self.inner.data.withdraw().await,
+            None => self.inner.data.resign().await,
+        }
+        self.inner.cluster.leave().await;
+        self.end(Stopped::ShutDown).await;
+    }
+
     /// Leaves permanently: waits until the node's chains can continue without it, notifies the other nodes, then stops. The
-    /// wait is limited, except for the last serving member of a chain. With a fixed configuration there is no such wait, and
-    /// the chains miss the node from then on.
+    /// node is then no voter of the configuration log. This is for a node that won't start again; for all others use
+    /// [`shutdown`](Self::shutdown).
+    ///
+    /// The wait is limited, except for the last serving member of a chain. With a fixed configuration there is no such wait,
+    /// and the chains miss the node from then on.
     pub async fn leave(&self) {
         self.inner.data.resign().await;
         self.inner.cluster.leave().await;
         self.end(Stopped::Left).await;
     }
 
-    /// Stops temporarily, if the node has a directory: its chains continue at once with the other serving members. The node
-    /// stays a voter of the configuration log. Its next start joins the chains again, and copies the updates that it missed.
-    ///
-    /// It waits at most three leases for its chains. If it is still the last serving member of a chain, or all members stop at
-    /// the same time, the chain is closed until one of the stores that served it last is back. Without a directory, this is
-    /// [`leave`](Self::leave).
-    pub async fn withdraw(&self) {
-        if self.inner.data.dir.is_none() {
-            return self.leave().await;
-        }
-        self.inner.data.withdraw().await;
-        self.inner.cluster.leave().await;
-        self.end(Stopped::Left).await;
-    }
-
-    /// Stops without a message: other nodes see it as dead. As after [`leave`](Self::leave) and
-    /// [`withdraw`](Self::withdraw), another node may use the directory when this returns, and calls fail with
-    /// [`NotApplied::Stopped`](crate::error::NotApplied::Stopped). If the disk takes longer than 10 s for its last
-    /// operation, this returns all the same and logs an error; the directory is in use until that operation has ended.
-    pub async fn shutdown(&self) {
-        self.end(Stopped::ShutDown).await;
+    /// Stops at once and without a message, as a crash does: the other nodes wait until they consider the node dead. For
+    /// tests, and for a program that must not wait.
+    pub async fn abort(&self) {
+        self.end(Stopped::Aborted).await;
     }
 
     async fn end(&self, why: Stopped) {

@@ -40,10 +40,10 @@ async fn a_node_whose_confirmation_panics_stops() {
 }
 
 #[tokio::test]
-async fn a_shutdown_is_not_reported_as_a_failed_log() {
+async fn an_abort_is_not_reported_as_a_failed_log() {
     let (node, log) = alone().await;
-    node.shutdown().await;
-    assert_eq!(within(node.stopped()).await, Stopped::ShutDown);
+    node.abort().await;
+    assert_eq!(within(node.stopped()).await, Stopped::Aborted);
     assert!(!log.has_failed());
 }
 
@@ -55,9 +55,9 @@ async fn a_disk_that_fails_is_named_by_a_node_that_never_gets_ready() {
     node.inner.data.disk_failed(&failed);
     assert_eq!(within(node.stopped()).await, Stopped::DiskFailed);
     let (node, _) = alone().await;
-    node.shutdown().await;
+    node.abort().await;
     node.inner.data.disk_failed(&failed);
-    assert_eq!(within(node.stopped()).await, Stopped::ShutDown);
+    assert_eq!(within(node.stopped()).await, Stopped::Aborted);
 }
 
 /// A command sent while its receiving task ends may stay in the queue, without an answer.

@@ -61,7 +61,7 @@ impl Durable {
 
     async fn stop(&mut self) {
         for node in self.nodes.drain(..) {
-            node.shutdown().await;
+            node.abort().await;
         }
     }
 }
@@ -162,7 +162,7 @@ async fn a_node_that_stops_for_a_while_leaves_its_chain_and_keeps_its_vote() {
     durable.start(0..3, 3).await;
     for round in 0..3 {
         let gone = durable.nodes.remove(0);
-        gone.withdraw().await;
+        gone.shutdown().await;
         let is_known = async {
             while durable.nodes[0].status().await.chains[0].members.len() != 2 {
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -184,7 +184,7 @@ async fn nodes_that_are_stopped_at_once_or_one_by_one_lose_nothing() {
     durable.start(0..3, 3).await;
     check_and_write(&durable.nodes[0], 0).await;
     let stopping: Vec<_> =
-        durable.nodes.drain(..).map(|node| tokio::spawn(async move { node.withdraw().await })).collect();
+        durable.nodes.drain(..).map(|node| tokio::spawn(async move { node.shutdown().await })).collect();
     for stopped in stopping {
         stopped.await.unwrap();
     }
@@ -193,10 +193,10 @@ async fn nodes_that_are_stopped_at_once_or_one_by_one_lose_nothing() {
     // One after another, with a write in between. The last one is started first, last, and in the middle.
     for (round, order) in [[2, 0, 1], [0, 1, 2], [1, 2, 0]].into_iter().enumerate() {
         durable.nodes.sort_by_key(|node| node.name().to_owned());
-        durable.nodes.remove(0).withdraw().await;
+        durable.nodes.remove(0).shutdown().await;
         check_and_write(&durable.nodes[0], round as u32 + 2).await;
-        durable.nodes.remove(0).withdraw().await;
-        durable.nodes.remove(0).withdraw().await;
+        durable.nodes.remove(0).shutdown().await;
+        durable.nodes.remove(0).shutdown().await;
         durable.start(order, 3).await;
     }
     check_and_write(&durable.nodes[0], 5).await;
@@ -210,12 +210,12 @@ async fn a_directory_keeps_the_name_of_its_node() {
     let node = nameless(&durable).start().await.unwrap();
     let name = node.name().to_owned();
     assert!(name.starts_with("node-") && name.len() > 10, "{name}");
-    node.shutdown().await;
+    node.abort().await;
     // The directory is in use as long as the handle exists.
     drop(node);
     let again = started(|| nameless(&durable)).await.unwrap();
     assert_eq!(again.name(), name);
-    again.shutdown().await;
+    again.abort().await;
     drop(again);
     // Without the file, or with another name in it, the control file still has the node's name.
     std::fs::write(durable.of(0).join("NAME"), "node-9").unwrap();
@@ -270,7 +270,7 @@ async fn a_restored_backup_is_refused() {
         let old = started(|| durable.builder(2, 3)).await.unwrap();
         let stopped = tokio::time::timeout(PATIENCE, old.stopped()).await.expect("it is refused in time");
         assert_eq!(stopped, Stopped::RolledBack);
-        old.shutdown().await;
+        old.abort().await;
     }
     let read = durable.nodes[1].kv().get("key").await.unwrap();
     assert_eq!(read.value().map(|value| &value[..]), Some(&b"new"[..]));
@@ -311,7 +311,7 @@ async fn a_failed_start_lets_go_of_the_directory() {
     let mut last = None;
     for _ in 0..100 {
         match durable.builder(0, 1).listen(addr).start().await {
-            Ok(node) => return node.shutdown().await,
+            Ok(node) => return node.abort().await,
             Err(error) => last = Some(error),
         }
         tokio::time::sleep(Duration::from_millis(100)).await;

@@ -64,7 +64,7 @@ fn callers_that_never_stop_retrying_leave_their_thread_to_others() {
         }
         // This waits for tasks on the thread of the loops.
         client.close().await;
-        node.shutdown().await;
+        node.abort().await;
         // Each loop continues alongside the others, though its calls fail at once now.
         let counts =
             |calls: &[Arc<AtomicU64>]| calls.iter().map(|calls| calls.load(Ordering::Relaxed)).collect::<Vec<_>>();
@@ -81,17 +81,17 @@ fn is(error: &Error, expected: &NotApplied) -> bool {
 }
 
 #[tokio::test]
-async fn calls_after_a_node_has_left_say_that_it_stopped() {
-    for leaves in [true, false] {
+async fn calls_after_the_end_of_a_node_report_that_it_stopped() {
+    for end in [Stopped::Left, Stopped::ShutDown, Stopped::Aborted] {
         let node = alone().await;
         let kv = node.kv();
         kv.put("k", "v").await.unwrap();
-        if leaves {
-            node.leave().await
-        } else {
-            node.shutdown().await
+        match end {
+            Stopped::Left => node.leave().await,
+            Stopped::ShutDown => node.shutdown().await,
+            _ => node.abort().await,
         }
-        assert_eq!(node.stopped().await, if leaves { Stopped::Left } else { Stopped::ShutDown });
+        assert_eq!(node.stopped().await, end);
         assert!(is(&kv.get("k").await.unwrap_err(), &NotApplied::Stopped));
         assert!(is(&kv.put("k", "w").await.unwrap_err(), &NotApplied::Stopped));
         assert!(is(&kv.get_many(["k", "l"]).await.unwrap_err(), &NotApplied::Stopped));
@@ -109,7 +109,7 @@ async fn a_retry_after_the_end_of_its_node_leaves_the_outcome_unknown() {
     let kv = node.kv();
     let id = kv.new_request_id("k").await.unwrap();
     kv.append("k", "v").request_id(id).await.unwrap();
-    node.shutdown().await;
+    node.abort().await;
     let again = [
         kv.append("k", "v").request_id(id).await.unwrap_err(),
         kv.resolve(id).await.unwrap_err(),
@@ -148,7 +148,7 @@ fn calls_outside_of_a_runtime_are_errors() {
         Ok(read) => assert_eq!(read.value().map(|value| &value[..]), Some(&b"v"[..])),
         Err(error) => assert!(is(&error, &NotApplied::OutsideRuntime), "{error}"),
     }
-    runtime.block_on(node.shutdown());
+    runtime.block_on(node.abort());
 }
 
 /// Another node can use the directory as soon as the call has returned, though handles to the last node still exist.
@@ -166,13 +166,12 @@ async fn a_directory_is_free_when_its_node_has_ended() {
             tokio::time::timeout(PATIENCE, node.ready()).await.unwrap().unwrap();
             node.kv().put("k", vec![7; 100_000]).await.unwrap();
         }
-        let end = async {
-            match round % 3 {
-                1 => node.withdraw().await,
-                _ => node.shutdown().await,
-            }
-        };
-        end.await;
+        if round % 3 == 1 {
+            node.shutdown().await;
+            assert_eq!(node.stopped().await, Stopped::ShutDown);
+        } else {
+            node.abort().await;
+        }
         kept.push(node);
     }
     let node = builder(&name).name("a").data_dir(dir.path()).start().await.unwrap();

@@ -96,7 +96,7 @@ async fn lose(place: Place, silently: bool) {
             theirs.cut(gone.addr());
         }
     } else {
-        gone.shutdown().await;
+        gone.abort().await;
     }
     within(survivors[0].kv().with_timeout(PATIENCE).put("after", "v")).await.unwrap();
     println!("{place} gone, silently: {silently}; a write after {:?}", begin.elapsed());
@@ -168,7 +168,7 @@ async fn a_spare_replaces_a_lost_tail() {
         within(spare.kv().put(format!("key/{n}"), vec![7; 1000])).await.unwrap();
     }
     let at = cluster.index(Place::Tail);
-    cluster.nodes.remove(at).shutdown().await;
+    cluster.nodes.remove(at).abort().await;
     members(&spare, 3).await;
     let counts = sums(vec![load]).await;
     let survivors: Vec<_> = cluster.nodes.iter().collect();
@@ -195,7 +195,7 @@ async fn rolling_restart_loses_nothing() {
         let name = gone.name().to_owned();
         match n {
             0 => gone.leave().await,
-            _ => gone.shutdown().await,
+            _ => gone.abort().await,
         }
         let new = cluster.add(|builder| builder.name(name.clone())).await;
         within(new.ready()).await.unwrap();
@@ -242,7 +242,7 @@ async fn unreachable_joiner_is_replaced_by_a_spare() {
         cluster.cuts[tail].cut(cluster.nodes[at].addr());
     };
     spares.iter().for_each(|&spare| cut(spare));
-    cluster.nodes[gone].shutdown().await;
+    cluster.nodes[gone].abort().await;
     let syncing = async || cluster.nodes[tail].status().await.chains.first().and_then(|chain| chain.syncing.clone());
     until(async || syncing().await.is_some()).await;
     let first = syncing().await.unwrap();

@@ -10,6 +10,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let kv = node.kv();
     kv.put("greeting", "hello").await?;
     println!("{:?}", kv.get("greeting").await?.value());
-    node.leave().await;
+    node.shutdown().await;
     Ok(())
 }

@@ -15,7 +15,7 @@ async fn a_copy_of_a_running_node_ends_and_the_original_goes_on() {
         let second = durable.builder(2, 3).data_dir(&place).start().await.unwrap();
         let stopped = tokio::time::timeout(PATIENCE, second.stopped()).await.expect("the copy is refused in time");
         assert!(matches!(stopped, Stopped::NameTaken | Stopped::RolledBack), "{stopped:?}");
-        second.shutdown().await;
+        second.abort().await;
         durable.nodes[2].kv().put("key", format!("{round}")).await.unwrap();
         tokio::select! {
             biased;
@@ -80,7 +80,7 @@ async fn an_original_out_of_reach_comes_back_beside_its_copy() {
     let second = node.start().await.unwrap();
     let stopped = tokio::time::timeout(PATIENCE, second.stopped()).await.expect("the copy is refused in time");
     assert_eq!(stopped, Stopped::RolledBack);
-    second.shutdown().await;
+    second.abort().await;
     cuts.iter().for_each(crate::support::Cuts::heal);
     crate::support::until(async || durable.nodes[2].status().await.ready).await;
     let read = durable.nodes[2].kv().get("key").await.unwrap();

@@ -18,7 +18,7 @@ async fn a_node_that_loads_says_how_far_it_is() {
     let last = *told.lock().unwrap().last().expect("a report once the directory is loaded");
     assert!(!last.checks && last.records >= 50 && last.left == Some(Duration::ZERO), "{last:?}");
     assert!(last.read_bytes > 0 && last.read_bytes <= last.total_bytes, "{last:?}");
-    node.shutdown().await;
+    node.abort().await;
 }
 
 /// Two nodes keep the log with a third one that is gone. One of them loads until the test lets it continue: the other
@@ -48,6 +48,6 @@ async fn a_node_that_loads_keeps_the_log_and_shows_how_far_it_is() {
     drop(go_on);
     tokio::time::timeout(PATIENCE, slow.ready()).await.unwrap().unwrap();
     assert_eq!(slow.status().await.loading, None);
-    slow.shutdown().await;
+    slow.abort().await;
     durable.stop().await;
 }

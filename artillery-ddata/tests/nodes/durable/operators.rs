@@ -104,7 +104,7 @@ async fn parted_histories_are_both_kept_until_an_operator_decides() {
     })
     .await;
     // One of the waiting nodes restarts, and waits again.
-    durable.nodes.remove(1).shutdown().await;
+    durable.nodes.remove(1).abort().await;
     let again = started(|| durable.builder(1, 3)).await.unwrap();
     crate::support::until(async || parted(&again).await.as_ref() == Some(&newer)).await;
     durable.nodes.insert(1, again);
@@ -175,7 +175,7 @@ async fn a_chain_whose_only_store_is_gone_goes_on_when_an_operator_accepts_that(
         None
     };
     crate::support::until(async || leader_says().await == Some(Err(NotReopened::Lives { member }))).await;
-    lost.shutdown().await;
+    lost.abort().await;
     drop(lost);
     std::fs::remove_dir_all(durable.dir.path().join(&name)).unwrap();
     let reopened = Mutex::new(None);

@@ -111,7 +111,7 @@ async fn lost_member_makes_writes_unknown_and_spares_clean_reads() {
     let cluster = TestCluster::start(3).await;
     let head = cluster.node(Place::Head).clone();
     within(head.kv().put("k", "v")).await.unwrap();
-    cluster.node(Place::Tail).shutdown().await;
+    cluster.node(Place::Tail).abort().await;
     let write = within(head.kv().put("k2", "v").timeout(SHORT)).await;
     assert!(matches!(write, Err(Error::OutcomeUnknown { .. })), "{write:?}");
     assert_eq!(within(head.kv().get("k")).await.unwrap().into_value().unwrap(), "v");

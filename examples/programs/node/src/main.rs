@@ -117,10 +117,8 @@ async fn run(mut args: NodeArgs) -> Result<u8, Failure> {
         served = serve(&node, on_damage, resp, http) => served,
         () = signals.asked_to_stop() => Ok(None),
     };
-    // `leave` may take as long as a resync: the last member of a chain first hands the chain over. `withdraw` keeps the
-    // data on disk for the next start.
-    let leaves_for_good = args.leave_on_term || args.data.is_none();
-    let end = async { if leaves_for_good { node.leave().await } else { node.withdraw().await } };
+    // Without a directory, either may take as long as a resync: the last member of a chain first hands the chain over.
+    let end = async { if args.leave_on_term { node.leave().await } else { node.shutdown().await } };
     let mut is_told_to_stop = false;
     tokio::select! {
         () = end => {}

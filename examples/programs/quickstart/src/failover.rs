@@ -26,7 +26,7 @@ pub(super) async fn provoke(
     let gone = nodes.remove(0);
     story.say(&format!("Now {}, the head, is stopped without notice, and the others keep writing …", gone.name()));
     let begin = Instant::now();
-    gone.shutdown().await;
+    gone.abort().await;
     for node in nodes.iter() {
         let (key, value) = (format!("{}/after", node.name()), format!("written without {}", gone.name()));
         let done = node.kv().with_timeout(FAILOVER_TIMEOUT).put(&key, value.clone()).await?;

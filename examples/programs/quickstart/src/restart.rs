@@ -42,7 +42,7 @@ pub(super) async fn stop(nodes: &[Node]) {
     let mut stopping = JoinSet::new();
     for node in nodes {
         let node = node.clone();
-        stopping.spawn(async move { node.withdraw().await });
+        stopping.spawn(async move { node.shutdown().await });
     }
     while stopping.join_next().await.is_some() {}
 }

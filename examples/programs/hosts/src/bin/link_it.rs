@@ -10,6 +10,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let kv = node.kv();
     kv.put("greeting", "hello").await?; // on all members once this returns
     println!("{:?}", kv.get("greeting").await?.value()); // linearizable, here from this node's memory
-    node.leave().await;
+    node.shutdown().await;
     Ok(())
 }

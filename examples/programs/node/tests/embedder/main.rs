@@ -93,7 +93,7 @@ async fn nodes_start_with_few_lines_and_none_of_the_log_s_routine() {
     // The loss of a member is reported as an event and as a warning.
     let mut events = one.events();
     let lost = three.name().to_owned();
-    three.shutdown().await;
+    three.abort().await;
     loop {
         let event = events.next().await.expect("the node is running");
         if let artillery_ddata::node::NodeEvent::MemberLost { node, .. } = &event {
@@ -104,7 +104,7 @@ async fn nodes_start_with_few_lines_and_none_of_the_log_s_routine() {
         }
     }
     for node in [alone, one, two] {
-        node.shutdown().await;
+        node.abort().await;
     }
     while events.next().await.is_some() {}
 }
