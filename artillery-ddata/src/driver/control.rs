@@ -107,7 +107,7 @@ pub(crate) enum ControlEnd {
     /// The node has stopped, or a chain no longer takes orders.
     Stopped,
     /// Another cluster has taken the place of the node's own.
-    Succeeded,
+    Superseded,
     /// The node's directory is an older copy, or a second one.
     RolledBack,
     /// The log, a call to it, or a change of the control file has failed.

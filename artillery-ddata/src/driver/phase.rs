@@ -66,12 +66,12 @@ pub enum NeverReady {
     /// The node's directory is an older copy of itself, or a second one.
     #[error("{}", Stopped::RolledBack)]
     RolledBack,
-    /// An operator abandoned the cluster. The node's next incarnation creates the cluster that succeeds it.
-    #[error("{}", Stopped::Founds)]
-    Founds,
+    /// An operator retired the cluster. The node's next incarnation creates the cluster that succeeds it.
+    #[error("{}", Stopped::Retired)]
+    Retired,
     /// Another cluster succeeds the node's own.
-    #[error("{}", Stopped::Succeeded)]
-    Succeeded,
+    #[error("{}", Stopped::Superseded)]
+    Superseded,
     /// The node's directory can't be loaded.
     #[error("{why}")]
     NotLoaded {
@@ -116,8 +116,8 @@ pub enum Stopped {
     Aborted,
     /// The node's last handle was dropped.
     Dropped,
-    /// A later incarnation of the same node was met.
-    Superseded,
+    /// The node was restarted while this incarnation ran: the later one was met.
+    Restarted,
     /// Another living process has the node's name: the other nodes know that process, and refuse this node.
     NameTaken,
     /// The cluster was recovered without this node. The next incarnation joins as a new member, unless it has the same
@@ -129,12 +129,12 @@ pub enum Stopped {
     DiskFailed,
     /// The node's directory is an older copy of itself, or a second one: the node's latest promises are missing in it.
     RolledBack,
-    /// An operator abandoned the cluster. The node's next incarnation creates the cluster that succeeds it
-    /// ([`NodeBuilder::found_after`](crate::NodeBuilder::found_after)).
-    Founds,
+    /// An operator retired the cluster. The node's next incarnation creates the cluster that succeeds it
+    /// ([`NodeBuilder::create_after`](crate::NodeBuilder::create_after)).
+    Retired,
     /// Another cluster succeeds the node's own. The node's next incarnation joins it
     /// ([`NodeBuilder::join_after`](crate::NodeBuilder::join_after)).
-    Succeeded,
+    Superseded,
     /// Most of the nodes with which this one had agreed to form a cluster are silent. The node's next incarnation may form or
     /// join another cluster.
     Unformed,
@@ -147,14 +147,14 @@ impl std::fmt::Display for Stopped {
             Self::ShutDown => "it was shut down",
             Self::Aborted => "it was aborted",
             Self::Dropped => "its last handle was dropped",
-            Self::Superseded => "a later incarnation of this node was met",
+            Self::Restarted => "a later incarnation of this node was met",
             Self::NameTaken => "another process with this node's name is running: give each node its own name",
             Self::LeftBehind => "the cluster was recovered without this node: start it again to join as a new member, with an empty directory if it has one",
             Self::LogFailed => "the configuration log of this node failed: start the node again",
             Self::DiskFailed => "the disk of this node failed",
             Self::RolledBack => "the directory of this node is an older copy, or a second one: start the node with an empty directory",
-            Self::Founds => "an operator retired the cluster: this node's next incarnation creates its successor",
-            Self::Succeeded => "the cluster gave way to another one: start the node again to join that",
+            Self::Retired => "an operator retired the cluster: this node's next incarnation creates its successor",
+            Self::Superseded => "the cluster gave way to another one: start the node again to join that",
             Self::Unformed => "most of the nodes that had agreed to form a cluster with it are silent: start it again",
         })
     }

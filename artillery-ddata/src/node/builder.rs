@@ -194,15 +194,15 @@ impl NodeBuilder {
     }
 
     /// For a node whose earlier incarnation stopped because its cluster was abandoned
-    /// ([`Stopped::Founds`](super::Stopped::Founds)): the node creates a cluster that succeeds the former one. `lineage` is the
+    /// ([`Stopped::Retired`](super::Stopped::Retired)): the node creates a cluster that succeeds the former one. `lineage` is the
     /// result of [`Node::lineage`].
-    pub fn found_after(mut self, lineage: Vec<ClusterId>) -> Self {
+    pub fn create_after(mut self, lineage: Vec<ClusterId>) -> Self {
         self.after = Some(After { lineage, founds: true });
         self
     }
 
     /// For a node whose earlier incarnation stopped because its cluster was abandoned
-    /// ([`Stopped::Succeeded`](super::Stopped::Succeeded)): it joins the cluster that succeeds the former one, and
+    /// ([`Stopped::Superseded`](super::Stopped::Superseded)): it joins the cluster that succeeds the former one, and
     /// creates none. `lineage` is the result of [`Node::lineage`].
     pub fn join_after(mut self, lineage: Vec<ClusterId>) -> Self {
         self.after = Some(After { lineage, founds: false });

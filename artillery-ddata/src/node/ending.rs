@@ -14,7 +14,7 @@ use super::data::Data;
 use crate::driver::phase::{NeverReady, Stopped};
 
 enum MembershipEnd {
-    Superseded,
+    Restarted,
     NameTaken(MemberId),
     Refused(Vec<SeedStatus>),
 }
@@ -31,7 +31,7 @@ impl Data {
             let end = tokio::select! {
                 biased;
                 () = ended => return,
-                () = superseded(events) => MembershipEnd::Superseded,
+                () = superseded(events) => MembershipEnd::Restarted,
                 by = cluster.name_taken() => MembershipEnd::NameTaken(by),
                 // Refusals don't end a node that creates a cluster: its seeds may still belong to the former one.
                 seeds = refused(&cluster, &data), if !founds => MembershipEnd::Refused(seeds),
@@ -44,7 +44,7 @@ impl Data {
 
     fn end(&self, end: MembershipEnd) {
         match end {
-            MembershipEnd::Superseded => self.stop(Stopped::Superseded),
+            MembershipEnd::Restarted => self.stop(Stopped::Restarted),
             MembershipEnd::NameTaken(by) => {
                 tracing::error!(?by, name = self.name(), "another process with this name is running: this one stops");
                 self.stop(Stopped::NameTaken);

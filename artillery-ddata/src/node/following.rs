@@ -103,7 +103,7 @@ impl Data {
                 tracing::error!("the configuration log of this node has failed: this node stops");
                 self.stop(Stopped::LogFailed);
             }
-            ControlEnd::Succeeded => self.stop(Stopped::Succeeded),
+            ControlEnd::Superseded => self.stop(Stopped::Superseded),
             ControlEnd::RolledBack => {
                 tracing::error!("the directory of this node is an older copy, or a second one: this node stops");
                 self.note_refused().await;

@@ -57,8 +57,8 @@ impl Node {
                 NodePhase::Stopped(Stopped::LogFailed) => return Err(NeverReady::LogFailed),
                 NodePhase::Stopped(Stopped::DiskFailed) => return Err(NeverReady::DiskFailed),
                 NodePhase::Stopped(Stopped::RolledBack) => return Err(NeverReady::RolledBack),
-                NodePhase::Stopped(Stopped::Founds) => return Err(NeverReady::Founds),
-                NodePhase::Stopped(Stopped::Succeeded) => return Err(NeverReady::Succeeded),
+                NodePhase::Stopped(Stopped::Retired) => return Err(NeverReady::Retired),
+                NodePhase::Stopped(Stopped::Superseded) => return Err(NeverReady::Superseded),
                 NodePhase::Stopped(_) => return Err(NeverReady::Stopped),
                 NodePhase::Seeking | NodePhase::Formed => {}
             }
@@ -106,7 +106,7 @@ impl Node {
     }
 
     /// The clusters that a successor of this node's cluster must name, oldest first: the argument of
-    /// [`NodeBuilder::found_after`](crate::NodeBuilder::found_after) and
+    /// [`NodeBuilder::create_after`](crate::NodeBuilder::create_after) and
     /// [`NodeBuilder::join_after`](crate::NodeBuilder::join_after). Empty until the node belongs to a cluster.
     pub fn lineage(&self) -> Vec<ClusterId> {
         self.inner.data.lineage()

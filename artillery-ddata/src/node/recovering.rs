@@ -218,7 +218,7 @@ impl Data {
         let data = self.clone();
         tokio::spawn(async move {
             sleep(ANSWER_GRACE).await;
-            data.stop(if founds { Stopped::Founds } else { Stopped::Succeeded });
+            data.stop(if founds { Stopped::Retired } else { Stopped::Superseded });
         });
     }
 

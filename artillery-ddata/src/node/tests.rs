@@ -79,7 +79,7 @@ async fn leaving_ends_when_the_node_stops() {
     other.inner.data.stage.enter(Reached::Following(following));
     let stop = async {
         tokio::task::yield_now().await;
-        other.inner.data.stop(Stopped::Succeeded);
+        other.inner.data.stop(Stopped::Superseded);
     };
     within(async { tokio::join!(other.leave(), stop) }).await;
     drop(queue);

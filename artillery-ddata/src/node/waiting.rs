@@ -29,7 +29,7 @@ const REPORT_PERIOD: Duration = Duration::from_secs(30);
 #[non_exhaustive]
 pub enum WaitingFor {
     /// More nodes must be seen before they form a cluster.
-    Founders {
+    MoreNodes {
         /// The number of nodes without a cluster that are seen, this one included.
         seen: usize,
         /// How many nodes form the cluster ([`Config::expect`](crate::config::Config::expect)).
@@ -200,7 +200,7 @@ fn for_a_cluster(facts: &Facts) -> Vec<WaitingFor> {
             Some(WaitingFor::OtherSettings { node })
         }
         FormationPhase::Free { seen, expect, expected_by, .. } if seen < usize::from(expect) => {
-            Some(WaitingFor::Founders { seen, expected: expect, by: expected_by })
+            Some(WaitingFor::MoreNodes { seen, expected: expect, by: expected_by })
         }
         FormationPhase::Free { searches: true, .. } => Some(WaitingFor::Search),
         FormationPhase::Free { .. } | FormationPhase::Accepted(_) => Some(WaitingFor::Agreement),

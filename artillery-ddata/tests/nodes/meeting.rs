@@ -42,7 +42,7 @@ async fn the_empty_one_of_two_clusters_gives_way() {
     let [first, second] = &cluster.nodes[..] else { unreachable!() };
     within(second.kv().put("key", "value")).await.unwrap();
     cuts.heal();
-    assert_eq!(within(first.stopped()).await, Stopped::Succeeded);
+    assert_eq!(within(first.stopped()).await, Stopped::Superseded);
     assert_eq!(first.lineage(), [id(first)]);
     let value = within(second.kv().get("key")).await.unwrap();
     assert_eq!(value.value().map(|value| value.to_vec()), Some(b"value".to_vec()));
@@ -69,7 +69,7 @@ async fn of_two_clusters_with_data_none_is_ready_until_one_is_given_up() {
     assert!(!second.may_serve() && !first.may_serve());
     give_up(id(first)).await.unwrap();
     client.close().await;
-    assert_eq!(within(first.stopped()).await, Stopped::Succeeded);
+    assert_eq!(within(first.stopped()).await, Stopped::Superseded);
     until(async || second.may_serve()).await;
     let value = within(second.kv().get("key")).await.unwrap();
     assert_eq!(value.value().map(|value| value.to_vec()), Some(b"second".to_vec()));

@@ -39,11 +39,11 @@ impl ControlTask {
                 answer(&mut self.callers.reopenings, token, result);
             }
             NodeOutput::GivenUp { token, result } => answer(&mut self.callers.givers, token, result),
-            NodeOutput::Over => self.end(ControlEnd::Succeeded),
+            NodeOutput::Over => self.end(ControlEnd::Superseded),
             NodeOutput::Left => self.callers.left(),
             NodeOutput::Succeeded { by } => {
                 tracing::warn!(%by, "this node's cluster gave way to another one, and this node holds none of its data: it stops");
-                self.end(ControlEnd::Succeeded);
+                self.end(ControlEnd::Superseded);
             }
             NodeOutput::Ready => drop(self.parts.queues.ready.take().map(|ready| ready.send(()))),
             NodeOutput::Event(event) => events::log(self.parts.cluster, event),

@@ -27,7 +27,7 @@ fn voters(there: &[bool]) -> Vec<(String, bool)> {
 
 #[test]
 fn a_free_node_counts_the_nodes_that_are_missing() {
-    assert_eq!(waiting_for(&free(1, 3)), [WaitingFor::Founders { seen: 1, expected: 3, by: None }]);
+    assert_eq!(waiting_for(&free(1, 3)), [WaitingFor::MoreNodes { seen: 1, expected: 3, by: None }]);
     assert!(line(&waiting_for(&free(1, 3))).contains("2 more nodes"));
     assert!(line(&waiting_for(&free(2, 3))).contains("1 more node is needed"));
     assert_eq!(waiting_for(&free(3, 3)), [WaitingFor::Agreement]);
@@ -45,8 +45,8 @@ fn a_node_whose_cluster_was_given_up_waits_for_the_next_one() {
     joins.formation.as_mut().unwrap().only_joins = false;
     assert_eq!(
         waiting_for(&joins),
-        [WaitingFor::Founders { seen: 2, expected: 3, by: None }],
-        "it founds the next one"
+        [WaitingFor::MoreNodes { seen: 2, expected: 3, by: None }],
+        "it creates the next one"
     );
 }
 
@@ -74,8 +74,8 @@ fn only_a_refusal_for_other_settings_is_shown_as_one() {
         })
     };
     assert_eq!(with(3, 3, None, RejectReason::Settings), [WaitingFor::OtherSettings { node: node() }]);
-    let missing = |expected, by| [WaitingFor::Founders { seen: 2, expected, by }];
-    assert_eq!(with(2, 3, None, RejectReason::Joins), missing(3, None), "a node that only joins is no founder");
+    let missing = |expected, by| [WaitingFor::MoreNodes { seen: 2, expected, by }];
+    assert_eq!(with(2, 3, None, RejectReason::Joins), missing(3, None), "a node that only joins creates no cluster");
     assert_eq!(with(2, 4, Some(node()), RejectReason::Expects(4)), missing(4, Some(node())));
     for reason in [RejectReason::Joins, RejectReason::Expects(2), RejectReason::Busy, RejectReason::Over] {
         assert_eq!(with(3, 3, None, reason), [WaitingFor::Agreement], "{reason}");

@@ -12,7 +12,7 @@ use super::WaitingFor;
 impl fmt::Display for WaitingFor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Founders { seen, expected, by } => {
+            Self::MoreNodes { seen, expected, by } => {
                 let more = usize::from(*expected).saturating_sub(*seen);
                 let nodes = if more == 1 { "node is" } else { "nodes are" };
                 write!(f, "{more} more {nodes} needed to form the cluster: {seen} of {expected} found")?;
@@ -73,7 +73,7 @@ fn existing(f: &mut fmt::Formatter<'_>, free: usize, has_directory: bool) -> fmt
     let lacks = if has_directory { "its directory holds no cluster" } else { "it has no directory" };
     write!(
         f,
-        "this node waits for a node of its cluster: by its settings the cluster exists, {lacks}, and it founds none ({free} other \
+        "this node waits for a node of its cluster: by its settings the cluster exists, {lacks}, and it creates none ({free} other \
          nodes without a cluster); if its volume is missing, stop it and mount the volume"
     )
 }

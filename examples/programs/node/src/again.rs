@@ -14,7 +14,7 @@ use crate::{args::NodeArgs, system};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Again {
     /// The node creates the successor of its cluster.
-    Founds,
+    Creates,
     Joins,
     Anew {
         /// Whether the node must not create a cluster.
@@ -34,7 +34,7 @@ pub(super) fn knows_a_cluster(args: &NodeArgs) -> bool {
 impl Again {
     fn flag(self) -> Option<&'static str> {
         match self {
-            Self::Founds => Some(FLAGS[0]),
+            Self::Creates => Some(FLAGS[0]),
             Self::Joins => Some(FLAGS[1]),
             Self::Anew { .. } => None,
         }
@@ -96,7 +96,7 @@ mod tests {
             let args = again.args(args.iter().map(OsString::from), "7,8");
             args.into_iter().map(|arg| arg.into_string().unwrap()).collect::<Vec<_>>()
         };
-        assert_eq!(args(Again::Founds, &["--name", "a"]), ["--name", "a", "--found-after", "7,8"]);
+        assert_eq!(args(Again::Creates, &["--name", "a"]), ["--name", "a", "--found-after", "7,8"]);
         let before = ["--join-after", "7", "--name", "a", "--found-after=6", "--no-mdns"];
         assert_eq!(args(Again::Joins, &before), ["--name", "a", "--no-mdns", "--join-after", "7,8"]);
         assert_eq!(args(Again::Anew { existing: false }, &before), before);

@@ -164,8 +164,8 @@ async fn serve(
 ) -> Result<Option<Again>, Failure> {
     let ready = match node.ready().await {
         Ok(ready) => ready,
-        Err(NeverReady::Founds) => return Ok(Some(Again::Founds)),
-        Err(NeverReady::Succeeded) => return Ok(Some(Again::Joins)),
+        Err(NeverReady::Retired) => return Ok(Some(Again::Creates)),
+        Err(NeverReady::Superseded) => return Ok(Some(Again::Joins)),
         Err(why @ NeverReady::Unformed) => {
             tracing::warn!(%why, "restarting this node");
             return Ok(Some(Again::Anew { existing: false }));
@@ -189,8 +189,8 @@ async fn serve(
     let text = serde_json::to_string(&line).map_err(Failure::failed)?;
     let _ = std::io::Write::write_all(&mut std::io::stdout().lock(), format!("{text}\n").as_bytes());
     match node.stopped().await {
-        Stopped::Founds => Ok(Some(Again::Founds)),
-        Stopped::Succeeded => Ok(Some(Again::Joins)),
+        Stopped::Retired => Ok(Some(Again::Creates)),
+        Stopped::Superseded => Ok(Some(Again::Joins)),
         why => Err(Failure::failed(why)),
     }
 }

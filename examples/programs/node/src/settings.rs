@@ -39,7 +39,7 @@ pub(super) fn builder(args: &NodeArgs) -> Result<NodeBuilder, Failure> {
         builder = builder.also_trust_secret(secret);
     }
     if !args.found_after.is_empty() {
-        builder = builder.found_after(args.found_after.clone());
+        builder = builder.create_after(args.found_after.clone());
     }
     if !args.join_after.is_empty() {
         builder = builder.join_after(args.join_after.clone());
