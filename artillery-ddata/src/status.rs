@@ -22,9 +22,9 @@ pub struct NodeStatus {
     #[serde(default)]
     pub succeeds: Vec<String>,
     /// The node's place in the first chain that it serves. A node that doesn't belong to a cluster yet is reported as a
-    /// spare.
-    #[serde(with = "place")]
-    pub role: Place,
+    /// spare. In JSON the field is named `role`.
+    #[serde(rename = "role", with = "place")]
+    pub place: Place,
     /// Whether the node can answer a strong read now, from its own state or by asking a member.
     pub ready: bool,
     /// The other nodes known by gossip.
@@ -148,9 +148,9 @@ pub struct ChainStatus {
     pub mode: String,
     /// The names of the serving members, head first.
     pub members: Vec<String>,
-    /// This member's role.
-    #[serde(with = "place")]
-    pub role: Place,
+    /// This member's place in the chain. In JSON the field is named `role`.
+    #[serde(rename = "role", with = "place")]
+    pub place: Place,
     /// Whether the epoch is open here.
     pub open: bool,
     /// The newest version at this member, `EPOCH.SEQUENCE`.

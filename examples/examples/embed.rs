@@ -14,7 +14,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let node = node.start().await?;
     println!("{} is at {}, looking for two others …", node.name(), node.addr());
     let ready = node.ready().await?;
-    println!("the cluster is ready, and this node is its {}", ready.role);
+    println!("the cluster is ready, and this node is its {}", ready.place);
 
     let kv = node.kv();
     let greeted = kv.put(format!("greeting/{}", node.name()), "hello").await?;

@@ -16,7 +16,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (second, third) = (node()?.seed(&seed).start().await?, node()?.seed(&seed).start().await?);
     let nodes = [first, second, third];
     for node in &nodes {
-        println!("{} is {}", node.name(), node.ready().await?.role);
+        println!("{} is {}", node.name(), node.ready().await?.place);
     }
 
     // The writes go through one node, the reads to others. A read in the session is served by any node that has applied

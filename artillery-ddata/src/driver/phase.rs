@@ -33,14 +33,14 @@ impl NodePhase {
 #[non_exhaustive]
 pub struct Ready {
     /// The node's place in the first chain in which it isn't a spare.
-    pub role: Place,
+    pub place: Place,
     /// The cluster that it belongs to.
     pub cluster: ClusterId,
 }
 
 impl Ready {
-    pub(crate) fn new(role: Place, cluster: ClusterId) -> Self {
-        Self { role, cluster }
+    pub(crate) fn new(place: Place, cluster: ClusterId) -> Self {
+        Self { place, cluster }
     }
 }
 

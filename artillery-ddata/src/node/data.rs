@@ -184,7 +184,7 @@ impl Data {
     }
 
     /// This node's place in the first chain in which it isn't a spare.
-    pub(crate) fn role(&self) -> Place {
+    pub(crate) fn place(&self) -> Place {
         let routing = self.routing();
         let places = routing.iter().flat_map(|routing| &routing.chains).map(|config| config.place(self.id()));
         places.into_iter().find(|&place| place != Place::Spare).unwrap_or(Place::Spare)

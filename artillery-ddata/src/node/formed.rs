@@ -97,7 +97,7 @@ impl Data {
         let handles = handles.collect();
         self.local.form(Routing::of(founding.cluster, &configs), handles);
         self.advance(NodePhase::Formed);
-        let ready = Ready::new(self.role(), founding.cluster);
+        let ready = Ready::new(self.place(), founding.cluster);
         tokio::spawn(self.clone().become_ready(ready, formed.standings.clone()));
         formed
     }

@@ -89,8 +89,8 @@ impl Node {
     }
 
     /// The node's place in the first chain in which it isn't a spare.
-    pub fn role(&self) -> Place {
-        self.inner.data.role()
+    pub fn place(&self) -> Place {
+        self.inner.data.place()
     }
 
     /// Chains, members and addresses as known here, at a spare too: they may be outdated, but were true once. `None`

@@ -69,7 +69,7 @@ impl Data {
             cluster: self.config.cluster.clone(),
             cluster_id: routing.as_ref().map(|routing| routing.cluster.to_string()),
             succeeds: self.succeeds(),
-            role: self.role(),
+            place: self.place(),
             ready: self.may_serve(),
             members: cluster.map(|cluster| cluster.members().iter().map(member).collect()).unwrap_or_default(),
             chains: routing
@@ -111,7 +111,7 @@ impl Data {
             epoch: config.epoch.0,
             mode: if config.mode == Mode::Classic { "classic" } else { "craq" }.to_owned(),
             members: config.serving().map(|member| name(member.node)).collect(),
-            role: config.place(self.id()),
+            place: config.place(self.id()),
             open: state.open,
             last: state.last.to_string(),
             watermark: state.watermark.0,

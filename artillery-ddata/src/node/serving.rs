@@ -79,7 +79,7 @@ impl Data {
                 }
             }
             self.meets_no_other().await;
-            self.advance(NodePhase::Ready(Ready::new(self.role(), cluster)));
+            self.advance(NodePhase::Ready(Ready::new(self.place(), cluster)));
         };
         self.unless_stopped(became).await;
     }

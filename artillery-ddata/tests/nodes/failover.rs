@@ -200,7 +200,7 @@ async fn rolling_restart_loses_nothing() {
         let new = cluster.add(|builder| builder.name(name.clone())).await;
         within(new.ready()).await.unwrap();
         members(&new, 3).await;
-        assert!(new.role() != Place::Spare, "{new:?}");
+        assert!(new.place() != Place::Spare, "{new:?}");
     }
     let counts = sums(vec![load]).await;
     let all: Vec<_> = cluster.nodes.iter().collect();
@@ -236,7 +236,7 @@ async fn unreachable_joiner_is_replaced_by_a_spare() {
     let leader = leader_that_is_no_tail(&cluster).await;
     let (tail, middle) = (cluster.index(Place::Tail), cluster.index(Place::Middle));
     let gone = if cluster.nodes[middle].name() == leader { cluster.index(Place::Head) } else { middle };
-    let spares: Vec<_> = (0..5).filter(|&at| cluster.nodes[at].role() == Place::Spare).collect();
+    let spares: Vec<_> = (0..5).filter(|&at| cluster.nodes[at].place() == Place::Spare).collect();
     let cut = |at: usize| {
         cluster.cuts[at].cut(cluster.nodes[tail].addr());
         cluster.cuts[tail].cut(cluster.nodes[at].addr());
@@ -251,7 +251,7 @@ async fn unreachable_joiner_is_replaced_by_a_spare() {
     cluster.cuts[other].mend(cluster.nodes[tail].addr());
     cluster.cuts[tail].mend(cluster.nodes[other].addr());
     let serves = |place| matches!(place, Place::Head | Place::Middle | Place::Tail);
-    until(async || serves(cluster.nodes[other].role())).await;
+    until(async || serves(cluster.nodes[other].place())).await;
     assert_eq!(within(cluster.nodes[other].kv().get("k")).await.unwrap().into_value().unwrap(), "v");
 }
 
@@ -270,7 +270,7 @@ async fn leader_that_is_no_tail(cluster: &TestCluster) -> String {
         within(client.arrange(node, wish, PATIENCE)).await.unwrap().unwrap();
         // Nodes learn of the new order one after another: in between, no member, or two, may consider themselves the
         // middle.
-        let count = |place| cluster.nodes.iter().filter(|node| node.role() == place).count();
+        let count = |place| cluster.nodes.iter().filter(|node| node.place() == place).count();
         until(async || [Place::Head, Place::Middle, Place::Tail].into_iter().all(|place| count(place) == 1)).await;
         assert_eq!(cluster.node(Place::Head).name(), leader);
     }

@@ -97,7 +97,7 @@ async fn a_client_that_does_not_reach_the_head_writes_by_another_member() {
     let head = cluster.node(Place::Head).clone();
     let client = shut_out(&cluster).await;
     count(&client.kv(), "count").await;
-    assert_eq!(head.role(), Place::Head);
+    assert_eq!(head.place(), Place::Head);
     // The client asks the head again once it can.
     cluster.heal();
     until(|| async {

@@ -116,7 +116,7 @@ impl TestCluster {
     }
 
     pub fn index(&self, place: Place) -> usize {
-        let at = self.nodes.iter().position(|node| node.role() == place);
+        let at = self.nodes.iter().position(|node| node.place() == place);
         at.unwrap_or_else(|| panic!("no node has place {place}"))
     }
 

@@ -8,7 +8,7 @@ use crate::support::{TestCluster, classic, until, within};
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_nodes_form_a_chain_that_works_at_every_node() {
     let cluster = TestCluster::start(3).await;
-    let mut roles: Vec<_> = cluster.nodes.iter().map(|node| node.role()).collect();
+    let mut roles: Vec<_> = cluster.nodes.iter().map(|node| node.place()).collect();
     roles.sort();
     assert_eq!(roles, [Place::Head, Place::Middle, Place::Tail]);
     for (n, node) in cluster.nodes.iter().enumerate() {
@@ -78,7 +78,7 @@ async fn spare_serves_by_asking_members() {
     let mut cluster = TestCluster::start(3).await;
     let spare = cluster.add(|builder| builder).await;
     within(spare.ready()).await.unwrap();
-    assert_eq!(spare.role(), Place::Spare);
+    assert_eq!(spare.place(), Place::Spare);
     let put = within(spare.kv().put("k", "v")).await.unwrap();
     let read = within(spare.kv().get("k")).await.unwrap();
     assert_eq!((read.version(), read.into_value().unwrap()), (put.version, "v".into()));
@@ -103,7 +103,7 @@ async fn a_node_alone_is_a_chain_of_one() {
     let cluster = TestCluster::start(1).await;
     let kv = cluster.nodes[0].kv();
     assert_eq!(within(kv.put("k", "v")).await.unwrap().copies, 1);
-    assert_eq!(cluster.nodes[0].role(), Place::Head);
+    assert_eq!(cluster.nodes[0].place(), Place::Head);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -180,7 +180,7 @@ async fn serve(
     let line = ReadyLine {
         ready: true,
         node: node.name(),
-        role: ready.role.to_string(),
+        role: ready.place.to_string(),
         addr: node.addr().to_string(),
         resp,
         http,

@@ -35,7 +35,7 @@ fn node(page: &mut Page, status: &NodeStatus) {
     page.gauge("artillery_ready", "Whether the node may serve, as /ready reports.").flag(&[], status.ready);
     let mut role = page.gauge("artillery_node_role", "Role of the node in the first chain that it serves.");
     for place in ROLES {
-        role.flag(&[("role", &place.to_string())], place == status.role);
+        role.flag(&[("role", &place.to_string())], place == status.place);
     }
 }
 

@@ -35,7 +35,7 @@ pub(super) async fn provoke(
     let pause = begin.elapsed().as_secs_f64();
     let first = nodes.first().ok_or_else(|| Failure::failed("no node is left"))?;
     seen(first, before - 1).await?;
-    let heads: Vec<_> = nodes.iter().filter(|node| node.role() == Place::Head).map(Node::name).collect();
+    let heads: Vec<_> = nodes.iter().filter(|node| node.place() == Place::Head).map(Node::name).collect();
     story.say(&format!("Writes continued after {pause:.1} s: {} is the new head.", heads.join(", ")));
     let new = admission.builder(NAME).start().await.map_err(Failure::failed)?;
     story.say(&format!("  {NAME} is a new node, listening at {}", new.addr()));
@@ -43,7 +43,7 @@ pub(super) async fn provoke(
     let ready = timeout(FAILOVER_TIMEOUT, new.ready()).await;
     ready.map_err(|_| Failure::failed(format!("{NAME} was not ready in time")))?.map_err(Failure::failed)?;
     seen(&new, before).await?;
-    story.say(&format!("{NAME} has caught up and serves as the {}.", new.role()));
+    story.say(&format!("{NAME} has caught up and serves as the {}.", new.place()));
     Ok(1)
 }
 

@@ -75,7 +75,7 @@ pub(super) async fn chain(story: &Story, nodes: &mut [Node], mdns: bool) -> Resu
     }
     let order = order(nodes).await?;
     nodes.sort_by_key(|node| order.iter().position(|name| name == node.name()));
-    let roles: Vec<_> = nodes.iter().map(|node| format!("{} ({})", node.name(), node.role())).collect();
+    let roles: Vec<_> = nodes.iter().map(|node| format!("{} ({})", node.name(), node.place())).collect();
     story.say(&format!("They found each other and formed a chain: {}.", roles.join(" → ")));
     Ok(())
 }

@@ -153,7 +153,7 @@ fn server(status: &NodeStatus) -> String {
 }
 
 fn replication(status: &NodeStatus) -> String {
-    let mut text = format!("role:master\r\nartillery_role:{}\r\n", status.role);
+    let mut text = format!("role:master\r\nartillery_role:{}\r\n", status.place);
     for chain in &status.chains {
         let replicas = chain.members.len().saturating_sub(1);
         text += &format!("connected_slaves:{replicas}\r\nmaster_repl_offset:{}\r\n", chain.watermark);
