@@ -38,14 +38,14 @@ pub struct Config {
     pub chains: ChainSettings,
     /// How to find other nodes.
     pub discovery: DiscoveryConfig,
-    /// Sockets and streams. Its `listen` and `advertise` are the node's addresses.
+    /// Sockets and streams ([`TransportConfig::default`]). Its `listen` and `advertise` are the node's addresses.
     pub transport: TransportConfig,
     /// A host name of this node, as `HOST:PORT`. The node advertises the current addresses of that name. Clients learn
     /// the name from the cluster's log, and also try it when they reach no node. `None`: no name.
     pub advertise_name: Option<String>,
     /// Bounds on the memory that the node uses.
     pub limits: Limits,
-    /// Whether the node runs on threads of its own.
+    /// Whether the node runs on threads of its own ([`Threads::default`]).
     pub threads: Threads,
     /// The timeout of a call that sets none (5 s).
     pub timeout: Duration,
@@ -55,9 +55,9 @@ pub struct Config {
     /// Leases, under which members serve strong reads from their own state. The node that proposes the cluster fixes
     /// these times for all nodes.
     pub lease: LeaseConfig,
-    /// A member that is silent for this long is suspected to be dead. Fixed like [`lease`](Self::lease).
+    /// A member that is silent for this long is suspected to be dead (500 ms). Fixed like [`lease`](Self::lease).
     pub suspect: Duration,
-    /// A live member that stalls its chain for this long is moved out until it keeps up. Fixed like
+    /// A live member that stalls its chain for this long is moved out (2 s) until it keeps up. Fixed like
     /// [`lease`](Self::lease).
     pub slow: Duration,
     /// Where the node keeps its data on disk. `None`: in memory only (the default). Either all nodes of a cluster keep
@@ -71,7 +71,7 @@ pub struct Config {
 pub struct DataConfig {
     /// The directory. It is created if missing, and belongs to this node permanently: it stores the node's name.
     pub dir: PathBuf,
-    /// When a write is considered to be on disk.
+    /// When a write is considered to be on disk ([`SyncMode::Batch`]).
     pub sync: SyncMode,
     /// The bytes of updates that the journal may hold in addition to the data itself before it is shortened (256 MiB).
     pub room_bytes: u64,
@@ -147,10 +147,10 @@ impl Default for Threads {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct LeaseConfig {
-    /// The duration of a lease, which a node renews four times in that time. A dead member is removed only once its
-    /// lease has certainly expired.
+    /// The duration of a lease (1 s), which a node renews four times in that time. A dead member is removed only once
+    /// its lease has certainly expired.
     pub duration: Duration,
-    /// The largest difference between the clock rates of two nodes, in parts per million.
+    /// The largest difference between the clock rates of two nodes, in parts per million (10,000).
     pub drift_ppm: u32,
 }
 
@@ -158,14 +158,14 @@ pub struct LeaseConfig {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct DiscoveryConfig {
-    /// Whether to announce this node by multicast DNS, and to discover others by it.
+    /// Whether to announce this node by multicast DNS, and to discover others by it (yes).
     pub mdns: bool,
     /// The network interface for multicast DNS, by name. `None`: loopback if the node listens there, otherwise all. A
     /// node that listens on all addresses advertises the addresses of these interfaces.
     pub interface: Option<String>,
     /// The UDP port for multicast DNS. `None`: 5353. Another port isolates a test from other programs.
     pub mdns_port: Option<u16>,
-    /// Addresses or host names of nodes, each with its port. Host names are resolved at every dial.
+    /// Addresses or host names of nodes, each with its port (none). Host names are resolved at every dial.
     pub seeds: Vec<String>,
 }
 

@@ -96,13 +96,13 @@ impl ClusterBuilder {
         self
     }
 
-    /// The secret shared by all nodes of the cluster: at least 16 random bytes.
+    /// The secret shared by all nodes of the cluster: at least 16 random bytes (none).
     pub fn secret(mut self, secret: impl AsRef<[u8]>) -> Self {
         self.secret = Some(secret.as_ref().to_vec());
         self
     }
 
-    /// The node's identity, instead of a name and a secret.
+    /// The node's identity, instead of a name and a secret (none).
     pub fn identity(mut self, identity: Identity) -> Self {
         self.identity = Some(identity);
         self
@@ -126,7 +126,7 @@ impl ClusterBuilder {
         self
     }
 
-    /// The formation that the node already belongs to, if any.
+    /// The formation that the node already belongs to (none).
     pub fn cluster_id(mut self, id: Option<ClusterId>) -> Self {
         self.cluster_id = id;
         self
@@ -138,22 +138,23 @@ impl ClusterBuilder {
         self
     }
 
-    /// The address that other nodes dial, if it differs from the one listened on. Port 0 means the port listened on.
+    /// The address that other nodes dial (the one listened on; if that means all addresses, those of this machine).
+    /// Port 0 means the port listened on.
     pub fn advertise(mut self, addr: SocketAddr) -> Self {
         self.transport.advertise = Some(addr);
         self
     }
 
-    /// A host name of this node. The node resolves it every two seconds, and advertises its addresses. While the name
-    /// has no address, or only loopback addresses although the node listens on others, the node advertises the
+    /// A host name of this node (none). The node resolves it every two seconds, and advertises its addresses. While the
+    /// name has no address, or only loopback addresses although the node listens on others, the node advertises the
     /// addresses that it would advertise without a name.
     pub fn advertise_name(mut self, name: Seed) -> Self {
         self.advertise_name = Some(name);
         self
     }
 
-    /// Settings of the endpoint. They replace those of earlier calls of [`ClusterBuilder::listen`] and
-    /// [`ClusterBuilder::advertise`].
+    /// Settings of the endpoint ([`TransportConfig::default`]). They replace those of earlier calls of
+    /// [`ClusterBuilder::listen`] and [`ClusterBuilder::advertise`].
     pub fn transport(mut self, config: TransportConfig) -> Self {
         self.transport = config;
         self
@@ -165,13 +166,13 @@ impl ClusterBuilder {
         self
     }
 
-    /// Adds an address where a member may be found, as `HOST:PORT`. Duplicates are ignored.
+    /// Adds an address where a member may be found, as `HOST:PORT` (none). Duplicates are ignored.
     pub fn seed(mut self, seed: impl Into<String>) -> Self {
         self.seeds.push(seed.into());
         self
     }
 
-    /// Adds several seeds: see [`ClusterBuilder::seed`].
+    /// Adds several seeds (none): see [`ClusterBuilder::seed`].
     pub fn seeds<S: Into<String>>(mut self, seeds: impl IntoIterator<Item = S>) -> Self {
         self.seeds.extend(seeds.into_iter().map(Into::into));
         self
@@ -196,18 +197,19 @@ impl ClusterBuilder {
         self
     }
 
-    /// Adds a source of addresses. It runs on a thread of its own, so it may block or fail.
+    /// Adds a source of addresses (none, apart from multicast DNS and seeds). It runs on a thread of its own, so it may
+    /// block or fail.
     pub fn discovery(self, source: impl Discovery) -> Self {
         self.shared_discovery(Arc::new(source))
     }
 
-    /// Like [`ClusterBuilder::discovery`], for a source that is shared with others.
+    /// Like [`ClusterBuilder::discovery`], for a source that is shared with others (none).
     pub fn shared_discovery(mut self, source: Arc<dyn Discovery>) -> Self {
         self.discovery.push(source);
         self
     }
 
-    /// The service that receives peers' streams and calls: see [`Cluster::serve`].
+    /// The service that receives peers' streams and calls (none): see [`Cluster::serve`].
     pub fn service(mut self, service: Arc<dyn Service>) -> Self {
         self.service = Some(service);
         self

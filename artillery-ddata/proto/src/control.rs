@@ -117,16 +117,16 @@ pub struct NodeInfo {
     pub host: Option<String>,
 }
 
-/// The chain settings of a cluster, fixed when it is formed.
+/// The chain settings of a cluster, fixed when it is formed. Defaults are in parentheses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ChainSettings {
-    /// The number of chains over which the keys are spread: from 1 to [`MAX_CHAINS`].
+    /// The number of chains over which the keys are spread (1): from 1 to [`MAX_CHAINS`].
     pub chains: u32,
-    /// Serving members of each chain, at least 1. In a cluster with fewer nodes, all of them serve.
+    /// Serving members of each chain, at least 1 (3). In a cluster with fewer nodes, all of them serve.
     pub replicas: u32,
-    /// Which members serve strong reads.
+    /// Which members serve strong reads ([`Mode::Craq`]).
     pub mode: Mode,
-    /// The head refuses writes while fewer members serve: from 1 to `replicas`.
+    /// The head refuses writes while fewer members serve (1): from 1 to `replicas`.
     pub min_members: u32,
 }
 

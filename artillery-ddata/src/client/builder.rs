@@ -22,7 +22,8 @@ const CANDIDATE_TIMEOUT: Duration = Duration::from_secs(2);
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// Builds and connects a [`Client`].
+/// Builds and connects a [`Client`]. It needs a secret or an identity, and a location of a node. Defaults are in
+/// parentheses.
 #[derive(Clone)]
 #[must_use = "a builder does nothing until `connect` is awaited"]
 pub struct ClientBuilder {
@@ -71,26 +72,26 @@ impl ClientBuilder {
         self
     }
 
-    /// The cluster's secret.
+    /// The cluster's secret (none).
     pub fn secret(mut self, secret: impl AsRef<[u8]>) -> Self {
         self.secret = Some(secret.as_ref().to_vec());
         self
     }
 
-    /// Also trusts nodes that hold this secret, while one secret replaces another: see [`Client::set_identity`].
+    /// Also trusts nodes that hold this secret (none), while one secret replaces another: see [`Client::set_identity`].
     pub fn also_trust_secret(mut self, secret: impl AsRef<[u8]>) -> Self {
         self.also_trusted.push(secret.as_ref().to_vec());
         self
     }
 
-    /// An identity, instead of one derived from a secret.
+    /// An identity, instead of one derived from a secret (none).
     pub fn identity(mut self, identity: Identity) -> Self {
         self.identity = Some(identity);
         self
     }
 
-    /// Adds the location of a node: an address, or text such as `db-1.example:7400` or `[::1]:7400`. A host name is
-    /// resolved at each dial, for at most 5 s, and all its addresses are tried.
+    /// Adds the location of a node (none): an address, or text such as `db-1.example:7400` or `[::1]:7400`. A host name
+    /// is resolved at each dial, for at most 5 s, and all its addresses are tried.
     pub fn seed<S: TryInto<Seed, Error: Into<SeedError>>>(mut self, seed: S) -> Self {
         match seed.try_into() {
             Ok(seed) => self.candidates.add(seed),
@@ -102,21 +103,21 @@ impl ClientBuilder {
         self
     }
 
-    /// Adds locations of nodes.
+    /// Adds locations of nodes (none).
     pub fn seeds<S: TryInto<Seed, Error: Into<SeedError>>>(self, seeds: impl IntoIterator<Item = S>) -> Self {
         seeds.into_iter().fold(self, Self::seed)
     }
 
-    /// Adds a source of locations, which is used while the client or a handle made from it exists. The source runs on a
-    /// thread of its own, so it may block or fail. With a source, the client keeps looking until its timeout, even if
-    /// no node admits it now.
+    /// Adds a source of locations (none), which is used while the client or a handle made from it exists. The source
+    /// runs on a thread of its own, so it may block or fail. With a source, the client keeps looking until its timeout,
+    /// even if no node admits it now.
     pub fn discovery(mut self, source: impl Discovery) -> Self {
         self.discovery.push(Arc::new(source));
         self
     }
 
-    /// Sets a list that may grow while the client looks for the cluster. With it, the client keeps looking until its
-    /// timeout, even if no listed node admits it now. Seeds given before are added to the list.
+    /// Sets a list that may grow while the client looks for the cluster (none). With it, the client keeps looking until
+    /// its timeout, even if no listed node admits it now. Seeds given before are added to the list.
     pub fn candidates(mut self, candidates: Candidates) -> Self {
         self.candidates.all().into_iter().for_each(|seed| candidates.add(seed));
         self.candidates = candidates;
@@ -124,28 +125,27 @@ impl ClientBuilder {
         self
     }
 
-    /// Settings of the transport. The socket must be able to reach the nodes: the default one reaches all addresses.
-    /// The client never accepts a connection.
+    /// Settings of the transport ([`TransportConfig::default`]). The socket must be able to reach the nodes: the
+    /// default one reaches all addresses. The client never accepts a connection.
     pub fn transport(mut self, transport: TransportConfig) -> Self {
         self.transport = transport;
         self
     }
 
-    /// Which member serves the client's reads (default [`Spread::Sticky`]).
+    /// Which member serves the client's reads ([`Spread::Sticky`]).
     pub fn spread(mut self, spread: Spread) -> Self {
         self.spread = spread;
         self
     }
 
     /// Also connects to a node that serves nothing because an operator replaced its cluster by another one: to inspect
-    /// it, or to make that node continue ([`Client::recover`]). By default a client keeps looking for the other
-    /// cluster.
+    /// it, or to make that node continue ([`Client::recover`]) (no: the client keeps looking for the other cluster).
     pub fn even_if_succeeded(mut self) -> Self {
         self.even_if_succeeded = true;
         self
     }
 
-    /// How long [`connect`](Self::connect) looks for a formed cluster (default 10 s).
+    /// How long [`connect`](Self::connect) looks for a formed cluster (10 s).
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self

@@ -27,7 +27,8 @@ use crate::{
     store::{MemoryStore, Store},
 };
 
-/// Builds a node from settings ([`Config`], plain data) and components.
+/// Builds a node from settings ([`Config`], plain data) and components. Only a secret or an identity is required. Defaults are
+/// in parentheses.
 #[derive(Default)]
 pub struct NodeBuilder {
     config: Config,
@@ -60,58 +61,58 @@ impl Node {
 }
 
 impl NodeBuilder {
-    /// The cluster's name.
+    /// The cluster's name (`artillery`). Nodes of a cluster with another name are refused.
     pub fn cluster(mut self, name: impl Into<String>) -> Self {
         self.config.cluster = name.into();
         self
     }
 
-    /// The cluster's secret, at least 16 bytes. Every process that holds it may join.
+    /// The cluster's secret, at least 16 bytes (none). Every process that holds it may join.
     pub fn secret(mut self, secret: impl Into<Vec<u8>>) -> Self {
         self.secret = Some(secret.into());
         self
     }
 
-    /// Also admits peers that hold this secret, while one secret replaces another: see [`Node::set_identity`].
+    /// Also admits peers that hold this secret (none), while one secret replaces another: see [`Node::set_identity`].
     pub fn also_trust_secret(mut self, secret: impl Into<Vec<u8>>) -> Self {
         self.also_trusted.push(secret.into());
         self
     }
 
-    /// Certificates instead of a secret; the node has their name.
+    /// Certificates instead of a secret (none); the node has their name.
     pub fn identity(mut self, identity: Identity) -> Self {
         self.identity = Some(identity);
         self
     }
 
-    /// The node's stable name.
+    /// The node's stable name, used with [`secret`](Self::secret) (the name stored in its directory, otherwise a random one).
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.config.name = Some(name.into());
         self
     }
 
-    /// Forms the cluster once this many nodes see each other. If nodes expect different numbers, the largest counts. With 1, a
+    /// Forms the cluster once this many nodes see each other (3). If nodes expect different numbers, the largest counts. With 1, a
     /// node that finds no other one forms the cluster alone, and others join it later.
     pub fn expect(mut self, nodes: u32) -> Self {
         self.config.expect = nodes;
         self
     }
 
-    /// States that the cluster exists: a node without a store creates none, and waits for a node of the cluster.
+    /// States that the cluster exists (no): a node without a store creates none, and waits for a node of the cluster.
     pub fn existing(mut self, is: bool) -> Self {
         self.config.existing = is;
         self
     }
 
-    /// UDP address to listen on (default `[::]:0`: all addresses of this machine, of both families); port 0 lets the system
-    /// choose.
+    /// UDP address to listen on (`[::]:0`: all addresses of this machine, of both families). With port 0 the system chooses the
+    /// port.
     pub fn listen(mut self, addr: SocketAddr) -> Self {
         self.config.transport.listen = addr;
         self
     }
 
-    /// The address that other nodes dial, if it differs from the one to listen on. It may be a host name with a port, such as
-    /// `db-1.example:7400`: see [`Config::advertise_name`].
+    /// The address that other nodes dial (the one to listen on; if that means all addresses, those of this machine). It may be a
+    /// host name with a port, such as `db-1.example:7400`: see [`Config::advertise_name`].
     pub fn advertise<S: TryInto<Seed, Error: Into<SeedError>>>(mut self, place: S) -> Self {
         match place.try_into() {
             Ok(place) => match place.addr() {
@@ -127,83 +128,86 @@ impl NodeBuilder {
         self
     }
 
-    /// Adds an address at which to look for other nodes: `HOST:PORT`.
+    /// Adds an address at which to look for other nodes, as `HOST:PORT` (none).
     pub fn seed(mut self, seed: impl Into<String>) -> Self {
         self.config.discovery.seeds.push(seed.into());
         self
     }
 
-    /// Adds a source of addresses. It runs on a thread of its own, so that it may block or fail.
+    /// Adds a source of addresses (none, apart from multicast DNS and seeds). It runs on a thread of its own, so that it may
+    /// block or fail.
     pub fn discovery(mut self, source: impl Discovery) -> Self {
         self.discovery.push(Arc::new(source));
         self
     }
 
-    /// Whether to find other nodes by multicast DNS.
+    /// Whether multicast DNS announces this node and searches for others (yes).
     pub fn mdns(mut self, on: bool) -> Self {
         self.config.discovery.mdns = on;
         self
     }
 
-    /// The UDP port of multicast DNS. Tests choose another one to stay isolated.
+    /// The UDP port of multicast DNS (5353). Tests choose another one to stay isolated.
     pub fn mdns_port(mut self, port: u16) -> Self {
         self.config.discovery.mdns_port = Some(port);
         self
     }
 
-    /// The number of serving members of each chain.
+    /// The number of serving members of each chain (3). Ignored once the cluster is formed.
     pub fn replicas(mut self, members: u32) -> Self {
         self.config.chains.replicas = members;
         self
     }
 
-    /// Where strong reads are served.
+    /// Where strong reads are served ([`Mode::Craq`]). Ignored once the cluster is formed.
     pub fn mode(mut self, mode: Mode) -> Self {
         self.config.chains.mode = mode;
         self
     }
 
-    /// The threads that the node works on.
+    /// The threads that the node works on ([`Threads::default`]: its own).
     pub fn threads(mut self, threads: Threads) -> Self {
         self.config.threads = threads;
         self
     }
 
-    /// Keeps the node's data in this directory, where its next start finds it. The directory keeps the node's name, too.
+    /// Keeps the node's data in this directory, where its next start finds it (no directory: in memory only). The directory
+    /// keeps the node's name, too.
     pub fn data_dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.config.data = Some(DataConfig::new(dir));
         self
     }
 
-    /// Reports to this function, about once a second and at the end, how far the directory is loaded. It should return quickly.
+    /// Reports to this function, about once a second and at the end, how far the directory is loaded (no report). It should
+    /// return quickly.
     pub fn on_loading(mut self, report: impl Fn(Loading) + Send + Sync + 'static) -> Self {
         self.report = Some(Arc::new(report));
         self
     }
 
-    /// The default time limit of calls.
+    /// The timeout of calls that set none (5 s).
     pub fn timeout(mut self, time: Duration) -> Self {
         self.config.timeout = time;
         self
     }
 
-    /// Changes any other setting.
+    /// Changes any other setting. [`Config`] states their defaults.
     pub fn configure(mut self, change: impl FnOnce(&mut Config)) -> Self {
         change(&mut self.config);
         self
     }
 
-    /// For a node whose earlier incarnation stopped because its cluster was abandoned
+    /// For a node whose earlier incarnation stopped because its cluster was retired
     /// ([`Stopped::Retired`](super::Stopped::Retired)): the node creates a cluster that succeeds the former one. `lineage` is the
-    /// result of [`Node::lineage`].
+    /// result of [`Node::lineage`]. By default a node has no former cluster.
     pub fn create_after(mut self, lineage: Vec<ClusterId>) -> Self {
         self.after = Some(After { lineage, founds: true });
         self
     }
 
-    /// For a node whose earlier incarnation stopped because its cluster was abandoned
-    /// ([`Stopped::Superseded`](super::Stopped::Superseded)): it joins the cluster that succeeds the former one, and
-    /// creates none. `lineage` is the result of [`Node::lineage`].
+    /// For a node whose earlier incarnation stopped because another cluster succeeds its own
+    /// ([`Stopped::Superseded`](super::Stopped::Superseded)): it joins that cluster, and creates none. `lineage` is the result
+    /// of [`Node::lineage`]. By default a node has no former cluster.
     pub fn join_after(mut self, lineage: Vec<ClusterId>) -> Self {
         self.after = Some(After { lineage, founds: false });
         self
