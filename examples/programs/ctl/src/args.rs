@@ -6,23 +6,41 @@ use artillery_ddata::{ClusterId, Frontier, ReadMode, RequestId, Version};
 use artillery_programs::args::{Bytes, LogArgs, cluster_id};
 use clap::{Parser, Subcommand};
 
-use crate::find::FindArgs;
+use crate::find::{ACCESS, FindArgs};
+
+const OUTPUT: &str = "Output";
+
+const AFTER_HELP: &str = "\
+Examples:
+  ctl --cluster shop status --watch
+  ctl --cluster shop put greeting hello
+  ctl --cluster shop get greeting --read eventual
+  ctl --secret-file secret --seed db-1.example:7400 --no-mdns --json scan user/
+  ctl --cluster shop load --clients 64 --seconds 5 --reads 90 --check
+  ctl check /var/lib/shop
+
+Exit codes:
+  0  done
+  1  failed, or the key is absent
+  2  bad arguments
+  3  the outcome of a write is unknown: `ctl outcome` settles it
+  4  conflict: the condition of a write did not hold
+
+Not yet: rereplicate, digest, snapshot, restore";
 
 /// Inspect an Artillery cluster and work with its data
-///
-/// Exit codes: 0 done, 1 failed or key not found, 2 bad arguments, 3 outcome unknown, 4 conflict.
 #[derive(Debug, Parser)]
-#[command(name = "ctl", version, after_help = LATER_HELP)]
+#[command(name = "ctl", version, after_help = AFTER_HELP)]
 pub(super) struct CtlArgs {
     #[command(flatten)]
     pub(super) find: FindArgs,
     /// Timeout in milliseconds for finding the cluster, and for each call after that
-    #[arg(long, value_name = "MS", default_value_t = 5000, global = true, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "MS", default_value_t = 5000, global = true, value_parser = clap::value_parser!(u64).range(1..), help_heading = ACCESS)]
     pub(super) timeout: u64,
     /// Print JSON, one object per line
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = OUTPUT)]
     pub(super) json: bool,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = OUTPUT)]
     pub(super) log: LogArgs,
     #[command(subcommand)]
     pub(super) command: Command,
@@ -30,8 +48,6 @@ pub(super) struct CtlArgs {
 
 /// Commands that are planned but not implemented.
 pub(super) const LATER: [&str; 4] = ["rereplicate", "digest", "snapshot", "restore"];
-
-const LATER_HELP: &str = "Not yet: rereplicate, digest, snapshot, restore";
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -230,7 +246,7 @@ mod tests {
 
     #[test]
     fn planned_commands_are_listed() {
-        assert!(LATER.iter().all(|command| LATER_HELP.contains(command)));
+        assert!(LATER.iter().all(|command| AFTER_HELP.contains(command)));
     }
 
     #[test]

@@ -18,16 +18,16 @@ use artillery_programs::{
     secret::{Admission, IdentityArgs},
 };
 
+/// The help's heading of the flags by which a cluster is reached.
+pub(crate) const ACCESS: &str = "Cluster access";
+
 /// The flags that identify a cluster and its addresses.
 #[derive(Debug, clap::Args)]
+#[command(next_help_heading = ACCESS)]
 pub(crate) struct FindArgs {
     /// Name of the cluster
     #[arg(long, value_name = "NAME", default_value = "artillery", global = true)]
     pub(crate) cluster: String,
-    #[command(flatten)]
-    pub(crate) identity: IdentityArgs,
-    #[command(flatten)]
-    pub(crate) link: LinkArgs,
     /// Address of a node, as HOST:PORT; repeatable
     #[arg(long = "seed", value_name = "HOST:PORT", global = true)]
     pub(crate) seeds: Vec<Seed>,
@@ -37,6 +37,11 @@ pub(crate) struct FindArgs {
     /// Network interface for mDNS (default: all, including loopback)
     #[arg(long, value_name = "NAME", global = true)]
     pub(crate) interface: Option<String>,
+    #[command(flatten)]
+    pub(crate) link: LinkArgs,
+    // Last, since its heading replaces the present one.
+    #[command(flatten)]
+    pub(crate) identity: IdentityArgs,
 }
 
 impl FindArgs {

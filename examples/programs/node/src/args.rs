@@ -10,136 +10,159 @@ use artillery_programs::{
 };
 use clap::{Parser, ValueEnum};
 
+const IDENTITY: &str = "Identity";
+const CLUSTER: &str = "Cluster";
+const NETWORK: &str = "Network";
+const DATA: &str = "Data";
+const SERVING: &str = "Redis and HTTP ports";
+const LIMITS: &str = "Limits";
+
+const AFTER_HELP: &str = "\
+Examples:
+  Three nodes on this machine, in three terminals, with the development secret:
+    node --cluster shop
+  One node of three machines that find each other by mDNS:
+    node --cluster shop --secret-file secret
+  A node that keeps its data on disk, where mDNS doesn't reach, of a cluster that exists:
+    node --cluster shop --secret-file secret --seed db-1.example:7400 --data /var/lib/shop --existing
+  A cluster of one node, for redis-cli and a browser:
+    node --expect 1 --resp 127.0.0.1:6379 --http 127.0.0.1:9100
+
+Exit codes:
+  0  stopped by SIGINT or SIGTERM
+  1  failed; the last line on standard error states the reason
+  2  bad arguments";
+
 /// Run one node of an Artillery cluster
 ///
 /// Prints one line of JSON on standard output as soon as it can answer a strong read; all other output goes to standard
 /// error. Stops cleanly on SIGINT and SIGTERM.
 #[derive(Debug, Parser)]
-#[command(name = "node", version)]
+#[command(name = "node", version, after_help = AFTER_HELP)]
 pub(super) struct NodeArgs {
-    /// Name of the cluster
-    #[arg(long, value_name = "NAME", default_value = "artillery")]
-    pub(super) cluster: String,
-    #[command(flatten)]
-    pub(super) identity: IdentityArgs,
-    #[command(flatten)]
-    pub(super) link: LinkArgs,
-    /// Stable name of this node (default: the name kept in --data, otherwise random)
-    #[arg(long, value_name = "NAME")]
-    pub(super) name: Option<String>,
-    /// UDP address for QUIC (default: `[::]:0`, all addresses of this machine; without a secret `127.0.0.1:0`)
-    #[arg(long, value_name = "ADDR")]
-    pub(super) listen: Option<SocketAddr>,
-    /// Address that other nodes dial, if it differs from --listen: IP:PORT, or NAME:PORT, which is resolved again at
-    /// each dial (default with --listen on all addresses: any address of this machine)
-    #[arg(long, value_name = "ADDR")]
-    pub(super) advertise: Option<Seed>,
-    /// Wait for this many nodes before forming a new cluster (the largest value of all nodes applies); with 1, a node
-    /// that finds no other forms one alone
-    #[arg(long, value_name = "N", default_value_t = 3)]
-    pub(super) expect: u32,
-    /// The cluster exists: never form a new one, even if --data is empty, but wait for a node of the cluster
-    #[arg(long)]
-    pub(super) existing: bool,
-    /// Address of another node, as HOST:PORT; repeatable
-    #[arg(long = "seed", value_name = "HOST:PORT")]
-    pub(super) seeds: Vec<Seed>,
-    /// File with one HOST:PORT per line, read again when it changes
-    #[arg(long, value_name = "FILE")]
-    pub(super) seed_file: Option<PathBuf>,
-    /// Host name that resolves to the addresses of nodes, as HOST:PORT; resolved again periodically
-    #[arg(long, value_name = "HOST:PORT")]
-    pub(super) seed_dns: Option<Seed>,
-    /// Don't use mDNS for discovery or announcement
-    #[arg(long)]
-    pub(super) no_mdns: bool,
-    /// Network interface for mDNS, and for the address that others dial if --listen is on all addresses (default:
-    /// loopback if --listen is loopback, otherwise all)
-    #[arg(long, value_name = "NAME")]
-    pub(super) interface: Option<String>,
-    /// Members per chain
-    #[arg(long, value_name = "N", default_value_t = 3)]
-    pub(super) replicas: u32,
-    /// Minimum number of serving members for accepting writes
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(super) min_members: u32,
-    /// Members that serve strong reads
-    #[arg(long, value_enum, default_value_t = ModeArg::Craq)]
-    pub(super) mode: ModeArg,
-    /// Length of a lease: how long writes stall after a member dies; fixed when the cluster forms
-    #[arg(long, value_name = "N", default_value_t = 1000)]
-    pub(super) lease_ms: u64,
-    /// Maximum clock drift between nodes, in parts per million; fixed when the cluster forms
-    #[arg(long, value_name = "N", default_value_t = 10_000)]
-    pub(super) drift_ppm: u32,
-    /// How long an unresponsive node is suspected before it is considered dead (default: half a lease); fixed when the
-    /// cluster forms
-    #[arg(long, value_name = "N")]
-    pub(super) suspect_ms: Option<u64>,
-    /// How long a live member may hold up its chain before it is moved out; fixed when the cluster forms
-    #[arg(long, value_name = "N", default_value_t = 2000)]
-    pub(super) slow_ms: u64,
     /// Number of threads: 1, best with one or two cores; 2, with the Redis and HTTP ports on their own thread; further
     /// ones run chains
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(super) threads: u16,
-    /// Maximum bytes of updates in flight
-    #[arg(long, value_name = "BYTES", default_value = "64MiB")]
-    pub(super) window_bytes: Bytes,
-    /// Bytes of committed updates kept for members that missed some
-    #[arg(long, value_name = "BYTES", default_value = "256MiB")]
-    pub(super) backlog_bytes: Bytes,
-    /// Capacity in bytes of each queue of requests and answers
-    #[arg(long, value_name = "BYTES", default_value = "64MiB")]
-    pub(super) queue_bytes: Bytes,
-    /// Maximum size of a value, inclusive
-    #[arg(long, value_name = "BYTES", default_value = "64MiB")]
-    pub(super) max_value_bytes: Bytes,
-    /// Maximum bytes of keys and values in memory: at this limit only deletes are accepted (default: unlimited)
-    #[arg(long, value_name = "BYTES")]
-    pub(super) max_memory_bytes: Option<Bytes>,
-    /// Store the data in this directory, so that it survives a restart (default: in memory only)
-    #[arg(long, value_name = "DIR")]
-    pub(super) data: Option<PathBuf>,
-    /// When a write is considered durable
-    #[arg(long, value_enum, default_value_t = SyncArg::Batch)]
-    pub(super) sync: SyncArg,
-    /// Maximum bytes of the journal in --data: near this limit only deletes are accepted (default: limited by the disk)
-    #[arg(long, value_name = "BYTES", requires = "data")]
-    pub(super) max_disk_bytes: Option<Bytes>,
-    /// After all members of a chain were down, how many milliseconds the restarted ones wait for the others
-    #[arg(long, value_name = "N", default_value_t = 2000, requires = "data")]
-    pub(super) reopen_ms: u64,
+    #[command(flatten)]
+    pub(super) log: LogArgs,
+    #[command(flatten)]
+    pub(super) identity: IdentityArgs,
+    /// Stable name of this node (default: the name kept in --data, otherwise random)
+    #[arg(long, value_name = "NAME", help_heading = IDENTITY)]
+    pub(super) name: Option<String>,
+    /// Name of the cluster
+    #[arg(long, value_name = "NAME", default_value = "artillery", help_heading = CLUSTER)]
+    pub(super) cluster: String,
+    /// Wait for this many nodes before forming a new cluster (the largest value of all nodes applies); with 1, a node
+    /// that finds no other forms one alone
+    #[arg(long, value_name = "N", default_value_t = 3, help_heading = CLUSTER)]
+    pub(super) expect: u32,
+    /// The cluster exists: never form a new one, even if --data is empty, but wait for a node of the cluster
+    #[arg(long, help_heading = CLUSTER)]
+    pub(super) existing: bool,
+    /// Members per chain
+    #[arg(long, value_name = "N", default_value_t = 3, help_heading = CLUSTER)]
+    pub(super) replicas: u32,
+    /// Minimum number of serving members for accepting writes
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = CLUSTER)]
+    pub(super) min_members: u32,
+    /// Members that serve strong reads
+    #[arg(long, value_enum, default_value_t = ModeArg::Craq, help_heading = CLUSTER)]
+    pub(super) mode: ModeArg,
+    /// Length of a lease: how long writes stall after a member dies; fixed when the cluster forms
+    #[arg(long, value_name = "N", default_value_t = 1000, help_heading = CLUSTER)]
+    pub(super) lease_ms: u64,
+    /// Maximum clock drift between nodes, in parts per million; fixed when the cluster forms
+    #[arg(long, value_name = "N", default_value_t = 10_000, help_heading = CLUSTER)]
+    pub(super) drift_ppm: u32,
+    /// How long an unresponsive node is suspected before it is considered dead (default: half a lease); fixed when the
+    /// cluster forms
+    #[arg(long, value_name = "N", help_heading = CLUSTER)]
+    pub(super) suspect_ms: Option<u64>,
+    /// How long a live member may hold up its chain before it is moved out; fixed when the cluster forms
+    #[arg(long, value_name = "N", default_value_t = 2000, help_heading = CLUSTER)]
+    pub(super) slow_ms: u64,
     /// On SIGTERM, leave the cluster permanently. Without this flag a node with --data stops temporarily and keeps its
     /// vote; a node without --data always leaves permanently
-    #[arg(long)]
+    #[arg(long, help_heading = CLUSTER)]
     pub(super) leave_on_term: bool,
+    /// These clusters were abandoned (`ctl create-anew`): create their successor, alone
+    #[arg(long, value_name = "CLUSTER_ID,…", value_delimiter = ',', value_parser = cluster_id, conflicts_with = "join_after", help_heading = CLUSTER)]
+    pub(super) found_after: Vec<ClusterId>,
+    /// These clusters were abandoned (`ctl create-anew`): join their successor, and create no cluster
+    #[arg(long, value_name = "CLUSTER_ID,…", value_delimiter = ',', value_parser = cluster_id, help_heading = CLUSTER)]
+    pub(super) join_after: Vec<ClusterId>,
+    /// UDP address for QUIC (default: `[::]:0`, all addresses of this machine; without a secret `127.0.0.1:0`)
+    #[arg(long, value_name = "ADDR", help_heading = NETWORK)]
+    pub(super) listen: Option<SocketAddr>,
+    /// Address that other nodes dial, if it differs from --listen: IP:PORT, or NAME:PORT, which is resolved again at
+    /// each dial (default with --listen on all addresses: any address of this machine)
+    #[arg(long, value_name = "ADDR", help_heading = NETWORK)]
+    pub(super) advertise: Option<Seed>,
+    /// Address of another node, as HOST:PORT; repeatable
+    #[arg(long = "seed", value_name = "HOST:PORT", help_heading = NETWORK)]
+    pub(super) seeds: Vec<Seed>,
+    /// File with one HOST:PORT per line, read again when it changes
+    #[arg(long, value_name = "FILE", help_heading = NETWORK)]
+    pub(super) seed_file: Option<PathBuf>,
+    /// Host name that resolves to the addresses of nodes, as HOST:PORT; resolved again periodically
+    #[arg(long, value_name = "HOST:PORT", help_heading = NETWORK)]
+    pub(super) seed_dns: Option<Seed>,
+    /// Don't use mDNS for discovery or announcement
+    #[arg(long, help_heading = NETWORK)]
+    pub(super) no_mdns: bool,
+    /// Network interface for mDNS, and for the address that others dial if --listen is on all addresses (default:
+    /// loopback if --listen is loopback, otherwise all)
+    #[arg(long, value_name = "NAME", help_heading = NETWORK)]
+    pub(super) interface: Option<String>,
+    #[command(flatten, next_help_heading = NETWORK)]
+    pub(super) link: LinkArgs,
+    /// Store the data in this directory, so that it survives a restart (default: in memory only)
+    #[arg(long, value_name = "DIR", help_heading = DATA)]
+    pub(super) data: Option<PathBuf>,
+    /// When a write is considered durable
+    #[arg(long, value_enum, default_value_t = SyncArg::Batch, help_heading = DATA)]
+    pub(super) sync: SyncArg,
+    /// Maximum bytes of the journal in --data: near this limit only deletes are accepted (default: limited by the disk)
+    #[arg(long, value_name = "BYTES", requires = "data", help_heading = DATA)]
+    pub(super) max_disk_bytes: Option<Bytes>,
+    /// After all members of a chain were down, how many milliseconds the restarted ones wait for the others
+    #[arg(long, value_name = "N", default_value_t = 2000, requires = "data", help_heading = DATA)]
+    pub(super) reopen_ms: u64,
     /// If --data is damaged or unreadable, move it aside as DIR.damaged-N, and start with an empty one. If DIR can't be
     /// renamed, for example because it is a mount point, move its contents to DIR/damaged-N. With --expect above 1 the
     /// node then creates no cluster, as with --existing
-    #[arg(long, requires = "data")]
+    #[arg(long, requires = "data", help_heading = DATA)]
     pub(super) replace_damaged: bool,
     /// Address for the Redis protocol (default: off)
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", help_heading = SERVING)]
     pub(super) resp: Option<SocketAddr>,
     /// Address for /health, /ready, /metrics and /status over HTTP (default: off)
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", help_heading = SERVING)]
     pub(super) http: Option<SocketAddr>,
     /// File with the password that clients of --resp send by AUTH, and clients of --http as `Authorization: Bearer
     /// PASSWORD`
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = SERVING)]
     pub(super) port_password_file: Option<PathBuf>,
     /// Let --resp and --http listen beyond loopback without a password
-    #[arg(long)]
+    #[arg(long, help_heading = SERVING)]
     pub(super) open: bool,
-    /// These clusters were abandoned (`ctl create-anew`): create their successor, alone
-    #[arg(long, value_name = "CLUSTER_ID,…", value_delimiter = ',', value_parser = cluster_id, conflicts_with = "join_after")]
-    pub(super) found_after: Vec<ClusterId>,
-    /// These clusters were abandoned (`ctl create-anew`): join their successor, and create no cluster
-    #[arg(long, value_name = "CLUSTER_ID,…", value_delimiter = ',', value_parser = cluster_id)]
-    pub(super) join_after: Vec<ClusterId>,
-    #[command(flatten)]
-    pub(super) log: LogArgs,
+    /// Maximum bytes of updates in flight
+    #[arg(long, value_name = "BYTES", default_value = "64MiB", help_heading = LIMITS)]
+    pub(super) window_bytes: Bytes,
+    /// Bytes of committed updates kept for members that missed some
+    #[arg(long, value_name = "BYTES", default_value = "256MiB", help_heading = LIMITS)]
+    pub(super) backlog_bytes: Bytes,
+    /// Capacity in bytes of each queue of requests and answers
+    #[arg(long, value_name = "BYTES", default_value = "64MiB", help_heading = LIMITS)]
+    pub(super) queue_bytes: Bytes,
+    /// Maximum size of a value, inclusive
+    #[arg(long, value_name = "BYTES", default_value = "64MiB", help_heading = LIMITS)]
+    pub(super) max_value_bytes: Bytes,
+    /// Maximum bytes of keys and values in memory: at this limit only deletes are accepted (default: unlimited)
+    #[arg(long, value_name = "BYTES", help_heading = LIMITS)]
+    pub(super) max_memory_bytes: Option<Bytes>,
     #[command(flatten)]
     _later: Later,
 }
@@ -180,24 +203,23 @@ impl From<SyncArg> for SyncMode {
     }
 }
 
-/// Planned flags. Any value that would need the planned feature is refused.
+/// Planned flags, hidden from the help. Any value that would need the planned feature is refused.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Not yet")]
 struct Later {
     /// Number of chains of the cluster; currently only 1
-    #[arg(long, value_name = "N", value_parser = one)]
+    #[arg(long, value_name = "N", value_parser = one, hide = true)]
     chains: Option<u32>,
     /// Datacenter of this node, for placement and nearest reads
-    #[arg(long, value_name = "NAME", value_parser = not_yet)]
+    #[arg(long, value_name = "NAME", value_parser = not_yet, hide = true)]
     datacenter: Option<String>,
     /// How long committed updates are kept
-    #[arg(long, value_name = "N", value_parser = not_yet)]
+    #[arg(long, value_name = "N", value_parser = not_yet, hide = true)]
     backlog_ms: Option<String>,
     /// Number of streams of a copy
-    #[arg(long, value_name = "N", value_parser = not_yet)]
+    #[arg(long, value_name = "N", value_parser = not_yet, hide = true)]
     sync_streams: Option<String>,
     /// Maximum bytes per second of a copy
-    #[arg(long, value_name = "BYTES", value_parser = not_yet)]
+    #[arg(long, value_name = "BYTES", value_parser = not_yet, hide = true)]
     sync_rate: Option<String>,
 }
 
