@@ -24,6 +24,7 @@ macro_rules! read_options {
 }
 
 pub(crate) mod batch;
+mod error;
 mod fetched;
 mod get;
 pub(crate) mod handle;
@@ -45,6 +46,7 @@ pub use artillery_proto::{
     Computed, Expected, GroupFailure, GroupOutcome, ReadPath, StepOutcome,
     types::update::{MAX_KEY, RequestFailure},
 };
+pub use error::WriteError;
 pub use get::{Get, GetFuture};
 pub use handle::DEFAULT_TIMEOUT;
 pub use hashed::{KeyPage, ScanHashed};

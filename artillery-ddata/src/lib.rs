@@ -56,16 +56,17 @@
 //!
 //! ```no_run
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # use artillery_ddata::{Error, Node, NotLocal, ReadMode, kv::ReadState};
+//! # use artillery_ddata::{Error, Node, NotLocal, ReadMode, kv::{ReadState, WriteError}};
 //! let secret = std::env::var("SHOP_SECRET")?;
 //! let node = Node::builder().cluster("shop").secret(secret).expect(3).listen("192.0.2.7:7400".parse()?).start().await?;
 //! node.ready().await?;
 //! let kv = node.kv();
 //!
-//! // Change a key unless another caller has changed it. `?` propagates errors; a conflict is a result.
+//! // Change a key unless another caller has changed it. A conflict is an error of its own.
 //! let stock = kv.get("stock/7").await?;
-//! if let Err(conflict) = kv.compare_and_swap("stock/7", stock.version(), "41").await? {
-//!     println!("another write was first: {:?}", conflict.current);
+//! match kv.compare_and_swap("stock/7", stock.version(), "41").await {
+//!     Err(WriteError::Conflict(conflict)) => println!("another write was first: {:?}", conflict.current),
+//!     swapped => println!("committed as {}", swapped?.version),
 //! }
 //!
 //! // The newest version at this node. It may be uncommitted: then the result's state is `Dirty`.

@@ -42,7 +42,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // Entries of several maps in one batch, atomic within one chain.
     let batch = Batch::new().delete(users.key("ann")?).put(orders.key(&(7, 11))?, orders.value(&"jam".into())?);
-    kv.write(batch).await??;
+    kv.write(batch).await?;
     assert_eq!(users.get("ann").await?.value(), None);
     println!("ann was deleted, order 11 is {:?}", orders.get(&(7, 11)).await?.value());
     node.shutdown().await;

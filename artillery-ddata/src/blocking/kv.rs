@@ -10,7 +10,7 @@ use crate::{
     Batch, Error, Frontier, Kv, ReadMode, RequestId, Script, Session, Version,
     driven::Driven,
     error::NotApplied,
-    kv::{Committed, Conflict, GroupOutcome, KeyPage, MultiGet, Read, Resolution, Scan, Taken, Versioned, Watch},
+    kv::{Committed, GroupOutcome, KeyPage, MultiGet, Read, Resolution, Scan, Taken, Versioned, Watch, WriteError},
     replica::NotLocal,
 };
 
@@ -148,16 +148,12 @@ impl BlockingKv {
         key: impl AsRef<[u8]>,
         expected: Version,
         value: impl Into<Bytes>,
-    ) -> Result<Result<Committed, Conflict>, Error> {
+    ) -> Result<Committed, WriteError> {
         self.wait(self.kv.compare_and_swap(key, expected, value))
     }
 
     /// Blocking version of [`Kv::compare_and_delete`].
-    pub fn compare_and_delete(
-        &self,
-        key: impl AsRef<[u8]>,
-        expected: Version,
-    ) -> Result<Result<Committed, Conflict>, Error> {
+    pub fn compare_and_delete(&self, key: impl AsRef<[u8]>, expected: Version) -> Result<Committed, WriteError> {
         self.wait(self.kv.compare_and_delete(key, expected))
     }
 
@@ -177,12 +173,12 @@ impl BlockingKv {
     }
 
     /// Blocking version of [`Kv::write`].
-    pub fn write(&self, batch: Batch) -> Result<Result<Committed, Conflict>, Error> {
+    pub fn write(&self, batch: Batch) -> Result<Committed, WriteError> {
         self.wait(self.kv.write(batch))
     }
 
     /// Blocking version of [`Kv::run`].
-    pub fn run(&self, script: Script) -> Result<Result<Committed<Vec<GroupOutcome>>, Conflict>, Error> {
+    pub fn run(&self, script: Script) -> Result<Committed<Vec<GroupOutcome>>, WriteError> {
         self.wait(self.kv.run(script))
     }
 

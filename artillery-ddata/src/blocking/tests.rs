@@ -61,13 +61,13 @@ impl Drop for Beside {
 fn all_calls(kv: &BlockingKv) {
     let put = kv.put("k", "one").unwrap();
     assert_eq!((kv.get("k").unwrap().version(), kv.get("absent").unwrap().version()), (put.version, Version::NONE));
-    let swapped = kv.compare_and_swap("k", put.version, "two").unwrap().unwrap();
-    let conflict = kv.compare_and_delete("k", put.version).unwrap().unwrap_err();
+    let swapped = kv.compare_and_swap("k", put.version, "two").unwrap();
+    let conflict = kv.compare_and_delete("k", put.version).unwrap_err().into_conflict().unwrap();
     assert_eq!(conflict.current, Some((swapped.version, Bytes::from("two"))));
     assert_eq!(kv.append("log", "ab").unwrap().result, 2);
     assert_eq!(kv.increment("sold", 3).unwrap().result, 3);
     assert!(matches!(kv.get_delete("k").unwrap().result, Taken::Value(taken) if taken.value == "two"));
-    kv.write(Batch::new().put("a", "1").put("b", "2")).unwrap().unwrap();
+    kv.write(Batch::new().put("a", "1").put("b", "2")).unwrap();
     assert_eq!(kv.get_many(["a", "b", "k"]).unwrap().found.iter().flatten().count(), 2);
     kv.delete("a").unwrap();
     assert_eq!(kv.get("a").unwrap().value(), None);
@@ -138,7 +138,7 @@ fn watches_are_iterators() {
     let mut from = crate::Frontier::default();
     from.raise(first.request_id.cluster, first.request_id.chain, first.version.sequence);
     kv.delete("w/0").unwrap();
-    kv.write(Batch::new().put("w/1", "v").put("else", "v").put("w/2", "v")).unwrap().unwrap();
+    kv.write(Batch::new().put("w/1", "v").put("else", "v").put("w/2", "v")).unwrap();
     let mut watch = kv.changes(kv.kv().watch("w/").from(from));
     let deleted = watch.next().unwrap().unwrap();
     assert_eq!((&deleted.key[..], deleted.value), (&b"w/0"[..], None));

@@ -69,11 +69,11 @@ async fn a_client_makes_all_calls() {
         assert_eq!((seen.served.node, seen.served.place, seen.served.way), (node.me().node, Place::Head, way));
     }
     let found = StepOutcome::Found(Some((put.version, Bytes::from("one"))));
-    let ran = kv.run(Script::new().group(Group::new().get("k").increment("n", 1))).await.unwrap().unwrap();
+    let ran = kv.run(Script::new().group(Group::new().get("k").increment("n", 1))).await.unwrap();
     assert_eq!((ran.copies, ran.result), (1, vec![Ok(vec![found, StepOutcome::Number(1)])]));
-    let conflict = kv.compare_and_swap("k", Version::NONE, "two").await.unwrap().unwrap_err();
+    let conflict = kv.compare_and_swap("k", Version::NONE, "two").await.unwrap_err().into_conflict().unwrap();
     assert_eq!(conflict.current, Some((put.version, Bytes::from("one"))));
-    kv.compare_and_swap("k", put.version, "two").await.unwrap().unwrap();
+    kv.compare_and_swap("k", put.version, "two").await.unwrap();
     kv.delete("k").await.unwrap();
     assert_eq!(kv.get("k").await.unwrap().value(), None);
     assert_eq!(kv.get_local("k"), Err(crate::NotLocal::NotHere));

@@ -1,7 +1,7 @@
 use bytes::Bytes;
 
 use super::{
-    Committed, Conflict, Get, GetMany, GroupOutcome, Record, Resolution, Scan, ScanHashed, Taken, Watch, WriteCall,
+    Committed, Get, GetMany, GroupOutcome, Record, Resolution, Scan, ScanHashed, Taken, Watch, WriteCall, WriteError,
     batch::Batch,
     handle::Kv,
     keep::{copy, pair},
@@ -41,29 +41,24 @@ impl Kv {
 
     /// Sets a key's value if its newest version is `expected`; with [`Version::NONE`], if the key is absent.
     ///
-    /// Otherwise the inner result is a [`Conflict`], which is a regular result rather than an error.
-    ///
     /// # Errors
-    /// Those of [`put`](Self::put).
+    /// When awaited, [`WriteError::Conflict`] with the present version if it is another one, and as
+    /// [`WriteError::Call`] the errors of [`put`](Self::put).
     pub fn compare_and_swap(
         &self,
         key: impl AsRef<[u8]>,
         expected: Version,
         value: impl Into<Bytes>,
-    ) -> WriteCall<Result<Committed, Conflict>> {
+    ) -> WriteCall<Committed, WriteError> {
         let (key, value) = pair(key, value);
         self.conditional_call(Write::CompareAndSwap { key, expected, value: Some(value) })
     }
 
-    /// Deletes a key if its newest version is `expected`; otherwise the inner result is a [`Conflict`].
+    /// Deletes a key if its newest version is `expected`.
     ///
     /// # Errors
-    /// Those of [`put`](Self::put).
-    pub fn compare_and_delete(
-        &self,
-        key: impl AsRef<[u8]>,
-        expected: Version,
-    ) -> WriteCall<Result<Committed, Conflict>> {
+    /// Those of [`compare_and_swap`](Self::compare_and_swap).
+    pub fn compare_and_delete(&self, key: impl AsRef<[u8]>, expected: Version) -> WriteCall<Committed, WriteError> {
         self.conditional_call(Write::CompareAndSwap { key: copy(key), expected, value: None })
     }
 
@@ -94,27 +89,23 @@ impl Kv {
 
     /// Writes a batch: all of it or nothing. Its keys must belong to one chain.
     ///
-    /// If one of the batch's requirements doesn't hold, the inner result is a [`Conflict`].
-    ///
     /// # Errors
-    /// Those of [`put`](Self::put); [`Refusal::ManyChains`] if its keys belong to several chains,
-    /// [`Refusal::BatchSize`] if it has no step or too many.
-    pub fn write(&self, batch: Batch) -> WriteCall<Result<Committed, Conflict>> {
+    /// When awaited, [`WriteError::Conflict`] if one of the batch's requirements doesn't hold, and as
+    /// [`WriteError::Call`] the errors of [`put`](Self::put), [`Refusal::ManyChains`] if its keys belong to several
+    /// chains, and [`Refusal::BatchSize`] if it has no step or too many.
+    pub fn write(&self, batch: Batch) -> WriteCall<Committed, WriteError> {
         self.conditional_call(Write::Batch(batch.into_steps()))
     }
 
     /// Runs a script: its steps one after another, with no other write between them. The result has the outcome of each
-    /// group.
-    ///
-    /// If one of the script's own requirements doesn't hold, the inner result is a [`Conflict`] whose
-    /// [`step`](Conflict::step) is the index of the requirement. The groups' outcomes are returned once, to this call.
-    /// If that answer is lost, a retry finds only a record that the script ran: the outcome is
-    /// [`Unknown::ResultsLost`].
+    /// group. The groups' outcomes are returned once, to this call. If that answer is lost, a retry finds only a record
+    /// that the script ran: the outcome is [`Unknown::ResultsLost`].
     ///
     /// # Errors
-    /// Those of [`write`](Self::write); [`Refusal::ResultsTooLarge`] if the outcomes together are larger than the
-    /// maximum size of a value. Then the script changed nothing.
-    pub fn run(&self, script: Script) -> WriteCall<Result<Committed<Vec<GroupOutcome>>, Conflict>> {
+    /// Those of [`write`](Self::write); a conflict's [`step`](super::Conflict::step) is the index of the script's own
+    /// requirement that doesn't hold. [`Refusal::ResultsTooLarge`] if the outcomes together are larger than the maximum
+    /// size of a value. Then the script changed nothing.
+    pub fn run(&self, script: Script) -> WriteCall<Committed<Vec<GroupOutcome>>, WriteError> {
         self.script_call(Write::Script(script.into_inner()))
     }
 
@@ -168,15 +159,15 @@ impl Kv {
     /// # Errors
     /// Any [`Error`]. The outcome may or may not have been settled; calling again is safe.
     pub async fn resolve(&self, id: RequestId) -> Result<Resolution, Error> {
-        let outcome = match self.router.resolve(id, self.timeout).await {
-            Ok(answer) => write::outcome(answer, id),
-            Err(error) => Err(error),
+        let answer = self.router.resolve(id, self.timeout).await;
+        let error = match answer.map_err(WriteError::from).and_then(|answer| write::outcome(answer, id)) {
+            Ok(done) => return Ok(Resolution::Applied(Record::new(done.version, done.result))),
+            Err(WriteError::Conflict(conflict)) => return Ok(Resolution::Conflict(*conflict)),
+            Err(WriteError::Call(error)) => error,
         };
-        match outcome {
-            Ok(Ok(done)) => Ok(Resolution::Applied(Record::new(done.version, done.result))),
-            Ok(Err(conflict)) => Ok(Resolution::Conflict(conflict)),
+        match error {
             // With these refusals the record shows that the write changed nothing.
-            Err(Error::Refused {
+            Error::Refused {
                 reason:
                     Refusal::Barred
                     | Refusal::NotANumber
@@ -184,9 +175,9 @@ impl Kv {
                     | Refusal::ResultsTooLarge { .. }
                     | Refusal::UpdateTooLarge { .. },
                 ..
-            }) => Ok(Resolution::NeverApplied),
-            Err(Error::OutcomeUnknown { reason: Unknown::SessionExpired, .. }) => Ok(Resolution::Forgotten),
-            Err(error) => Err(error),
+            } => Ok(Resolution::NeverApplied),
+            Error::OutcomeUnknown { reason: Unknown::SessionExpired, .. } => Ok(Resolution::Forgotten),
+            error => Err(error),
         }
     }
 }

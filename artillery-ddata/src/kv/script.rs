@@ -13,7 +13,7 @@ use crate::api::{self, Expected, Requirement, ScriptStep};
 /// [`Unknown::ResultsLost`](crate::error::Unknown::ResultsLost).
 ///
 /// ```
-/// # async fn transfer(kv: &artillery_ddata::Kv) -> Result<(), artillery_ddata::Error> {
+/// # async fn example(kv: &artillery_ddata::Kv) -> Result<(), artillery_ddata::kv::WriteError> {
 /// use artillery_ddata::{
 ///     Script,
 ///     kv::{Expected, Group},
@@ -22,13 +22,11 @@ use crate::api::{self, Expected, Requirement, ScriptStep};
 /// let script = Script::new()
 ///     .group(Group::new().get("greeting").put("greeting", "hello"))
 ///     .group(Group::new().require("visitors", Expected::Present).increment("visitors", 1));
-/// match kv.run(script).await? {
-///     Ok(done) => match &done.result[..] {
-///         [Ok(greeting), Ok(visitors)] => println!("{greeting:?}, {visitors:?}"),
-///         [Ok(greeting), Err(why)] => println!("{greeting:?}, visitors not counted: {why}"),
-///         _ => unreachable!("a get and a put never fail"),
-///     },
-///     Err(conflict) => println!("not run: {conflict}"), // never: the script itself has no requirements
+/// let done = kv.run(script).await?; // never a conflict: the script itself has no requirements
+/// match &done.result[..] {
+///     [Ok(greeting), Ok(visitors)] => println!("{greeting:?}, {visitors:?}"),
+///     [Ok(greeting), Err(why)] => println!("{greeting:?}, visitors not counted: {why}"),
+///     _ => unreachable!("a get and a put never fail"),
 /// }
 /// # Ok(())
 /// # }

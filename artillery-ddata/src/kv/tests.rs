@@ -40,15 +40,15 @@ async fn a_chain_of_one_serves_reads_and_writes() {
     let local = kv.get_local("k").unwrap();
     assert_eq!(local, Some(Versioned { version: put.version, value: Bytes::from("one") }));
 
-    let swapped = kv.compare_and_swap("k", put.version, "two").await.unwrap().unwrap();
-    let conflict = kv.compare_and_swap("k", put.version, "three").await.unwrap().unwrap_err();
+    let swapped = kv.compare_and_swap("k", put.version, "two").await.unwrap();
+    let conflict = kv.compare_and_swap("k", put.version, "three").await.unwrap_err().into_conflict().unwrap();
     assert_eq!(conflict.current, Some((swapped.version, Bytes::from("two"))));
     assert_eq!(conflict.to_string(), format!("the key has version {}", swapped.version));
-    kv.compare_and_delete("k", swapped.version).await.unwrap().unwrap();
+    kv.compare_and_delete("k", swapped.version).await.unwrap();
     assert_eq!(kv.get_local("k"), Ok(None), "tombstones aren't shown");
-    let absent = kv.compare_and_swap("k", swapped.version, "x").await.unwrap().unwrap_err();
+    let absent = kv.compare_and_swap("k", swapped.version, "x").await.unwrap_err().into_conflict().unwrap();
     assert_eq!((absent.current.clone(), absent.version()), (None, Version::NONE));
-    kv.compare_and_swap("k", Version::NONE, "created").await.unwrap().unwrap();
+    kv.compare_and_swap("k", Version::NONE, "created").await.unwrap();
     kv.delete("k").await.unwrap();
     assert_eq!(kv.get("k").mode(ReadMode::Eventual).await.unwrap().value(), None);
 }
@@ -105,18 +105,20 @@ async fn a_batch_is_applied_as_a_whole_and_read_at_one_point() {
     let order =
         Batch::new().require("order/9", Expected::Absent).put("order/9", "7").increment("sold", 1).delete("cart/3");
     let id = kv.new_request_id("order/9").await.unwrap();
-    let done = kv.write(order.clone()).request_id(id).await.unwrap().unwrap();
+    let done = kv.write(order.clone()).request_id(id).await.unwrap();
     let cut = kv.get_many(["order/9", "sold", "cart/3"]).await.unwrap();
     let values: Vec<_> = cut.values().map(|value| value.map(|value| &value[..])).collect();
     assert_eq!(values, [Some(&b"7"[..]), Some(b"1"), None]);
     assert_eq!(cut.found[0].as_ref().unwrap().version, done.version);
-    let conflict = kv.write(order.clone()).await.unwrap().unwrap_err();
+    let conflict = kv.write(order.clone()).await.unwrap_err().into_conflict().unwrap();
     assert_eq!((conflict.step, conflict.version()), (0, done.version));
     assert_eq!(conflict.current, Some((done.version, Bytes::from("7"))));
-    let again = kv.write(order).request_id(id).await.unwrap().unwrap();
+    let again = kv.write(order).request_id(id).await.unwrap();
     assert!(again.replayed && again.version == done.version);
     let empty = kv.write(Batch::new()).await.unwrap_err();
-    assert!(matches!(empty, Error::Refused { reason: Refusal::BatchSize { len: 0, .. }, .. }), "{empty:?}");
+    let Some(Error::Refused { reason: Refusal::BatchSize { len: 0, .. }, .. }) = empty.call() else {
+        panic!("{empty:?}")
+    };
 }
 
 #[tokio::test]
@@ -131,7 +133,7 @@ async fn scripts_return_their_results_once() {
         Script::from_iter([greet, count, wrong, unless])
     };
     let id = kv.new_request_id("greeting").await.unwrap();
-    let done = kv.run(script().require("visits", Expected::Absent)).request_id(id).await.unwrap().unwrap();
+    let done = kv.run(script().require("visits", Expected::Absent)).request_id(id).await.unwrap();
     let [Ok(greet), Ok(count), Err(wrong), Err(unless)] = &done.result[..] else { panic!("{done:?}") };
     let found = |version, value: &'static str| StepOutcome::Found(Some((version, Bytes::from(value))));
     let hi = found(before.version, "hi");
@@ -142,16 +144,20 @@ async fn scripts_return_their_results_once() {
     assert_eq!(kv.get("never").await.unwrap().value(), None);
 
     let again = kv.run(script()).request_id(id).await.unwrap_err();
-    let Error::OutcomeUnknown { reason: Unknown::ResultsLost(version), request_id } = &again else { panic!("{again}") };
-    assert_eq!((*version, *request_id), (done.version, id));
     assert_eq!(again.to_string().split(": ").last(), Some("it was applied as version 1.4, but its results are lost"));
+    let Err(Error::OutcomeUnknown { reason: Unknown::ResultsLost(version), request_id }) = again.into_conflict() else {
+        panic!("it ran before")
+    };
+    assert_eq!((version, request_id), (done.version, id));
     let Resolution::Applied(record) = kv.resolve(id).await.unwrap() else { panic!("it ran") };
     assert_eq!((record.version, record.result), (done.version, Computed::RanForgotten));
 
-    let conflict = kv.run(script().require("visits", Expected::Absent)).await.unwrap().unwrap_err();
+    let conflict = kv.run(script().require("visits", Expected::Absent)).await.unwrap_err().into_conflict().unwrap();
     assert_eq!((conflict.step, conflict.current), (0, Some((done.version, Bytes::from("1")))));
     let empty = kv.run(Script::new()).await.unwrap_err();
-    assert!(matches!(empty, Error::Refused { reason: Refusal::BatchSize { len: 0, .. }, .. }), "{empty:?}");
+    let Some(Error::Refused { reason: Refusal::BatchSize { len: 0, .. }, .. }) = empty.call() else {
+        panic!("{empty:?}")
+    };
 }
 
 #[tokio::test]
@@ -222,7 +228,7 @@ async fn a_watch_shows_each_change_once_and_resumes() {
     assert_eq!(first.key, "stock/1");
     let position = watch.position().unwrap();
     assert_eq!(position.floor(ChainId(0)), first.version.sequence);
-    kv.write(Batch::new().put("stock/2", "a").put("stock/3", "b").put("other", "c")).await.unwrap().unwrap();
+    kv.write(Batch::new().put("stock/2", "a").put("stock/3", "b").put("other", "c")).await.unwrap();
     kv.delete("stock/2").await.unwrap();
     let mut again = kv.watch("stock/").from(position);
     let mut last = first.version;

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Call, Committed, Conflict, Taken, Versioned};
+use super::{Call, Committed, Conflict, Taken, Versioned, WriteError};
 use crate::{
     Error, Kv, RequestId, Session,
     api::{self, Computed, GroupOutcome, Reply, Write},
@@ -22,7 +22,7 @@ struct Prepared {
 }
 
 /// The outcome of a write, before its result is checked for the type that the call returns.
-type WriteOutcome = Result<Committed<Computed>, Conflict>;
+type WriteOutcome = Result<Committed<Computed>, WriteError>;
 
 impl Prepared {
     fn new(kv: &Kv, write: Write) -> Self {
@@ -30,17 +30,17 @@ impl Prepared {
         Self { router: kv.router.clone(), write, how }
     }
 
-    fn make<T: 'static>(self, result: fn(WriteOutcome) -> Result<T, Error>) -> Call<Result<T, Error>> {
+    fn make<T: 'static, E: 'static>(self, result: fn(WriteOutcome) -> Result<T, E>) -> Call<Result<T, E>> {
         let Self { router, write, how } = self;
         Box::pin(Writing { router, how, state: WriteState::New(write), result })
     }
 }
 
-struct Writing<T> {
+struct Writing<T, E> {
     router: Arc<Router>,
     how: HowToWrite,
     state: WriteState,
-    result: fn(WriteOutcome) -> Result<T, Error>,
+    result: fn(WriteOutcome) -> Result<T, E>,
 }
 
 #[expect(clippy::large_enum_variant, reason = "most calls are over before they need an allocation")]
@@ -53,8 +53,8 @@ enum WriteState {
     Over,
 }
 
-impl<T> Future for Writing<T> {
-    type Output = Result<T, Error>;
+impl<T, E> Future for Writing<T, E> {
+    type Output = Result<T, E>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { router, how, state, result } = &mut *self;
@@ -66,13 +66,15 @@ impl<T> Future for Writing<T> {
             };
             if let Some(done) = done {
                 *state = WriteState::Over;
-                return Poll::Ready(done.and_then(|(answer, id)| outcome(answer, id)).and_then(*result));
+                return Poll::Ready(result(
+                    done.map_err(WriteError::from).and_then(|(answer, id)| outcome(answer, id)),
+                ));
             }
             if let WriteState::New(_) = state
                 && let Err(error) = ready!(router.poll_begin(context))
             {
                 *state = WriteState::Over;
-                return Poll::Ready(Err(error.of_retry(how.request_id)));
+                return Poll::Ready(result(Err(error.of_retry(how.request_id).into())));
             }
             *state = match std::mem::replace(state, WriteState::Over) {
                 WriteState::New(write) => match router.target(write, how) {
@@ -96,8 +98,8 @@ impl<T> Future for Writing<T> {
     }
 }
 
-fn conditional(outcome: WriteOutcome) -> Result<Result<Committed, Conflict>, Error> {
-    Ok(outcome.map(|done| with(done, ())))
+fn conditional(outcome: WriteOutcome) -> Result<Committed, WriteError> {
+    outcome.map(|done| with(done, ()))
 }
 
 /// The result of a write without a condition. It ends with a commit and a result of the expected kind, unless another
@@ -109,7 +111,8 @@ fn computed<T>(outcome: WriteOutcome, result: impl FnOnce(&Computed) -> Option<T
             None => Err(Error::refused(crate::Refusal::OtherRequest, None)),
         },
         // Only a conditional write under the same id can have left this record.
-        Err(_) => Err(Error::refused(crate::Refusal::OtherRequest, None)),
+        Err(WriteError::Conflict(_)) => Err(Error::refused(crate::Refusal::OtherRequest, None)),
+        Err(WriteError::Call(error)) => Err(error),
     }
 }
 
@@ -137,14 +140,12 @@ fn taken(outcome: WriteOutcome) -> Result<Committed<Taken>, Error> {
 }
 
 /// The result of a script. A record states only that the script ran, so a retry finds no results.
-fn ran(outcome: WriteOutcome) -> Result<Result<Committed<Vec<GroupOutcome>>, Conflict>, Error> {
-    match outcome {
-        Ok(mut done) => match std::mem::replace(&mut done.result, Computed::Nothing) {
-            Computed::Ran(outcomes) => Ok(Ok(with(done, outcomes))),
-            Computed::RanForgotten => Err(Error::unknown(Unknown::ResultsLost(done.version), done.request_id)),
-            _ => Err(Error::refused(crate::Refusal::OtherRequest, None)),
-        },
-        Err(conflict) => Ok(Err(conflict)),
+fn ran(outcome: WriteOutcome) -> Result<Committed<Vec<GroupOutcome>>, WriteError> {
+    let mut done = outcome?;
+    match std::mem::replace(&mut done.result, Computed::Nothing) {
+        Computed::Ran(outcomes) => Ok(with(done, outcomes)),
+        Computed::RanForgotten => Err(Error::unknown(Unknown::ResultsLost(done.version), done.request_id).into()),
+        _ => Err(Error::refused(crate::Refusal::OtherRequest, None).into()),
     }
 }
 
@@ -152,26 +153,27 @@ fn with<T>(done: Committed<Computed>, result: T) -> Committed<T> {
     Committed::new(done.version, done.copies, done.request_id, done.replayed, result)
 }
 
-pub(super) fn outcome(answer: CallAnswer, id: RequestId) -> Result<WriteOutcome, Error> {
+pub(super) fn outcome(answer: CallAnswer, id: RequestId) -> WriteOutcome {
     match answer.reply {
         Reply::Committed(api::WriteReply { version, copies, replayed, result }) => {
-            Ok(Ok(Committed::new(version, copies, id, replayed, result)))
+            Ok(Committed::new(version, copies, id, replayed, result))
         }
-        Reply::Conflict { at, step, version, value, .. } => Ok(Err(Conflict::of(version, value, step, at, id))),
-        Reply::Refused(reason) => Err(Error::refused(reason, Some(answer.node.node))),
-        _ => Err(Error::unknown(Unknown::NoAnswer, id)),
+        Reply::Conflict { at, step, version, value, .. } => Err(Conflict::of(version, value, step, at, id).into()),
+        Reply::Refused(reason) => Err(Error::refused(reason, Some(answer.node.node)).into()),
+        _ => Err(Error::unknown(Unknown::NoAnswer, id).into()),
     }
 }
 
-/// A write. Set the options that differ from the handle's defaults, and await it.
+/// A write. Set the options that differ from the handle's defaults, and await it. It fails with `E`: an [`Error`], or a
+/// [`WriteError`] if the write has conditions.
 #[must_use = "a call does nothing until it is awaited"]
-pub struct WriteCall<T> {
+pub struct WriteCall<T, E = Error> {
     prepared: Prepared,
-    result: fn(WriteOutcome) -> Result<T, Error>,
+    result: fn(WriteOutcome) -> Result<T, E>,
 }
 
-impl<T> WriteCall<T> {
-    fn new(kv: &Kv, write: Write, result: fn(WriteOutcome) -> Result<T, Error>) -> Self {
+impl<T, E> WriteCall<T, E> {
+    fn new(kv: &Kv, write: Write, result: fn(WriteOutcome) -> Result<T, E>) -> Self {
         Self { prepared: Prepared::new(kv, write), result }
     }
 
@@ -195,8 +197,8 @@ impl<T> WriteCall<T> {
     }
 }
 
-impl<T: 'static> IntoFuture for WriteCall<T> {
-    type Output = Result<T, Error>;
+impl<T: 'static, E: 'static> IntoFuture for WriteCall<T, E> {
+    type Output = Result<T, E>;
     type IntoFuture = Call<Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
@@ -204,13 +206,13 @@ impl<T: 'static> IntoFuture for WriteCall<T> {
     }
 }
 
-impl<T> Clone for WriteCall<T> {
+impl<T, E> Clone for WriteCall<T, E> {
     fn clone(&self) -> Self {
         Self { prepared: self.prepared.clone(), result: self.result }
     }
 }
 
-impl<T> fmt::Debug for WriteCall<T> {
+impl<T, E> fmt::Debug for WriteCall<T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WriteCall").field("prepared", &self.prepared).finish_non_exhaustive()
     }
@@ -221,7 +223,7 @@ impl Kv {
         WriteCall::new(self, write, nothing)
     }
 
-    pub(super) fn conditional_call(&self, write: Write) -> WriteCall<Result<Committed, Conflict>> {
+    pub(super) fn conditional_call(&self, write: Write) -> WriteCall<Committed, WriteError> {
         WriteCall::new(self, write, conditional)
     }
 
@@ -237,7 +239,7 @@ impl Kv {
         WriteCall::new(self, write, taken)
     }
 
-    pub(super) fn script_call(&self, write: Write) -> WriteCall<Result<Committed<Vec<GroupOutcome>>, Conflict>> {
+    pub(super) fn script_call(&self, write: Write) -> WriteCall<Committed<Vec<GroupOutcome>>, WriteError> {
         WriteCall::new(self, write, ran)
     }
 }

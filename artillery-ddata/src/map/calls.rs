@@ -7,19 +7,20 @@ use tokio::task::coop;
 
 use super::{MapError, ValueError};
 use crate::{
-    Kv, ReadMode, RequestId, Session,
+    Error, Kv, ReadMode, RequestId, Session,
     kv::{Call, Read, Versioned, WriteCall},
 };
 
 pub(super) type Decode<V> = fn(&Bytes) -> Result<V, ValueError>;
 
-/// A write of one entry. Set the options that differ from the handle's defaults, and await it.
+/// A write of one entry. Set the options that differ from the handle's defaults, and await it. It fails with a
+/// [`MapError`], made from `E` if the underlying call fails.
 #[must_use = "a call does nothing until it is awaited"]
 #[derive(Debug)]
-pub struct MapWrite<T>(pub(super) Result<WriteCall<T>, MapError>);
+pub struct MapWrite<T, E = Error>(pub(super) Result<WriteCall<T, E>, MapError>);
 
-impl<T> MapWrite<T> {
-    fn set(self, set: impl FnOnce(WriteCall<T>) -> WriteCall<T>) -> Self {
+impl<T, E> MapWrite<T, E> {
+    fn set(self, set: impl FnOnce(WriteCall<T, E>) -> WriteCall<T, E>) -> Self {
         Self(self.0.map(set))
     }
 
@@ -40,14 +41,14 @@ impl<T> MapWrite<T> {
     }
 }
 
-impl<T: Send + 'static> IntoFuture for MapWrite<T> {
+impl<T: Send + 'static, E: Into<MapError> + Send + 'static> IntoFuture for MapWrite<T, E> {
     type Output = Result<T, MapError>;
     type IntoFuture = Call<Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             coop::consume_budget().await;
-            Ok(self.0?.await?)
+            self.0?.await.map_err(Into::into)
         })
     }
 }

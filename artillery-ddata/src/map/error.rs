@@ -1,7 +1,11 @@
 //! The errors of a typed map.
 
 use super::{KeyError, NameError, ValueError};
-use crate::{Error, replica::NotLocal};
+use crate::{
+    Error,
+    kv::{Conflict, WriteError},
+    replica::NotLocal,
+};
 
 /// Why a call of a [`Map`](crate::Map) failed. Unless it is a [`Call`](Self::Call), nothing was applied.
 #[derive(Debug, thiserror::Error)]
@@ -19,6 +23,10 @@ pub enum MapError {
     /// This node can't serve the read now. Only [`get_local`](crate::Map::get_local) returns this.
     #[error("not served from this node's own state: {0:?}")]
     NotLocal(NotLocal),
+    /// The entry has another version than the expected one. Only [`compare_and_swap`](crate::Map::compare_and_swap) and
+    /// [`compare_and_delete`](crate::Map::compare_and_delete) return this.
+    #[error("conflict: {0}")]
+    Conflict(Box<Conflict>),
     /// The call itself failed.
     #[error(transparent)]
     Call(#[from] Error),
@@ -30,7 +38,22 @@ impl From<NotLocal> for MapError {
     }
 }
 
+impl From<WriteError> for MapError {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::Conflict(conflict) => Self::Conflict(conflict),
+            WriteError::Call(error) => Self::Call(error),
+        }
+    }
+}
+
 impl MapError {
+    /// The conflict, if the entry has another version than the expected one. [`Map::decode`](crate::Map::decode) reads
+    /// the bytes of its value.
+    pub fn conflict(&self) -> Option<&Conflict> {
+        if let Self::Conflict(conflict) = self { Some(conflict) } else { None }
+    }
+
     /// The error of the underlying call, which states whether the write was applied.
     pub fn call(&self) -> Option<&Error> {
         if let Self::Call(error) = self { Some(error) } else { None }

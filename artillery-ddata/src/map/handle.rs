@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     Kv, ReadMode, Session, Version,
-    kv::{Committed, Conflict, Versioned},
+    kv::{Committed, Versioned, WriteError},
 };
 
 /// Entries of one type in the data of a cluster. An order-preserving codec encodes the keys ([`key`](super::key)), and
@@ -40,7 +40,7 @@ use crate::{
 /// hits.increment("home", 1).await?;
 ///
 /// let batch = Batch::new().delete(users.key("ann")?).put(orders.key(&(7, 1))?, orders.value(&"milk".into())?);
-/// let _ = kv.write(batch).await?;
+/// kv.write(batch).await?;
 /// # Ok(())
 /// # }
 /// ```
@@ -106,15 +106,15 @@ impl<K, V, C> Map<K, V, C> {
         MapWrite(self.key(key).map(|key| self.kv.delete(key)))
     }
 
-    /// Deletes an entry if its newest version is `expected`; otherwise the inner result is a [`Conflict`].
+    /// Deletes an entry if its newest version is `expected`.
     ///
     /// # Errors
-    /// Those of [`delete`](Self::delete).
+    /// When awaited, [`MapError::Conflict`] if it is another one, and the errors of [`delete`](Self::delete).
     pub fn compare_and_delete<Q: AsKey<K> + ?Sized>(
         &self,
         key: &Q,
         expected: Version,
-    ) -> MapWrite<Result<Committed, Conflict>> {
+    ) -> MapWrite<Committed, WriteError> {
         MapWrite(self.key(key).map(|key| self.kv.compare_and_delete(key, expected)))
     }
 }
@@ -125,7 +125,7 @@ impl<K, V, C: ValueCodec<V>> Map<K, V, C> {
         Ok(C::encode(value)?)
     }
 
-    /// Decodes a value, for instance that of a [`Conflict`].
+    /// Decodes a value, for instance that of a [`Conflict`](crate::kv::Conflict).
     pub fn decode(&self, bytes: &Bytes) -> Result<V, MapError> {
         Ok(C::decode(bytes)?)
     }
@@ -158,17 +158,15 @@ impl<K, V, C: ValueCodec<V>> Map<K, V, C> {
 
     /// Sets an entry's value if its newest version is `expected`; with [`Version::NONE`], if the entry is absent.
     ///
-    /// Otherwise the inner result is a [`Conflict`], which holds the bytes of the current value.
-    /// [`decode`](Self::decode) reads them.
-    ///
     /// # Errors
-    /// Those of [`put`](Self::put).
+    /// When awaited, [`MapError::Conflict`] with the bytes of the current value, which [`decode`](Self::decode) reads, if
+    /// its version is another one, and the errors of [`put`](Self::put).
     pub fn compare_and_swap<Q: AsKey<K> + ?Sized>(
         &self,
         key: &Q,
         expected: Version,
         value: &V,
-    ) -> MapWrite<Result<Committed, Conflict>> {
+    ) -> MapWrite<Committed, WriteError> {
         let call = |key| Ok(self.kv.compare_and_swap(key, expected, self.value(value)?));
         MapWrite(self.key(key).and_then(call))
     }

@@ -38,14 +38,14 @@ async fn an_entry_is_written_and_read() {
     assert_eq!(raw.value(), Some(&users.value(&ann(1)).unwrap()), "the same bytes by hand");
     assert_eq!(users.get("anna").await.unwrap().value(), None);
 
-    let swapped = users.compare_and_swap("ann", put.version, &ann(2)).await.unwrap().unwrap();
-    let conflict = users.compare_and_swap("ann", put.version, &ann(3)).await.unwrap().unwrap_err();
-    let (version, bytes) = conflict.current.unwrap();
+    let swapped = users.compare_and_swap("ann", put.version, &ann(2)).await.unwrap();
+    let conflict = users.compare_and_swap("ann", put.version, &ann(3)).await.unwrap_err();
+    let (version, bytes) = conflict.conflict().unwrap().current.clone().unwrap();
     assert_eq!((version, users.decode(&bytes).unwrap()), (swapped.version, ann(2)));
-    users.compare_and_delete("ann", put.version).await.unwrap().unwrap_err();
-    users.compare_and_delete("ann", swapped.version).await.unwrap().unwrap();
+    assert!(users.compare_and_delete("ann", put.version).await.unwrap_err().conflict().is_some());
+    users.compare_and_delete("ann", swapped.version).await.unwrap();
     assert_eq!(users.get("ann").await.unwrap().value(), None);
-    users.compare_and_swap("ann", Version::NONE, &ann(4)).await.unwrap().unwrap();
+    users.compare_and_swap("ann", Version::NONE, &ann(4)).await.unwrap();
     users.delete("ann").await.unwrap();
     assert_eq!(users.get("ann").await.unwrap().value(), None);
 }
@@ -247,7 +247,7 @@ async fn maps_share_a_batch() {
     users.put("ann", &ann(1)).await.unwrap();
     let batch = Batch::new().delete(users.key("ann").unwrap());
     let batch = batch.put(orders.key(&(7, 1)).unwrap(), orders.value(&"tea".into()).unwrap());
-    kv.write(batch).await.unwrap().unwrap();
+    kv.write(batch).await.unwrap();
     assert_eq!(users.get("ann").await.unwrap().value(), None);
     assert_eq!(orders.get(&(7, 1)).await.unwrap().into_value().as_deref(), Some("tea"));
 }

@@ -6,7 +6,12 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::{MapError, ValueCodec, ValueError, calls::Decode};
-use crate::{Error, Kv, ReadMode, Session, Version, error::NotApplied, kv::Committed, rpc::router::from_now};
+use crate::{
+    Error, Kv, ReadMode, Session, Version,
+    error::NotApplied,
+    kv::{Committed, WriteError},
+    rpc::router::from_now,
+};
 
 type ChangeValue<'a, V> = Box<dyn FnMut(Option<V>) -> Option<V> + Send + 'a>;
 
@@ -55,11 +60,12 @@ impl<V: Send> MapUpdate<'_, V> {
                 Some(value) => self.kv.compare_and_swap(&key, version, (self.encode)(value)?),
                 None => self.kv.compare_and_delete(&key, version),
             };
-            let conflict = match call.timeout(left(deadline)?).await? {
+            let conflict = match call.timeout(left(deadline)?).await {
                 Ok(done) => {
                     return Ok(Committed::new(done.version, done.copies, done.request_id, done.replayed, new));
                 }
-                Err(conflict) => conflict,
+                Err(WriteError::Conflict(conflict)) => conflict,
+                Err(WriteError::Call(error)) => return Err(error.into()),
             };
             seen = match conflict.current {
                 Some((version, value)) => (version, Some(value)),

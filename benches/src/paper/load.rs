@@ -169,8 +169,13 @@ impl Line {
         let mut version: Version = self.kv.get(self.book.name(at)).await?.version();
         while !self.is_over() {
             let ((number, value), began) = (self.book.issue(at), clock::now());
-            let swapped = self.kv.compare_and_swap(self.book.name(at), version, value).await?;
-            version = swapped.map_err(|_| "a key with one writer has another version")?.version;
+            version = match self.kv.compare_and_swap(self.book.name(at), version, value).await {
+                Ok(swapped) => swapped.version,
+                Err(error) => {
+                    error.into_conflict()?;
+                    return Err("a key with one writer has another version".into());
+                }
+            };
             self.book.acknowledge(at, number);
             self.note(|tally| tally.note(Kind::Write, began, clock::now()));
         }

@@ -42,8 +42,8 @@ async fn large_requests_are_forwarded_too() {
     let seen = kv.get("k").await.unwrap();
     assert_eq!((seen.value(), seen.served.node), (Some(&value), head.me().node));
     // A large request with a large answer, and a small one with a large answer.
-    let conflict = kv.compare_and_swap("k", Version::NONE, value.clone()).await.unwrap().unwrap_err();
-    assert_eq!(conflict.current.unwrap().1, value);
+    let conflict = kv.compare_and_swap("k", Version::NONE, value.clone()).await.unwrap_err();
+    assert_eq!(conflict.into_conflict().unwrap().current.unwrap().1, value);
     let taken = kv.get_delete("k").await.unwrap().result;
     assert_eq!(taken.into_value(), Some(value));
     assert_eq!(spare.local.forwarded(), 5, "including the opening of a session");

@@ -164,7 +164,7 @@ async fn scripts(number: usize, kv: Kv) {
             .group(Group::new().append("log", "s").put("never", "seen").increment("log", 1))
             .group(Group::new().get("log").append("c", "s").get_delete("a"))
             .group(Group::new().get("never").get("n"));
-        if let Ok(Ok(done)) = kv.run(script).await {
+        if let Ok(done) = kv.run(script).await {
             assert!(done.result[2].is_err(), "{:?}", done.result);
             assert!(matches!(done.result[4].as_ref().unwrap()[0], StepOutcome::Found(None)), "{:?}", done.result);
         }

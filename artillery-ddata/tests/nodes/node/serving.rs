@@ -27,10 +27,10 @@ async fn three_nodes_form_a_chain_that_works_at_every_node() {
 async fn each_operation_has_its_documented_effect() {
     let cluster = TestCluster::start(3).await;
     let kv = cluster.node(Place::Middle).kv();
-    let created = within(kv.compare_and_swap("k", Version::NONE, "1")).await.unwrap().unwrap();
-    let conflict = within(kv.compare_and_swap("k", Version::NONE, "2")).await.unwrap().unwrap_err();
+    let created = within(kv.compare_and_swap("k", Version::NONE, "1")).await.unwrap();
+    let conflict = within(kv.compare_and_swap("k", Version::NONE, "2")).await.unwrap_err().into_conflict().unwrap();
     assert_eq!(conflict.current.unwrap().0, created.version);
-    within(kv.compare_and_swap("k", created.version, "3")).await.unwrap().unwrap();
+    within(kv.compare_and_swap("k", created.version, "3")).await.unwrap();
     for mode in [ReadMode::Strong, ReadMode::ThroughChain] {
         let read = within(kv.get("k").mode(mode)).await.unwrap();
         assert_eq!(read.into_value().unwrap(), "3");

@@ -36,7 +36,7 @@ async fn operations_in_flight_together_apply_once() {
                 _ => {
                     let value = n.to_string();
                     let batch = (0..10).fold(Batch::new(), |batch, key| batch.put(format!("b/{key}"), value.clone()));
-                    kv.write(batch).await.unwrap().unwrap();
+                    kv.write(batch).await.unwrap();
                     let cut = kv.get_many((0..10).map(|key| format!("b/{key}"))).await.unwrap();
                     let values: Vec<_> = cut.values().collect();
                     assert!(values[0].is_some() && values.iter().all(|value| *value == values[0]), "{values:?}");
@@ -89,11 +89,11 @@ async fn no_read_of_many_keys_shows_half_of_a_rewrite() {
         let batch = if n % 2 == 0 { batch.put(comes, value) } else { batch.delete(comes) };
         writes.spawn(kv.write(batch).into_future());
         if writes.len() >= 64 {
-            within(writes.join_next()).await.unwrap().unwrap().unwrap().unwrap();
+            within(writes.join_next()).await.unwrap().unwrap().unwrap();
         }
     }
     while let Some(write) = within(writes.join_next()).await {
-        write.unwrap().unwrap().unwrap();
+        write.unwrap().unwrap();
     }
     done.send(true).unwrap();
     for reader in readers {

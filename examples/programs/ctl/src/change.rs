@@ -19,9 +19,9 @@ pub(super) async fn del(kv: &Kv, key: &str, output: Output) -> Result<u8, Failur
 }
 
 pub(super) async fn cas(kv: &Kv, key: &str, version: Version, value: &str, output: Output) -> Result<u8, Failure> {
-    let conflict = match kv.compare_and_swap(key, version, value.to_owned()).await? {
+    let conflict = match kv.compare_and_swap(key, version, value.to_owned()).await {
         Ok(done) => return Ok(show(key, &done, output)),
-        Err(conflict) => conflict.version(),
+        Err(error) => error.into_conflict()?.version(),
     };
     if output.json {
         output.object(&json!({ "key": key, "conflict": conflict.to_string() }));

@@ -24,9 +24,9 @@ impl Library {
         Ok(match ask {
             Ask::Set(value) => kv.put(key, text(value)).await.map(|_| Reply::Written(None))?,
             Ask::Put(value) => Reply::Written(Some(kv.put(key, text(value)).await?.version)),
-            Ask::Swap(expected, value) => match kv.compare_and_swap(key, expected, text(value)).await? {
+            Ask::Swap(expected, value) => match kv.compare_and_swap(key, expected, text(value)).await {
                 Ok(done) => Reply::Written(Some(done.version)),
-                Err(conflict) => Reply::Conflict(conflict.version()),
+                Err(error) => Reply::Conflict(error.into_conflict()?.version()),
             },
             Ask::Delete => Reply::Written(Some(kv.delete(key).await?.version)),
             Ask::Get => Reply::Found(kv.get(key).await?.value().map(|value| (None, number(value)))),

@@ -13,7 +13,7 @@ use super::{
     failure::{NOT_AN_INTEGER, OVERFLOW, told},
     read::{Found, Read},
     reply::Reply,
-    write::{SetAnswer, When, Write, conflict_with, count},
+    write::{SetAnswer, When, Write, conflict_with, count, is_applied},
 };
 
 /// Executes writes in order, in one update. Returns the answer to each.
@@ -24,13 +24,15 @@ pub(super) async fn make(kv: &Kv, writes: &[Write]) -> Vec<Reply> {
     }
     let script = writes.iter().flat_map(of_write).collect::<Script>();
     match kv.run(script).await {
-        Ok(Ok(done)) => {
+        Ok(done) => {
             let mut results = Results { version: done.version, outcomes: done.result.iter() };
             writes.iter().map(|write| results.of_write(write)).collect()
         }
-        // Can't happen: the script as a whole has no conditions.
-        Ok(Err(conflict)) => vec![conflict_with(conflict.version()); writes.len()],
-        Err(error) => writes.iter().map(|write| without_results(write, &error)).collect(),
+        Err(error) => match error.into_conflict() {
+            // Can't happen: the script as a whole has no conditions.
+            Ok(conflict) => vec![conflict_with(conflict.version()); writes.len()],
+            Err(error) => writes.iter().map(|write| without_results(write, &error)).collect(),
+        },
     }
 }
 
@@ -49,7 +51,7 @@ pub(super) async fn make_plain<'a>(kv: &Kv, writes: impl IntoIterator<Item = &'a
     }
     let batch = puts.into_iter().fold(Batch::new(), |batch, (key, value)| batch.put(key, value.clone()));
     // The batch has no conditions, so it can't conflict.
-    kv.write(batch).await.map(|_| Reply::OK)
+    is_applied(kv.write(batch).await).map(|_| Reply::OK)
 }
 
 /// The answer to a write whose script failed. If the script certainly ran and only its results are lost, an

@@ -3,7 +3,7 @@
 
 use artillery_ddata::{
     Batch, Error, Kv, Version,
-    kv::{Committed, Conflict, Expected, Taken},
+    kv::{Committed, Expected, Taken, WriteError},
 };
 use bytes::Bytes;
 
@@ -120,16 +120,16 @@ impl Write {
         Ok(match self {
             plain if plain.is_plain() => script::make_plain(kv, [&plain]).await?,
             Self::Set { key, value, when: When::Absent, answer: answer @ (SetAnswer::Word | SetAnswer::Flag) } => {
-                answer.of(kv.compare_and_swap(key, Version::NONE, value).await?.is_ok())
+                answer.of(is_applied(kv.compare_and_swap(key, Version::NONE, value).await)?)
             }
             Self::Set { key, value, when: When::Present, answer: answer @ (SetAnswer::Word | SetAnswer::Flag) } => {
                 let batch = Batch::new().require(&key, Expected::Present).put(&key, value);
-                answer.of(kv.write(batch).await?.is_ok())
+                answer.of(is_applied(kv.write(batch).await)?)
             }
             Self::SetMany { pairs, .. } => set_absent(kv, &pairs).await?,
             Self::Delete(keys) if keys.len() == 1 => {
                 let batch = Batch::new().require(&keys[0], Expected::Present).delete(&keys[0]);
-                Reply::flag(kv.write(batch).await?.is_ok())
+                Reply::flag(is_applied(kv.write(batch).await)?)
             }
             Self::Take(key) => match kv.get_delete(key).await?.result {
                 Taken::Nothing => Reply::Absent,
@@ -138,7 +138,10 @@ impl Write {
             },
             Self::Append { key, value } => count(kv.append(key, value).await?.result),
             Self::Add { key, by } => Reply::Number(kv.increment(key, by).await?.result),
-            Self::Swap { key, expected, value } => swapped(kv.compare_and_swap(key, expected, value).await?),
+            Self::Swap { key, expected, value } => match kv.compare_and_swap(key, expected, value).await {
+                Ok(done) => Reply::text(done.version.to_string()),
+                Err(error) => conflict_with(error.into_conflict()?.version()),
+            },
             write => script::make(kv, &[write]).await.pop().unwrap_or(Reply::Absent),
         })
     }
@@ -152,14 +155,12 @@ pub(super) fn sizes(writes: &[Write]) -> (usize, usize) {
 async fn set_absent(kv: &Kv, pairs: &[(Bytes, Bytes)]) -> Result<Reply, Error> {
     let batch = pairs.iter().fold(Batch::new(), |batch, (key, _)| batch.require(key, Expected::Absent));
     let batch = pairs.iter().fold(batch, |batch, (key, value)| batch.put(key, value.clone()));
-    Ok(Reply::flag(kv.write(batch).await?.is_ok()))
+    Ok(Reply::flag(is_applied(kv.write(batch).await)?))
 }
 
-fn swapped(result: Result<Committed, Conflict>) -> Reply {
-    match result {
-        Ok(done) => Reply::text(done.version.to_string()),
-        Err(conflict) => conflict_with(conflict.version()),
-    }
+/// Whether a write was applied; otherwise its condition didn't hold.
+pub(super) fn is_applied(outcome: Result<Committed, WriteError>) -> Result<bool, Error> {
+    outcome.map_or_else(|error| error.into_conflict().map(|_| false), |_| Ok(true))
 }
 
 /// The answer if the key doesn't have the expected version but this one.

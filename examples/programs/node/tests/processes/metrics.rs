@@ -111,7 +111,7 @@ async fn served_requests_are_counted() {
     kv.put("text", "none").await.unwrap();
     kv.increment("key", 1).await.unwrap();
     kv.increment("text", 1).await.unwrap_err();
-    kv.compare_and_swap("key", artillery_ddata::Version::NONE, "3").await.unwrap().unwrap_err();
+    kv.compare_and_swap("key", artillery_ddata::Version::NONE, "3").await.unwrap_err().into_conflict().unwrap();
     kv.delete("gone").await.unwrap();
     kv.get("key").await.unwrap();
     kv.get("key").mode(artillery_ddata::ReadMode::ThroughChain).await.unwrap();

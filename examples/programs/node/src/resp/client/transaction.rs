@@ -129,7 +129,7 @@ impl Client {
             return self.say(Reply::List(transaction.queued.into_iter().map(|queued| queued.plain(copies)).collect()));
         }
         let reply = match self.shared.kv.run(script).await {
-            Ok(Ok(done)) => {
+            Ok(done) => {
                 let mut results = Results { version: done.version, outcomes: done.result.iter() };
                 let answer = |queued: Queued| match queued {
                     Queued::Read(read) => results.of_read(&read),
@@ -138,9 +138,11 @@ impl Client {
                 };
                 Reply::List(transaction.queued.into_iter().map(answer).collect())
             }
-            // A watched key has changed.
-            Ok(Err(_)) => Reply::NoList,
-            Err(error) => told(&error),
+            Err(error) => match error.into_conflict() {
+                // A watched key has changed.
+                Ok(_) => Reply::NoList,
+                Err(error) => told(&error),
+            },
         };
         self.tell(reply, true).await;
     }
