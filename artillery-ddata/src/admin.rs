@@ -13,4 +13,8 @@ pub use artillery_proto::{
     journal::TornEnd,
 };
 
-pub use crate::{client::recovery::Survey, node::durable::check_directory};
+pub use crate::{
+    client::{order::AdminError, recovery::Survey},
+    node::durable::check_directory,
+    rpc::Unanswered,
+};

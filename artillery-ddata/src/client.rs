@@ -2,6 +2,7 @@
 
 pub(crate) mod builder;
 pub(crate) mod handle;
+pub(crate) mod order;
 pub(crate) mod recovery;
 #[cfg(test)]
 mod tests;

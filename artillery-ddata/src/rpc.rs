@@ -2,11 +2,12 @@
 
 mod candidates;
 pub(crate) mod channel;
+mod no_answer;
 #[cfg(feature = "testing")]
 pub(crate) mod observer;
 mod request_numbers;
 mod requests;
 pub(crate) mod router;
 
-pub use self::candidates::Candidates;
-pub(crate) use self::candidates::SourceTasks;
+pub use self::{candidates::Candidates, no_answer::Unanswered};
+pub(crate) use self::{candidates::SourceTasks, no_answer::NoAnswer};

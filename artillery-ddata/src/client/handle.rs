@@ -9,11 +9,13 @@ use artillery_core::{
     transport::{Counters, Endpoint},
 };
 
-use super::{Candidates, Unreached};
+use super::{Candidates, Unreached, order::AdminError};
 use crate::{
     Epoch, Error, Kv, NodeId, Routing,
     control::message::{AdminCommand, ArrangeError},
-    rpc::router::Router,
+    error::NotApplied,
+    message::request::{AdminOperation, ResponseAnswer},
+    rpc::{NoAnswer, router::Router},
 };
 
 /// Access to a cluster from a process that isn't one of its nodes. Clones refer to the same client. It stops when the
@@ -51,21 +53,27 @@ impl Client {
     /// # Errors
     /// [`Error::NotApplied`], when the node isn't known or doesn't answer in time.
     pub async fn node_status(&self, node: NodeId, timeout: Duration) -> Result<String, Error> {
-        self.router.status(node, timeout).await
+        match self.router.ask_node(node, AdminOperation::Status, timeout).await.map_err(NoAnswer::of_query)? {
+            ResponseAnswer::Status(json) => Ok(String::from_utf8_lossy(&json).into_owned()),
+            _ => Err(Error::not_applied(NotApplied::Unreachable { node, reason: None })),
+        }
     }
 
-    /// Sends an operator's command to one node. The inner result comes from that node. If the outer one is an error,
-    /// the command may still have been executed: check the configuration.
+    /// Sends an operator's command to one node, once. Returns the epoch that a reorder has created, `None` for the other
+    /// commands.
     ///
     /// # Errors
-    /// [`Error::NotApplied`], when the node isn't known or doesn't answer in time.
+    /// [`AdminError`]. After [`AdminError::OutcomeUnknown`] the command may have been executed: check the configuration.
     pub async fn arrange(
         &self,
         node: NodeId,
         wish: AdminCommand,
         timeout: Duration,
-    ) -> Result<Result<Option<Epoch>, ArrangeError>, Error> {
-        self.router.arrange(node, wish, timeout).await
+    ) -> Result<Option<Epoch>, AdminError<ArrangeError>> {
+        match self.router.ask_node(node, AdminOperation::Arrange(wish), timeout).await? {
+            ResponseAnswer::Arranged(outcome) => outcome.map_err(AdminError::Rejected),
+            _ => Err(AdminError::unusable(node)),
+        }
     }
 
     /// The locations at which the client looks for nodes. The list may be extended at any time.

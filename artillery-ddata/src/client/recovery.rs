@@ -1,11 +1,12 @@
 //! Disaster recovery of a cluster whose configuration log has lost its quorum permanently: surveys the remaining nodes,
 //! and instructs a node to continue.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use artillery_core::{error::ConnectError, internal::first_of};
 use tokio::{task::JoinSet, time::timeout_at};
 
+use super::order::AdminError;
 use crate::{
     ChainId, Client, ClusterId, Error, MemberId, NodeId,
     control::{
@@ -16,7 +17,10 @@ use crate::{
     },
     error::NotApplied,
     message::request::{AdminOperation, ResponseAnswer},
-    rpc::router::{ask_once, from_now},
+    rpc::{
+        NoAnswer, Unanswered,
+        router::{AskError, ask_once, from_now},
+    },
 };
 
 /// The data that the nodes of a cluster hold.
@@ -43,7 +47,7 @@ impl Client {
                     Ok(ResponseAnswer::Survey(Some(standing))) => Ok(*standing),
                     Ok(_) => Err(Some(name)),
                     Err(error) => {
-                        tracing::info!(name, %error, "a node didn't report its data");
+                        tracing::info!(name, error = %error.of_query(), "a node didn't report its data");
                         Err(Some(name))
                     }
                 }
@@ -96,18 +100,17 @@ impl Client {
     /// only those of an earlier incarnation.
     ///
     /// # Errors
-    /// [`Error::NotApplied`] if the node wasn't reached or didn't answer in time: it may still act. The inner error
-    /// states why the node refuses.
+    /// [`AdminError`]. After [`AdminError::OutcomeUnknown`] the node may continue: survey the nodes again.
     pub async fn recover(
         &self,
         by: &NodeInfo,
         cluster: ClusterId,
         history: History,
         timeout: Duration,
-    ) -> Result<Result<Recovered, NotRecovered>, Error> {
+    ) -> Result<Recovered, AdminError<NotRecovered>> {
         match self.ask_at(&by.addrs, Some(by.id), AdminOperation::Recover { cluster, history }, timeout).await? {
-            ResponseAnswer::Recovered(outcome) => Ok(outcome.map(|recovered| *recovered)),
-            _ => Err(Error::not_applied(NotApplied::Unreachable { node: by.id.node, reason: None })),
+            ResponseAnswer::Recovered(outcome) => outcome.map(|recovered| *recovered).map_err(AdminError::Rejected),
+            _ => Err(AdminError::unusable(by.id.node)),
         }
     }
 
@@ -116,17 +119,16 @@ impl Client {
     /// member of the chain is alive, or while a store is present that may be complete.
     ///
     /// # Errors
-    /// [`Error::NotApplied`] if the node wasn't reached or didn't answer in time: it may still act. The inner error
-    /// states why the node refuses.
+    /// [`AdminError`]. After [`AdminError::OutcomeUnknown`] the node may have acted: check the status of the cluster.
     pub async fn reopen(
         &self,
         node: NodeId,
         chain: ChainId,
         timeout: Duration,
-    ) -> Result<Result<Reopened, NotReopened>, Error> {
+    ) -> Result<Reopened, AdminError<NotReopened>> {
         match self.router.ask_node(node, AdminOperation::Reopen { chain }, timeout).await? {
-            ResponseAnswer::Reopened(outcome) => Ok(outcome),
-            _ => Err(Error::not_applied(NotApplied::Unreachable { node, reason: None })),
+            ResponseAnswer::Reopened(outcome) => outcome.map_err(AdminError::Rejected),
+            _ => Err(AdminError::unusable(node)),
         }
     }
 
@@ -136,18 +138,17 @@ impl Client {
     /// nodes of the cluster that answered it, itself first: each of them must join the new cluster.
     ///
     /// # Errors
-    /// [`Error::NotApplied`] if the node wasn't reached or didn't answer in time: it may still act. The inner error
-    /// states why the node refuses.
+    /// [`AdminError`]. After [`AdminError::OutcomeUnknown`] the node may have acted: check the status of the cluster.
     pub async fn found(
         &self,
         by: &NodeInfo,
         cluster: ClusterId,
         founds: bool,
         timeout: Duration,
-    ) -> Result<Result<Vec<NodeInfo>, NotFounded>, Error> {
+    ) -> Result<Vec<NodeInfo>, AdminError<NotFounded>> {
         match self.ask_at(&by.addrs, Some(by.id), AdminOperation::Found { cluster, founds }, timeout).await? {
-            ResponseAnswer::Founds(outcome) => Ok(outcome),
-            _ => Err(Error::not_applied(NotApplied::Unreachable { node: by.id.node, reason: None })),
+            ResponseAnswer::Founds(outcome) => outcome.map_err(AdminError::Rejected),
+            _ => Err(AdminError::unusable(by.id.node)),
         }
     }
 
@@ -158,7 +159,7 @@ impl Client {
         only: Option<MemberId>,
         operation: AdminOperation,
         timeout: Duration,
-    ) -> Result<ResponseAnswer, Error> {
+    ) -> Result<ResponseAnswer, NoAnswer> {
         let until = from_now(timeout);
         // Several addresses may belong to one node: ask it once.
         let reached = first_of(addrs.iter().copied(), |addr| async move {
@@ -169,15 +170,20 @@ impl Client {
                 Err(error) => Err(Some(error)),
             }
         });
-        match reached.await {
-            Ok(connection) => {
-                let answer = ask_once(&connection, operation, until).await;
-                answer.map_err(|_| Error::not_applied(NotApplied::TimedOut))
+        let connection = reached.await.map_err(|failures| {
+            tracing::info!(?addrs, ?failures, "no node was reached");
+            Error::not_applied(NotApplied::TimedOut)
+        })?;
+        ask_once(&connection, operation, until).await.map_err(|error| match error {
+            AskError::NotSent(_) => Error::not_applied(NotApplied::TimedOut).into(),
+            AskError::Unanswered(error) => {
+                let reason = match (error, connection.close_reason()) {
+                    (ConnectError::TimedOut, _) => Unanswered::TimedOut,
+                    (_, Some(reason)) => Unanswered::Lost(Arc::new(reason)),
+                    (_, None) => Unanswered::Unusable,
+                };
+                NoAnswer::Unanswered { node: connection.peer().id.node, reason }
             }
-            Err(failures) => {
-                tracing::info!(?addrs, ?failures, "no node was reached");
-                Err(Error::not_applied(NotApplied::TimedOut))
-            }
-        }
+        })
     }
 }

@@ -1,5 +1,6 @@
 mod in_place;
 mod large;
+mod orders;
 mod rooms;
 mod settling;
 mod silence;

@@ -21,8 +21,6 @@ pub enum Error {
         node: Option<NodeId>,
     },
     /// No node accepted the request, or no node answered the read in time: nothing was applied, and nothing will be.
-    ///
-    /// An operator's command is an exception: after [`NotApplied::TimedOut`] it may still take effect.
     #[error("nothing was applied: {reason}")]
     #[non_exhaustive]
     NotApplied {
@@ -147,8 +145,7 @@ impl Error {
         matches!(self, Self::Refused { .. })
     }
 
-    /// Whether certainly nothing was applied: true unless the outcome is unknown. Says nothing about an operator's
-    /// command that timed out.
+    /// Whether certainly nothing was applied: true unless the outcome is unknown.
     pub fn is_not_applied(&self) -> bool {
         !self.is_outcome_unknown()
     }

@@ -30,7 +30,7 @@ pub use self::pick::Spread;
 use self::{doubts::DoubtfulCalls, first::First, once::Tried, peers::Peers, pick::Attempts};
 pub(crate) use self::{
     read::{HowToRead, SentRead},
-    routes::{LearnedRoutes, Routes, ask_on, ask_once},
+    routes::{AskError, LearnedRoutes, Routes, ask_on, ask_once},
     write::{HowToWrite, SentWrite, WriteTarget},
 };
 use super::{

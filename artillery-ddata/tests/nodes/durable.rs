@@ -13,7 +13,9 @@ use std::{
 use crate::support::{Cuts, PATIENCE, SECRET, random_name};
 use artillery_ddata::{
     ChainId, Client, Error, Node, NodeBuilder, Refusal,
-    admin::{DamagePlace, NotFounded, NotReopened, Survey, check_directory, plan_recovery, plan_succession},
+    admin::{
+        AdminError, DamagePlace, NotFounded, NotReopened, Survey, check_directory, plan_recovery, plan_succession,
+    },
     config::Config,
     node::{DataDirError, Loading, NeverReady, StartError, Stopped},
 };

@@ -267,7 +267,7 @@ async fn leader_that_is_no_tail(cluster: &TestCluster) -> String {
         order.rotate_right(1);
         let client = cluster.client(Spread::Sticky).await;
         let (wish, node) = (AdminCommand::Reorder { chain: ChainId(0), order }, cluster.node(Place::Tail).id().node);
-        within(client.arrange(node, wish, PATIENCE)).await.unwrap().unwrap();
+        within(client.arrange(node, wish, PATIENCE)).await.unwrap();
         // Nodes learn of the new order one after another: in between, no member, or two, may consider themselves the
         // middle.
         let count = |place| cluster.nodes.iter().filter(|node| node.place() == place).count();

@@ -63,9 +63,9 @@ async fn of_two_clusters_with_data_none_is_ready_until_one_is_given_up() {
     until(async || reports(first, id(second)).await && reports(second, id(first)).await).await;
     let client = Client::builder().cluster(&cluster.name).secret(SECRET).seed(first.addr());
     let client = within(client.connect()).await.unwrap();
-    let give_up =
-        async |cluster| client.arrange(first.id().node, AdminCommand::GiveUp { cluster }, PATIENCE).await.unwrap();
-    assert!(give_up(id(second)).await.is_err(), "a node abandons only its own cluster");
+    let give_up = async |cluster| client.arrange(first.id().node, AdminCommand::GiveUp { cluster }, PATIENCE).await;
+    let refused = give_up(id(second)).await.unwrap_err();
+    assert!(refused.rejection().is_some(), "a node abandons only its own cluster: {refused:?}");
     assert!(!second.may_serve() && !first.may_serve());
     give_up(id(first)).await.unwrap();
     client.close().await;
@@ -80,7 +80,8 @@ async fn a_cluster_that_met_no_other_one_is_not_given_up() {
     let cluster = TestCluster::start(1).await;
     let client = cluster.client(Default::default()).await;
     let order = AdminCommand::GiveUp { cluster: id(&cluster.nodes[0]) };
-    assert!(client.arrange(cluster.nodes[0].id().node, order, Duration::from_secs(5)).await.unwrap().is_err());
+    let refused = client.arrange(cluster.nodes[0].id().node, order, Duration::from_secs(5)).await.unwrap_err();
+    assert!(refused.rejection().is_some(), "{refused:?}");
     assert!(cluster.nodes[0].may_serve());
     client.close().await;
 }

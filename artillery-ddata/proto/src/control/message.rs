@@ -195,7 +195,7 @@ pub enum ArrangeError {
     },
     #[error(transparent)]
     Reorder(#[from] ReorderError),
-    /// The node stops.
+    /// The node stops. It may have proposed the change, which may then still take effect.
     #[error("the node stops")]
     Stopped,
     /// The cluster was not given up.

@@ -187,7 +187,7 @@ impl fmt::Display for KeptChain {
     }
 }
 
-/// Why a cluster was not recovered. Nothing was changed.
+/// Why a cluster was not recovered. Nothing was changed, except possibly after `Failed`.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum NotRecovered {
@@ -241,7 +241,7 @@ pub enum NotRecovered {
     /// The cluster has no configuration log that could be lost.
     #[error("the configuration of this cluster never changes: there is nothing to recover")]
     Static,
-    /// The storage of the log failed.
+    /// The storage of the log failed, or the node doesn't serve yet: it may continue later, or after a restart.
     #[error("a new log could not be created: {0}")]
     Failed(String),
     /// A node was granted a lease, or was answered by a confirmed leader, since the operator's order: a majority of the

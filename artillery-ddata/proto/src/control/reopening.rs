@@ -37,8 +37,8 @@ impl fmt::Display for Reopened {
     }
 }
 
-/// Why a chain was not opened again. Nothing was changed, unless the leader lost its leadership during the order
-/// (`NotLeading`): then its proposal may still take effect.
+/// Why a chain was not opened again. Nothing was changed, unless the leader stopped (`Stopped`) or lost its leadership
+/// (`NotLeading`) during the order: then its proposal may still take effect.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum NotReopened {
@@ -84,7 +84,7 @@ pub enum NotReopened {
     /// The configuration is fixed, or not known yet.
     #[error("the configuration of this node never changes, or isn't known yet")]
     Fixed,
-    /// The node stops.
+    /// The node stops. It may have proposed to reopen the chain, which may then still take effect.
     #[error("the node stops")]
     Stopped,
 }

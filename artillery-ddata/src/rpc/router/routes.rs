@@ -23,13 +23,12 @@ use tokio::{
 
 use super::{Router, from_now};
 use crate::{
-    ChainConfig, ChainId, Epoch, Error, NodeAddress, NodeId, Routing,
-    control::message::{AdminCommand, ArrangeError},
+    ChainConfig, ChainId, Error, NodeAddress, NodeId, Routing,
     error::NotApplied,
     local::Local,
     message::request::{AdminOperation, Operation, Request, ResponseAnswer},
     rpc::{
-        Candidates, SourceTasks,
+        Candidates, NoAnswer, SourceTasks,
         channel::{CallOutcome, Channel, NO_DOUBTS, Question},
     },
     wire::{
@@ -239,40 +238,21 @@ impl Router {
         known
     }
 
-    pub(crate) async fn status(&self, node: NodeId, timeout: Duration) -> Result<String, Error> {
-        match self.ask_node(node, AdminOperation::Status, timeout).await? {
-            ResponseAnswer::Status(json) => Ok(String::from_utf8_lossy(&json).into_owned()),
-            _ => Err(Error::not_applied(NotApplied::Unreachable { node, reason: None })),
-        }
-    }
-
     /// Asks exactly this node, without retry.
     pub(crate) async fn ask_node(
         &self,
         node: NodeId,
         operation: AdminOperation,
         timeout: Duration,
-    ) -> Result<ResponseAnswer, Error> {
+    ) -> Result<ResponseAnswer, NoAnswer> {
         self.begin_call().await?;
         let deadline = from_now(timeout);
         let channel = self.reached(node, deadline).await?;
         let question = Question::admin(operation);
         match channel.ask(&question, deadline, NO_DOUBTS).await {
             CallOutcome::Answered(response) => Ok(response.answer),
-            CallOutcome::NotSent(reason) => Err(reason.error(node)),
-            CallOutcome::Unanswered(_) => Err(Error::not_applied(NotApplied::TimedOut)),
-        }
-    }
-
-    pub(crate) async fn arrange(
-        &self,
-        node: NodeId,
-        wish: AdminCommand,
-        timeout: Duration,
-    ) -> Result<Result<Option<Epoch>, ArrangeError>, Error> {
-        match self.ask_node(node, AdminOperation::Arrange(wish), timeout).await? {
-            ResponseAnswer::Arranged(result) => Ok(result),
-            _ => Err(Error::not_applied(NotApplied::Unreachable { node, reason: None })),
+            CallOutcome::NotSent(reason) => Err(reason.error(node).into()),
+            CallOutcome::Unanswered(reason) => Err(NoAnswer::Unanswered { node, reason: reason.into() }),
         }
     }
 }
@@ -322,37 +302,44 @@ pub(crate) async fn ask_on(
     anyway: bool,
 ) -> Result<Option<Routing>, ConnectError> {
     let operation = if anyway { AdminOperation::RoutingAnyway } else { AdminOperation::Routing };
-    match ask_once(connection, operation, until).await? {
-        ResponseAnswer::Routing(routing) => Ok(routing.map(|routing| *routing)),
-        _ => Err(ConnectError::Malformed("the answer doesn't match the request".to_owned())),
+    match ask_once(connection, operation, until).await {
+        Ok(ResponseAnswer::Routing(routing)) => Ok(routing.map(|routing| *routing)),
+        Ok(_) => Err(ConnectError::Malformed("the answer doesn't match the request".to_owned())),
+        Err(AskError::NotSent(reason) | AskError::Unanswered(reason)) => Err(reason),
     }
 }
 
+/// Why a connection's node gave no answer.
+pub(crate) enum AskError {
+    /// The node certainly didn't receive the question.
+    NotSent(ConnectError),
+    Unanswered(ConnectError),
+}
+
+/// Asks on a stream of its own, without retry.
 pub(crate) async fn ask_once(
     connection: &Connection,
     operation: AdminOperation,
     until: Instant,
-) -> Result<ResponseAnswer, ConnectError> {
+) -> Result<ResponseAnswer, AskError> {
     let malformed = |what: &dyn std::fmt::Display| ConnectError::Malformed(what.to_string());
-    let asked = async {
+    let opened = async {
+        let stream = connection.open_bi(StreamKind(REQUESTS), 1).await.map_err(|error| malformed(&error))?;
         let deadline_ms = until.saturating_duration_since(Instant::now()).as_millis() as u32;
-        let request = Request {
-            number: 1,
-            chain: ChainId(0),
-            deadline_ms,
-            forwarded: true,
-            operation: Operation::Admin(operation),
-        };
-        let request = encode_request(&request).map_err(|error| malformed(&error))?;
-        let (mut writer, mut reader) =
-            connection.open_bi(StreamKind(REQUESTS), 1).await.map_err(|error| malformed(&error))?;
+        let operation = Operation::Admin(operation);
+        let request = Request { number: 1, chain: ChainId(0), deadline_ms, forwarded: true, operation };
+        Ok((stream, encode_request(&request).map_err(|error| malformed(&error))?))
+    };
+    let opened = timeout_at(until, opened).await.unwrap_or(Err(ConnectError::TimedOut));
+    let ((mut writer, mut reader), request) = opened.map_err(AskError::NotSent)?;
+    let asked = async {
         writer.send(&request.header, &request.body).await.map_err(|error| malformed(&error))?;
         let frame = reader.next().await.map_err(|error| malformed(&error))?;
         writer.finish();
         let Some(frame) = frame else { return Err(malformed(&"no answer")) };
         Ok(decode_response(&frame).map_err(|error| malformed(&error))?.answer)
     };
-    timeout_at(until, asked).await.unwrap_or(Err(ConnectError::TimedOut))
+    timeout_at(until, asked).await.unwrap_or(Err(ConnectError::TimedOut)).map_err(AskError::Unanswered)
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ async fn a_recovery_goes_on_with_what_the_disk_of_a_node_holds_that_serves_nothi
     let plan = plan_recovery(cluster, &survey.standings, Duration::ZERO);
     let plan = plan.unwrap_or_else(|error| panic!("{error}: {survey:#?}"));
     assert_eq!((plan.by.id, plan.chains[0].gone_on_to, plan.chains[0].synced), (third.id(), None, true));
-    let recovered = client.recover(&plan.by, cluster, plan.history, PATIENCE).await.unwrap().unwrap();
+    let recovered = client.recover(&plan.by, cluster, plan.history, PATIENCE).await.unwrap();
     client.close().await;
     assert_eq!(recovered.plan.chains[0].last, plan.chains[0].last);
     durable.nodes.push(third);
@@ -72,7 +72,7 @@ impl Durable {
         let client = self.client(&self.nodes[0]).await;
         let survey = client.survey(Duration::from_secs(2)).await;
         let mine = survey.standings.iter().find(|standing| standing.me.id == self.nodes[0].id()).unwrap();
-        let recovered = client.recover(&mine.me, mine.cluster, mine.history, PATIENCE).await.unwrap();
+        let recovered = client.recover(&mine.me, mine.cluster, mine.history, PATIENCE).await;
         recovered.unwrap_or_else(|why| panic!("{why}: {survey:#?}"));
         client.close().await;
     }
@@ -168,8 +168,10 @@ async fn a_chain_whose_only_store_is_gone_goes_on_when_an_operator_accepts_that(
         nodes.push(member.node);
         for node in nodes {
             match client.reopen(node, ChainId(0), Duration::from_secs(10)).await {
-                Err(_) | Ok(Err(NotReopened::NotLeading { .. })) => {}
-                Ok(answer) => return Some(answer),
+                Err(AdminError::Rejected(NotReopened::NotLeading { .. })) => {}
+                Err(AdminError::Rejected(why)) => return Some(Err(why)),
+                Err(_) => {}
+                Ok(reopened) => return Some(Ok(reopened)),
             }
         }
         None

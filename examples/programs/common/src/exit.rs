@@ -2,7 +2,7 @@
 
 use std::{env, fmt, num::NonZeroUsize, process::ExitCode, thread, time::Duration};
 
-use artillery_ddata::Error;
+use artillery_ddata::{Error, admin::AdminError};
 use tokio::runtime::Builder;
 
 /// Exit code of success.
@@ -11,7 +11,7 @@ pub const DONE: u8 = 0;
 pub const FAILED: u8 = 1;
 /// Exit code of invalid arguments.
 const USAGE: u8 = 2;
-/// Exit code of a write that may or may not have been applied.
+/// Exit code of a write or an order that may or may not have been applied.
 const UNKNOWN: u8 = 3;
 /// Exit code of a write whose condition didn't hold.
 pub const CONFLICT: u8 = 4;
@@ -36,6 +36,12 @@ impl Failure {
         Self { code: USAGE, kind: None, message: message.to_string() }
     }
 
+    /// The same failure, if an earlier attempt may have been applied: `earlier` states why its outcome is unknown.
+    pub fn after_unknown(self, earlier: &Self) -> Self {
+        let message = format!("{self}; an earlier attempt may have been carried out: {earlier}");
+        Self { message, code: UNKNOWN, kind: Some("outcome_unknown") }
+    }
+
     /// Whether an argument is invalid.
     pub fn is_usage(&self) -> bool {
         self.code == USAGE
@@ -56,6 +62,18 @@ impl From<Error> for Failure {
             _ => (FAILED, "not_applied"),
         };
         Self { code, kind: Some(kind), message: error.to_string() }
+    }
+}
+
+impl<R: fmt::Display> From<AdminError<R>> for Failure {
+    fn from(error: AdminError<R>) -> Self {
+        match error {
+            AdminError::NotSent(error) => error.into(),
+            AdminError::OutcomeUnknown { .. } => {
+                Self { code: UNKNOWN, kind: Some("outcome_unknown"), message: error.to_string() }
+            }
+            refused => Self::failed(refused),
+        }
     }
 }
 

@@ -14,8 +14,7 @@ pub(super) async fn run(client: &Client, node: &str, timeout: Duration, output: 
     let deadline = Instant::now() + timeout;
     let routing = client.refresh(timeout).await.map_err(Failure::failed)?;
     let node = reorder::named(&routing, node)?;
-    let answer = client.arrange(node, AdminCommand::Leave, timeout).await.map_err(Failure::failed)?;
-    answer.map_err(Failure::failed)?;
+    client.arrange(node, AdminCommand::Leave, timeout).await?;
     loop {
         let routing = client.refresh(timeout).await.map_err(Failure::failed)?;
         let members = routing.chains.iter().flat_map(|chain| &chain.members);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use artillery_ddata::{
     Client, ClusterId,
-    admin::{NodeInfo, NotFounded, plan_succession},
+    admin::{AdminError, NodeInfo, NotFounded, plan_succession},
     client::Spread,
 };
 use artillery_programs::exit::{self, Failure};
@@ -41,20 +41,20 @@ pub(super) async fn run(
     let answered = loop {
         eprintln!("{} creates the new cluster, unless a node that held data answers it", by.name);
         match client.found(&by, cluster, true, patience).await {
-            Ok(Ok(answered)) => break answered,
+            Ok(answered) => break answered,
             // The node reaches more nodes than this program does, and has named one that precedes it.
-            Ok(Err(NotFounded::Elsewhere { by: other })) if other.id < by.id => by = *other,
+            Err(AdminError::Rejected(NotFounded::Elsewhere { by: other })) if other.id < by.id => by = *other,
             // An earlier order is in progress, and may not have reached all nodes yet.
-            Ok(Err(NotFounded::Succeeded { by: other })) => {
+            Err(AdminError::Rejected(NotFounded::Succeeded { by: other })) => {
                 eprintln!("the cluster was already replaced by {other}");
                 break survey.standings.iter().map(|standing| standing.me.clone()).collect();
             }
-            Ok(Err(why)) => return Err(Failure::failed(why)),
             // The answer may be lost although the new cluster was created.
-            Err(error) => {
+            Err(error) if error.is_outcome_unknown() => {
                 eprintln!("no answer from {} ({error}): it may have created the new cluster", by.name);
                 break survey.standings.iter().map(|standing| standing.me.clone()).collect();
             }
+            Err(error) => return Err(error.into()),
         }
     };
     let successor = successor(cluster, &by, find, patience).await;
@@ -89,11 +89,8 @@ async fn join(client: &Client, cluster: ClusterId, others: &[NodeInfo], patience
     for other in others.iter().cloned() {
         let client = client.clone();
         asked.spawn(async move {
-            match client.found(&other, cluster, false, patience).await {
-                Ok(Ok(_)) => None,
-                Ok(Err(why)) => Some(format!("{} ({why})", other.name)),
-                Err(error) => Some(format!("{} ({error})", other.name)),
-            }
+            let joined = client.found(&other, cluster, false, patience).await;
+            joined.err().map(|error| format!("{} ({error})", other.name))
         });
     }
     let stay: Vec<_> = asked.join_all().await.into_iter().flatten().collect();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use artillery_ddata::{
     Client, ClusterId,
-    admin::{AdminCommand, ArrangeError, NotGivenUp},
+    admin::{AdminCommand, AdminError, ArrangeError, NotGivenUp},
 };
 use artillery_programs::exit::{self, Failure};
 use tokio::time::Instant;
@@ -25,9 +25,10 @@ pub(super) async fn run(client: &Client, cluster: ClusterId, timeout: Duration, 
     }
     leader::ask(&routing, deadline, async |node, left| {
         match client.arrange(node, AdminCommand::GiveUp { cluster }, left).await {
-            Ok(Err(ArrangeError::GiveUp(NotGivenUp::NotLeading { leader }))) => Said::Elsewhere(leader),
-            Ok(result) => Said::Done(result.map_err(Failure::failed)),
-            Err(_) => Said::Nothing,
+            Err(AdminError::Rejected(ArrangeError::GiveUp(NotGivenUp::NotLeading { leader }))) => {
+                Said::Elsewhere(leader)
+            }
+            outcome => Said::of(outcome),
         }
     })
     .await?;

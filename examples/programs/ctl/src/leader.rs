@@ -1,8 +1,8 @@
 //! Gives an order to the leader of the configuration log.
 
-use std::time::Duration;
+use std::{fmt::Display, time::Duration};
 
-use artillery_ddata::{MemberId, NodeId, Routing};
+use artillery_ddata::{MemberId, NodeId, Routing, admin::AdminError};
 use artillery_programs::exit::Failure;
 use tokio::time::{Instant, sleep};
 
@@ -14,33 +14,56 @@ pub(super) enum Said<T> {
     Done(Result<T, Failure>),
     /// This node isn't the leader; the payload is the leader that it knows.
     Elsewhere(Option<MemberId>),
-    /// The node wasn't reached, or can't answer. Another one may know the leader.
+    /// The order was not sent to this node. Another one may know the leader.
     Nothing,
+    /// The order was sent, and its outcome is unknown.
+    Unknown(Failure),
+}
+
+impl<T> Said<T> {
+    /// The outcome of an order that this node didn't refuse for another one.
+    pub(super) fn of<R: Display>(outcome: Result<T, AdminError<R>>) -> Self {
+        match outcome {
+            Ok(done) => Self::Done(Ok(done)),
+            Err(AdminError::NotSent(_)) => Self::Nothing,
+            Err(error) if error.is_outcome_unknown() => Self::Unknown(error.into()),
+            Err(refused) => Self::Done(Err(refused.into())),
+        }
+    }
 }
 
 /// Gives an order to one node after the other, until the leader answers. `ask` gets the node and the remaining time.
+/// The order is repeated after an unknown outcome, and must have no further effect then.
 pub(super) async fn ask<T>(
     routing: &Routing,
     deadline: Instant,
     ask: impl AsyncFn(NodeId, Duration) -> Said<T>,
 ) -> Result<T, Failure> {
     let mut asked: Vec<NodeId> = routing.nodes.keys().copied().collect();
+    let mut unknown: Option<Failure> = None;
     while let Some(node) = asked.pop() {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             break;
         }
         match ask(node, left).await {
-            Said::Done(result) => return result,
+            Said::Done(result) => {
+                return result.map_err(|refused| match &unknown {
+                    Some(earlier) => refused.after_unknown(earlier),
+                    None => refused,
+                });
+            }
             Said::Elsewhere(leader) => {
                 asked.extend(leader.map(|leader| leader.node).filter(|&leader| leader != node));
             }
             Said::Nothing => {}
+            Said::Unknown(failure) => unknown = Some(failure),
         }
         if asked.is_empty() {
             asked.extend(routing.nodes.keys());
             sleep(PAUSE).await;
         }
     }
-    Err(Failure::failed("found no leader of the configuration in time: no majority of its voters may be running"))
+    let none = "found no leader of the configuration in time: no majority of its voters may be running";
+    Err(unknown.unwrap_or_else(|| Failure::failed(none)))
 }

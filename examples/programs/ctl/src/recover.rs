@@ -23,8 +23,7 @@ pub(super) async fn run(client: &Client, cluster: ClusterId, timeout: Duration, 
     let plan = plan_recovery(cluster, &survey.standings, Duration::ZERO).map_err(Failure::failed)?;
     eprintln!("nodes that answer: {}; no answer: {}", names(&survey), list(&survey.silent));
     eprintln!("{} has the best surviving history: it continues unless one of the others answers it", plan.by.name);
-    let told = client.recover(&plan.by, cluster, plan.history, timeout.max(RECOVERY_TIMEOUT)).await?;
-    let recovered = told.map_err(Failure::failed)?;
+    let recovered = client.recover(&plan.by, cluster, plan.history, timeout.max(RECOVERY_TIMEOUT)).await?;
     match output.json {
         true => output.object(&object(cluster, &survey, &recovered)),
         false => output.bytes(text(cluster, &survey, &recovered).trim_end().as_bytes()),

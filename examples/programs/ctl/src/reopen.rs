@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use artillery_ddata::{
     ChainId, Client,
-    admin::{NotReopened, Reopened},
+    admin::{AdminError, NotReopened, Reopened},
 };
 use artillery_programs::exit::{self, Failure};
 use serde_json::json;
@@ -23,9 +23,8 @@ pub(super) async fn run(client: &Client, chain: u32, timeout: Duration, output: 
     let routing = client.refresh(timeout).await.unwrap_or_else(|_| client.routing());
     let reopened =
         leader::ask(&routing, deadline, async |node, left| match client.reopen(node, ChainId(chain), left).await {
-            Ok(Err(NotReopened::NotLeading { leader })) => Said::Elsewhere(leader),
-            Ok(result) => Said::Done(result.map_err(Failure::failed)),
-            Err(_) => Said::Nothing,
+            Err(AdminError::Rejected(NotReopened::NotLeading { leader })) => Said::Elsewhere(leader),
+            outcome => Said::of(outcome),
         })
         .await?;
     let by = routing.nodes.get(&reopened.by.node);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use artillery_ddata::{
     ChainId, Client, MemberId, NodeId, Routing,
-    admin::{AdminCommand, ArrangeError, ReorderError},
+    admin::{AdminCommand, AdminError, ArrangeError, ReorderError},
 };
 use artillery_programs::exit::{self, Failure};
 use tokio::time::Instant;
@@ -28,9 +28,10 @@ pub(super) async fn run(
     let epoch = leader::ask(&routing, deadline, async |node, left| {
         let wish = AdminCommand::Reorder { chain, order: order.clone() };
         match client.arrange(node, wish, left).await {
-            Ok(Err(ArrangeError::Reorder(ReorderError::NotLeading { leader }))) => Said::Elsewhere(leader),
-            Ok(result) => Said::Done(result.map_err(Failure::failed)),
-            Err(_) => Said::Nothing,
+            Err(AdminError::Rejected(ArrangeError::Reorder(ReorderError::NotLeading { leader }))) => {
+                Said::Elsewhere(leader)
+            }
+            outcome => Said::of(outcome),
         }
     })
     .await?;
