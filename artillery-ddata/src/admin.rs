@@ -7,7 +7,7 @@ pub use artillery_proto::{
         message::{AdminCommand, ArrangeError, NotGivenUp, ReorderError, StoreHolding},
         recovery::{ChainStanding, KeptChain, NotRecovered, Plan, Recovered, Standing, plan as plan_recovery},
         reopening::{NotReopened, Reopened},
-        succession::{NotFounded, found as plan_succession},
+        succession::{NotReplaced, Replacement, plan as plan_succession},
     },
     data_dir::{ChainReport, CopyState, DamagePlace, StoreReport},
     journal::TornEnd,

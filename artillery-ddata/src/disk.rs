@@ -40,10 +40,10 @@ pub(crate) enum DirectoryError {
     #[error("another node uses it")]
     InUse,
     /// It holds files, but none of a node.
-    #[error("it isn't empty and isn't a node's directory: it holds {found}")]
+    #[error("it isn't empty and isn't a node's directory: it holds {file}")]
     Foreign {
         /// One of the files.
-        found: String,
+        file: String,
     },
     /// The system refuses it.
     #[error(transparent)]
@@ -55,8 +55,8 @@ impl LockedDir {
     /// it.
     pub(crate) fn open(dir: &Path) -> Result<Self, DirectoryError> {
         private::make(dir)?;
-        if let Some(found) = contents::foreign(dir)? {
-            return Err(DirectoryError::Foreign { found });
+        if let Some(file) = contents::foreign(dir)? {
+            return Err(DirectoryError::Foreign { file });
         }
         // A file system may not have such rights, or may refuse to change them.
         if let Err(error) = private::tighten(dir, contents::is_ours) {

@@ -68,7 +68,7 @@ fn all_calls(kv: &BlockingKv) {
     assert_eq!(kv.increment("sold", 3).unwrap().result, 3);
     assert!(matches!(kv.get_delete("k").unwrap().result, Taken::Value(taken) if taken.value == "two"));
     kv.write(Batch::new().put("a", "1").put("b", "2")).unwrap();
-    assert_eq!(kv.get_many(["a", "b", "k"]).unwrap().found.iter().flatten().count(), 2);
+    assert_eq!(kv.get_many(["a", "b", "k"]).unwrap().entries.iter().flatten().count(), 2);
     kv.delete("a").unwrap();
     assert_eq!(kv.get("a").unwrap().value(), None);
     let id = kv.new_request_id("paid").unwrap();

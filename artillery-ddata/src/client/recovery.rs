@@ -13,7 +13,7 @@ use crate::{
         History, NodeInfo,
         recovery::{NotRecovered, Recovered, Standing},
         reopening::{NotReopened, Reopened},
-        succession::NotFounded,
+        succession::{NotReplaced, Replacement},
     },
     error::NotApplied,
     message::request::{AdminOperation, ResponseAnswer},
@@ -34,7 +34,7 @@ pub struct Survey {
 }
 
 impl Client {
-    /// Asks every known node what it holds. [`recovery::plan`](crate::control::recovery::plan) determines which
+    /// Asks every known node what it holds. [`plan_recovery`](crate::admin::plan_recovery) determines which
     /// recovery is possible.
     pub async fn survey(&self, timeout: Duration) -> Survey {
         // The nodes that have newer routing may be dead: fall back to the routing already known.
@@ -134,20 +134,21 @@ impl Client {
 
     /// Makes a node abandon its cluster for a successor, which it creates or joins. All data of the former cluster is
     /// lost, including its sessions and request ids. The node itself checks that no incarnation that ever served is
-    /// alive. [`succession::found`](crate::control::succession::found) names the node to send this to. Returns the
+    /// alive. [`plan_succession`](crate::admin::plan_succession) names the node to send this to. Returns the
     /// nodes of the cluster that answered it, itself first: each of them must join the new cluster.
     ///
     /// # Errors
     /// [`AdminError`]. After [`AdminError::OutcomeUnknown`] the node may have acted: check the status of the cluster.
-    pub async fn found(
+    pub async fn create_anew(
         &self,
         by: &NodeInfo,
         cluster: ClusterId,
-        founds: bool,
+        replacement: Replacement,
         timeout: Duration,
-    ) -> Result<Vec<NodeInfo>, AdminError<NotFounded>> {
-        match self.ask_at(&by.addrs, Some(by.id), AdminOperation::Found { cluster, founds }, timeout).await? {
-            ResponseAnswer::Founds(outcome) => outcome.map_err(AdminError::Rejected),
+    ) -> Result<Vec<NodeInfo>, AdminError<NotReplaced>> {
+        let order = AdminOperation::Replace { cluster, by: replacement };
+        match self.ask_at(&by.addrs, Some(by.id), order, timeout).await? {
+            ResponseAnswer::Replaced(outcome) => outcome.map_err(AdminError::Rejected),
             _ => Err(AdminError::unusable(by.id.node)),
         }
     }

@@ -76,7 +76,7 @@ mod tests {
         for entries in [&["readme.txt"][..], &[".snapshot/", "readme.txt"], &["zoo/", "readme.txt", "lost+found/"]] {
             let refused = open(entries);
             assert!(
-                matches!(&refused, Err(DirectoryError::Foreign { found }) if found == "readme.txt"),
+                matches!(&refused, Err(DirectoryError::Foreign { file }) if file == "readme.txt"),
                 "{entries:?}: {refused:?}"
             );
         }

@@ -24,7 +24,7 @@ use crate::{
         message::{AdminCommand, ArrangeError},
         recovery::{NotRecovered, Recovered, Standing},
         reopening::{NotReopened, Reopened},
-        succession::NotFounded,
+        succession::{NotReplaced, Replacement},
     },
     driver::BoxFuture,
     error::NotApplied,
@@ -71,8 +71,8 @@ pub(crate) trait OperatedNode: Send + Sync {
     }
 
     /// Stops this node, to create or join another cluster. Refused if any incarnation that ever served is still alive.
-    fn found(&self, _cluster: ClusterId, _founds: bool) -> BoxFuture<Result<Vec<NodeInfo>, NotFounded>> {
-        Box::pin(ready(Err(NotFounded::Static)))
+    fn replace(&self, _cluster: ClusterId, _by: Replacement) -> BoxFuture<Result<Vec<NodeInfo>, NotReplaced>> {
+        Box::pin(ready(Err(NotReplaced::Static)))
     }
 }
 

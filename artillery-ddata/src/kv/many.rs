@@ -18,7 +18,7 @@ use crate::{
 #[non_exhaustive]
 pub struct MultiGet {
     /// Each key's value and version, in the order of the request. `None`: the key is absent.
-    pub found: Vec<Option<Versioned<Bytes>>>,
+    pub entries: Vec<Option<Versioned<Bytes>>>,
     /// Whether the result was known to be committed.
     pub state: ReadState,
     /// Where the read was served, and by which path.
@@ -30,7 +30,7 @@ pub struct MultiGet {
 impl MultiGet {
     /// The values, in the order of the request.
     pub fn values(&self) -> impl Iterator<Item = Option<&Bytes>> {
-        self.found.iter().map(|found| found.as_ref().map(|found| &found.value))
+        self.entries.iter().map(|entry| entry.as_ref().map(|entry| &entry.value))
     }
 }
 
@@ -57,9 +57,9 @@ impl GetMany {
         let CallAnswer { reply, node, place } = self.kv.router.read(Query::Keys(self.keys), &self.how).await?;
         match reply {
             Reply::Cut(api::MultiGetReply { found, clean, way, as_of }) => {
-                let found = found.into_iter().map(|held| held.and_then(Versioned::visible)).collect();
+                let entries = found.into_iter().map(|held| held.and_then(Versioned::visible)).collect();
                 let (state, served) = served(clean, node, place, way);
-                Ok(MultiGet { found, state, served, as_of })
+                Ok(MultiGet { entries, state, served, as_of })
             }
             other => Err(no_read(&other, node)),
         }

@@ -109,7 +109,7 @@ async fn a_batch_is_applied_as_a_whole_and_read_at_one_point() {
     let cut = kv.get_many(["order/9", "sold", "cart/3"]).await.unwrap();
     let values: Vec<_> = cut.values().map(|value| value.map(|value| &value[..])).collect();
     assert_eq!(values, [Some(&b"7"[..]), Some(b"1"), None]);
-    assert_eq!(cut.found[0].as_ref().unwrap().version, done.version);
+    assert_eq!(cut.entries[0].as_ref().unwrap().version, done.version);
     let conflict = kv.write(order.clone()).await.unwrap_err().into_conflict().unwrap();
     assert_eq!((conflict.step, conflict.version()), (0, done.version));
     assert_eq!(conflict.current, Some((done.version, Bytes::from("7"))));

@@ -14,7 +14,7 @@ use crate::{
         message::{AdminCommand, ArrangeError},
         recovery::{NotRecovered, Recovered, Standing},
         reopening::{NotReopened, Reopened},
-        succession::NotFounded,
+        succession::{NotReplaced, Replacement},
     },
     driver::{BoxFuture, control::ControlCommand, serve::OperatedNode},
 };
@@ -71,11 +71,11 @@ impl OperatedNode for Weak<Data> {
         with(self, Err(NotReopened::Stopped), move |data| async move { data.reopen(chain).await })
     }
 
-    fn found(&self, cluster: ClusterId, founds: bool) -> BoxFuture<Result<Vec<NodeInfo>, NotFounded>> {
-        with(self, Err(NotFounded::Stopped), move |data| async move {
-            let outcome = data.found(cluster, founds).await;
+    fn replace(&self, cluster: ClusterId, by: Replacement) -> BoxFuture<Result<Vec<NodeInfo>, NotReplaced>> {
+        with(self, Err(NotReplaced::Stopped), move |data| async move {
+            let outcome = data.replace(cluster, by).await;
             match &outcome {
-                Ok(_) => data.give_up(founds),
+                Ok(_) => data.give_up(by),
                 Err(why) => tracing::warn!(%cluster, %why, "the cluster is not retired"),
             }
             outcome

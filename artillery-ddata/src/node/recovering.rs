@@ -24,7 +24,7 @@ use crate::{
         embedded::Histories,
         message::StoreHolding,
         recovery::{self, ChainStanding, NotRecovered, Plan, Recovered, Standing},
-        succession::{self, NotFounded},
+        succession::{self, NotReplaced, Replacement},
     },
     driver::{control::ControlCommand, phase::Stopped},
     message::control,
@@ -201,24 +201,28 @@ impl Data {
 
     /// Decides whether this node may stop, to create or join the cluster that succeeds the named one. Refused if an incarnation
     /// that ever served is alive. Returns the nodes of that cluster that answered, this one first.
-    pub(super) async fn found(&self, cluster: ClusterId, founds: bool) -> Result<Vec<NodeInfo>, NotFounded> {
-        let following = &*self.stage.following().ok_or(NotFounded::Static)?;
+    pub(super) async fn replace(&self, cluster: ClusterId, by: Replacement) -> Result<Vec<NodeInfo>, NotReplaced> {
+        let following = &*self.stage.following().ok_or(NotReplaced::Static)?;
         let _turn = following.turn.lock().await;
         let begun = clock::now();
-        self.may_give_up(following, cluster, founds, begun).await?;
+        self.may_give_up(following, cluster, by, begun).await?;
         // Afterwards, every node that still receives messages of a member has reported it, and all old leases have expired.
         self.outlast_leases(begun).await;
-        let answered = self.may_give_up(following, cluster, founds, begun).await?;
+        let answered = self.may_give_up(following, cluster, by, begun).await?;
+        let founds = by == Replacement::Create;
         tracing::warn!(%cluster, founds, "an operator accepted losses: this node gives its cluster up for another one");
         Ok(answered)
     }
 
     /// Stops the node in favour of another cluster, once the operator's client has had time to receive the answer.
-    pub(super) fn give_up(self: &Arc<Self>, founds: bool) {
+    pub(super) fn give_up(self: &Arc<Self>, by: Replacement) {
         let data = self.clone();
         tokio::spawn(async move {
             sleep(ANSWER_GRACE).await;
-            data.stop(if founds { Stopped::Retired } else { Stopped::Superseded });
+            data.stop(match by {
+                Replacement::Create => Stopped::Retired,
+                Replacement::Join => Stopped::Superseded,
+            });
         });
     }
 
@@ -226,17 +230,17 @@ impl Data {
         &self,
         following: &Following,
         cluster: ClusterId,
-        founds: bool,
+        replacement: Replacement,
         begun: Timestamp,
-    ) -> Result<Vec<NodeInfo>, NotFounded> {
+    ) -> Result<Vec<NodeInfo>, NotReplaced> {
         let standings = self.survey(following).await;
-        let by = succession::found(cluster, &standings, clock::now() - begun, self.lease(), founds)?;
+        let by = succession::plan(cluster, &standings, clock::now() - begun, self.lease(), replacement)?;
         // A node that is about to end creates nothing, and must not direct other nodes to a cluster that it won't join.
         if self.has_ended() || self.is_leaving.load(Ordering::Relaxed) {
-            return Err(NotFounded::Stopped);
+            return Err(NotReplaced::Stopped);
         }
-        if founds && by.id != self.id() {
-            return Err(NotFounded::Elsewhere { by: by.into() });
+        if replacement == Replacement::Create && by.id != self.id() {
+            return Err(NotReplaced::Elsewhere { by: by.into() });
         }
         let mut answered: Vec<_> =
             standings.into_iter().filter(|standing| standing.cluster == cluster).map(|standing| standing.me).collect();

@@ -11,10 +11,19 @@ use crate::{ClusterId, MemberId, Role};
 /// A member whose last message is less than this many leases old is treated as alive.
 pub const ALIVE_LEASES: u32 = 3;
 
+/// What a node does once it has abandoned its cluster.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Replacement {
+    /// It creates the cluster that succeeds the abandoned one.
+    Create,
+    /// It joins that cluster.
+    Join,
+}
+
 /// Why a cluster was not replaced by a new one. Nothing was changed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
-pub enum NotFounded {
+pub enum NotReplaced {
     #[error("no node answers")]
     Nobody,
     #[error("cluster {asked} was named, but the answering nodes belong to {found}")]
@@ -59,44 +68,44 @@ pub enum NotFounded {
 /// An incarnation that has served may hold acknowledged updates, and so may a store on a disk, so the cluster can't be
 /// replaced while one of them answers any node. A node that never served exchanges messages with each reachable member
 /// at least every two leases. So a message is considered if it is less than [`ALIVE_LEASES`] leases old, or was
-/// received since the order was given, `waited` ago. If `founds`, no node may know of a cluster that already succeeds
+/// received since the order was given, `waited` ago. To create a cluster, no node may know of one that already succeeds
 /// this one.
-pub fn found(
+pub fn plan(
     asked: ClusterId,
     standings: &[Standing],
     waited: Duration,
     lease: Duration,
-    founds: bool,
-) -> Result<NodeInfo, NotFounded> {
-    let first = standings.first().ok_or(NotFounded::Nobody)?;
+    replacement: Replacement,
+) -> Result<NodeInfo, NotReplaced> {
+    let first = standings.first().ok_or(NotReplaced::Nobody)?;
     let all: Vec<_> = standings.iter().filter(|standing| standing.cluster == asked).collect();
     let by = all.iter().map(|standing| &standing.me).min_by_key(|founder| founder.id);
-    let by = by.ok_or(NotFounded::DifferentCluster { asked, found: first.cluster })?;
+    let by = by.ok_or(NotReplaced::DifferentCluster { asked, found: first.cluster })?;
     let is_named = |id: MemberId| {
         let mut known = all.iter().flat_map(|standing| &standing.chains);
         known.any(|chain| chain.config.role(id) == Some(Role::Serving))
     };
     if let Some(standing) = all.iter().find(|standing| standing.served || is_named(standing.me.id)) {
-        return Err(NotFounded::Served { node: standing.me.name.clone() });
+        return Err(NotReplaced::Served { node: standing.me.name.clone() });
     }
     let holds = |standing: &Standing| standing.chains.iter().any(|chain| chain.whole && !chain.last.is_none());
     if let Some(standing) = all.iter().find(|standing| holds(standing)) {
-        return Err(NotFounded::Holds { node: standing.me.name.clone() });
+        return Err(NotReplaced::Holds { node: standing.me.name.clone() });
     }
     for standing in &all {
         if let Some(ago) = standing.member_heard.filter(|ago| *ago < waited.max(lease * ALIVE_LEASES)) {
-            return Err(NotFounded::InTouch { node: standing.me.name.clone(), ago });
+            return Err(NotReplaced::InTouch { node: standing.me.name.clone(), ago });
         }
     }
-    match all.iter().find_map(|standing| standing.successor).filter(|_| founds) {
-        Some(by) => Err(NotFounded::Succeeded { by }),
+    match all.iter().find_map(|standing| standing.successor).filter(|_| replacement == Replacement::Create) {
+        Some(by) => Err(NotReplaced::Succeeded { by }),
         None => Ok(by.clone()),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{Replacement::*, *};
     use crate::{
         ChainConfig, Sequence, Version,
         control::{log::LogIndex, recovery::ChainStanding},
@@ -123,18 +132,18 @@ mod tests {
     }
 
     #[test]
-    fn the_lowest_node_that_never_served_founds() {
+    fn the_lowest_node_that_never_served_creates_the_successor() {
         let all = [standing(3, 2), standing(1, 2), standing(2, 2)];
-        assert_eq!(found(CLUSTER, &all, WAITED, LEASE, true).unwrap().id, id(1, 2));
+        assert_eq!(plan(CLUSTER, &all, WAITED, LEASE, Create).unwrap().id, id(1, 2));
     }
 
     #[test]
     fn an_incarnation_that_served_keeps_the_cluster() {
-        let refused = Err(NotFounded::Served { node: "n2".into() });
+        let refused = Err(NotReplaced::Served { node: "n2".into() });
         let served = Standing { served: true, ..standing(2, 2) };
-        assert_eq!(found(CLUSTER, &[standing(1, 2), served], WAITED, LEASE, true), refused);
+        assert_eq!(plan(CLUSTER, &[standing(1, 2), served], WAITED, LEASE, Create), refused);
         assert_eq!(
-            found(CLUSTER, &[standing(1, 2), standing(2, 1)], WAITED, LEASE, true),
+            plan(CLUSTER, &[standing(1, 2), standing(2, 1)], WAITED, LEASE, Create),
             refused,
             "it doesn't know yet that it serves"
         );
@@ -144,10 +153,10 @@ mod tests {
     fn a_member_heard_since_the_order_keeps_the_cluster() {
         let heard = |ago| Standing { member_heard: Some(ago), ..standing(2, 2) };
         let ago = WAITED / 2;
-        let refused = Err(NotFounded::InTouch { node: "n2".into(), ago });
-        assert_eq!(found(CLUSTER, &[standing(1, 2), heard(ago)], WAITED, LEASE, true), refused);
+        let refused = Err(NotReplaced::InTouch { node: "n2".into(), ago });
+        assert_eq!(plan(CLUSTER, &[standing(1, 2), heard(ago)], WAITED, LEASE, Create), refused);
         assert!(
-            found(CLUSTER, &[standing(1, 2), heard(WAITED * 2)], WAITED, LEASE, true).is_ok(),
+            plan(CLUSTER, &[standing(1, 2), heard(WAITED * 2)], WAITED, LEASE, Create).is_ok(),
             "of before the order"
         );
     }
@@ -156,23 +165,23 @@ mod tests {
     fn a_store_with_data_keeps_the_cluster() {
         let mut back = standing(2, 2);
         back.chains[0].last = Version::new(4, 7);
-        let refused = Err(NotFounded::Holds { node: "n2".into() });
-        assert_eq!(found(CLUSTER, &[standing(1, 2), back.clone()], WAITED, LEASE, true), refused);
+        let refused = Err(NotReplaced::Holds { node: "n2".into() });
+        assert_eq!(plan(CLUSTER, &[standing(1, 2), back.clone()], WAITED, LEASE, Create), refused);
         back.chains[0].whole = false;
         assert!(
-            found(CLUSTER, &[standing(1, 2), back], WAITED, LEASE, true).is_ok(),
+            plan(CLUSTER, &[standing(1, 2), back], WAITED, LEASE, Create).is_ok(),
             "an incomplete copy can't be used"
         );
     }
 
     #[test]
     fn no_answer_and_another_cluster_are_refused() {
-        assert_eq!(found(CLUSTER, &[], WAITED, LEASE, true), Err(NotFounded::Nobody));
-        let refused = NotFounded::DifferentCluster { asked: ClusterId(8), found: CLUSTER };
-        assert_eq!(found(ClusterId(8), &[standing(1, 2)], WAITED, LEASE, true), Err(refused));
+        assert_eq!(plan(CLUSTER, &[], WAITED, LEASE, Create), Err(NotReplaced::Nobody));
+        let refused = NotReplaced::DifferentCluster { asked: ClusterId(8), found: CLUSTER };
+        assert_eq!(plan(ClusterId(8), &[standing(1, 2)], WAITED, LEASE, Create), Err(refused));
         let other = Standing { cluster: ClusterId(8), served: true, ..standing(1, 1) };
         assert_eq!(
-            found(CLUSTER, &[other, standing(2, 2)], WAITED, LEASE, true).unwrap().id,
+            plan(CLUSTER, &[other, standing(2, 2)], WAITED, LEASE, Create).unwrap().id,
             id(2, 2),
             "it belongs to another cluster"
         );
@@ -181,7 +190,7 @@ mod tests {
     #[test]
     fn a_member_heard_shortly_before_the_order_keeps_the_cluster() {
         let heard = |ago| Standing { member_heard: Some(ago), ..standing(2, 2) };
-        let asked = |ago| found(CLUSTER, &[standing(1, 2), heard(ago)], Duration::ZERO, LEASE, true);
+        let asked = |ago| plan(CLUSTER, &[standing(1, 2), heard(ago)], Duration::ZERO, LEASE, Create);
         assert!(asked(LEASE * 2).is_err(), "members are asked only every two leases");
         assert!(asked(LEASE * ALIVE_LEASES).is_ok());
     }
@@ -189,8 +198,8 @@ mod tests {
     #[test]
     fn one_cluster_succeeds_another_and_others_may_join_it() {
         let told = Standing { successor: Some(ClusterId(9)), ..standing(2, 2) };
-        let asked = |founds| found(CLUSTER, &[standing(1, 2), told.clone()], WAITED, LEASE, founds);
-        assert_eq!(asked(true), Err(NotFounded::Succeeded { by: ClusterId(9) }));
-        assert!(asked(false).is_ok());
+        let asked = |replacement| plan(CLUSTER, &[standing(1, 2), told.clone()], WAITED, LEASE, replacement);
+        assert_eq!(asked(Create), Err(NotReplaced::Succeeded { by: ClusterId(9) }));
+        assert!(asked(Join).is_ok());
     }
 }

@@ -10,7 +10,7 @@ use crate::{
         message::{AdminCommand, ArrangeError},
         recovery::{NotRecovered, Recovered, Standing},
         reopening::{NotReopened, Reopened},
-        succession::NotFounded,
+        succession::{NotReplaced, Replacement},
     },
     types::update::RequestKey,
 };
@@ -64,7 +64,7 @@ impl Operation {
     }
 }
 
-/// An operation that the node itself answers, not a chain. `Recover`, `Found`, `Reopen` and [`AdminCommand::GiveUp`]
+/// An operation that the node itself answers, not a chain. `Recover`, `Replace`, `Reopen` and [`AdminCommand::GiveUp`]
 /// may discard acknowledged data.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AdminOperation {
@@ -83,11 +83,10 @@ pub enum AdminOperation {
         history: History,
     },
     /// Abandons the cluster for a new one, if no incarnation that ever served is still reachable.
-    Found {
+    Replace {
         /// The cluster to abandon.
         cluster: ClusterId,
-        /// Whether the node creates the new cluster; otherwise it joins that cluster.
-        founds: bool,
+        by: Replacement,
     },
     /// As `Routing`, but also answered if another cluster has succeeded this one.
     RoutingAnyway,
@@ -119,7 +118,7 @@ pub enum ResponseAnswer {
     Survey(Option<Box<Standing>>),
     Recovered(Result<Box<Recovered>, NotRecovered>),
     /// If the node has abandoned its cluster: the nodes of that cluster that answered it, itself first.
-    Founds(Result<Vec<NodeInfo>, NotFounded>),
+    Replaced(Result<Vec<NodeInfo>, NotReplaced>),
     /// The store from which the chain was reopened, or the reason why it wasn't.
     Reopened(Result<Reopened, NotReopened>),
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     ClusterId, MemberId,
-    admin::{AdminCommand, AdminError, ArrangeError, NodeInfo, NotReopened, Unanswered},
+    admin::{AdminCommand, AdminError, ArrangeError, NodeInfo, NotReopened, Replacement, Unanswered},
     message::request::AdminOperation,
 };
 
@@ -48,7 +48,9 @@ impl Order {
                 let history = History::first(ClusterId(1));
                 without_reason(client.recover(to, ClusterId(1), history, timeout).await)
             }
-            Self::CreateAnew => without_reason(client.found(to, ClusterId(1), true, timeout).await),
+            Self::CreateAnew => {
+                without_reason(client.create_anew(to, ClusterId(1), Replacement::Create, timeout).await)
+            }
         }
     }
 }

@@ -32,8 +32,8 @@ impl Server {
                 answer(self.node.recover(cluster, history), recovered, answering);
             }
             AdminOperation::Reopen { chain } => answer(self.node.reopen(chain), ResponseAnswer::Reopened, answering),
-            AdminOperation::Found { cluster, founds } => {
-                answer(self.node.found(cluster, founds), ResponseAnswer::Founds, answering);
+            AdminOperation::Replace { cluster, by } => {
+                answer(self.node.replace(cluster, by), ResponseAnswer::Replaced, answering);
             }
         }
     }

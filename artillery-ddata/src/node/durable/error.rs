@@ -21,12 +21,12 @@ pub enum DataDirError {
     #[error("{}: another node uses it", .0.display())]
     InUse(PathBuf),
     /// It holds files, but none of a node. Nothing was written there.
-    #[error("{} isn't empty and isn't a node's directory: it holds {found}", dir.display())]
+    #[error("{} isn't empty and isn't a node's directory: it holds {file}", dir.display())]
     Foreign {
         /// The directory.
         dir: PathBuf,
         /// One of the files.
-        found: String,
+        file: String,
     },
     /// The system refuses it.
     #[error("{}: {error}", dir.display())]
@@ -93,7 +93,7 @@ impl DataDirError {
     pub(in crate::node) fn of_directory(dir: &Path, error: DirectoryError) -> Self {
         match error {
             DirectoryError::InUse => Self::InUse(dir.to_owned()),
-            DirectoryError::Foreign { found } => Self::Foreign { dir: dir.to_owned(), found },
+            DirectoryError::Foreign { file } => Self::Foreign { dir: dir.to_owned(), file },
             DirectoryError::Io(error) => Self::Io { dir: dir.to_owned(), error },
         }
     }

@@ -32,8 +32,8 @@ async fn a_directory_of_other_files_is_left_alone() {
     std::fs::create_dir(durable.of(0)).unwrap();
     std::fs::write(durable.of(0).join("readme.txt"), "").unwrap();
     let refused = durable.builder(0, 1).start().await;
-    let Err(StartError::Data(DataDirError::Foreign { dir, found })) = refused else { panic!("{refused:?}") };
-    assert_eq!((dir, &*found), (durable.of(0), "readme.txt"));
+    let Err(StartError::Data(DataDirError::Foreign { dir, file })) = refused else { panic!("{refused:?}") };
+    assert_eq!((dir, &*file), (durable.of(0), "readme.txt"));
     assert_eq!(std::fs::read_dir(durable.of(0)).unwrap().count(), 1);
 }
 

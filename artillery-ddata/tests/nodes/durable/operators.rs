@@ -32,8 +32,8 @@ async fn a_recovery_goes_on_with_what_the_disk_of_a_node_holds_that_serves_nothi
         }
     }
     let no_lease = Duration::ZERO;
-    let founding = plan_succession(cluster, &survey.standings, no_lease, no_lease, false);
-    assert_eq!(founding, Err(NotFounded::Served { node: "node-2".into() }));
+    let founding = plan_succession(cluster, &survey.standings, no_lease, no_lease, Replacement::Join);
+    assert_eq!(founding, Err(NotReplaced::Served { node: "node-2".into() }));
     let plan = plan_recovery(cluster, &survey.standings, Duration::ZERO);
     let plan = plan.unwrap_or_else(|error| panic!("{error}: {survey:#?}"));
     assert_eq!((plan.by.id, plan.chains[0].gone_on_to, plan.chains[0].synced), (third.id(), None, true));

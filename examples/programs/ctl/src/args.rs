@@ -152,7 +152,7 @@ pub(super) enum Command {
     },
     /// Form a new, empty cluster of the running nodes, when no node that ever held data survives
     #[command(name = "create-anew", alias = "found")]
-    Found {
+    CreateAnew {
         /// The id of the cluster to abandon, as `status` shows it: all of its data is lost
         #[arg(long, value_name = "CLUSTER_ID", required = true, value_parser = cluster_id)]
         accept_loss: ClusterId,

@@ -4,9 +4,9 @@
 mod args;
 mod change;
 mod check;
+mod create_anew;
 mod drain;
 mod find;
-mod found;
 mod get;
 mod give_up;
 mod leader;
@@ -77,7 +77,7 @@ async fn run(args: &CtlArgs, output: Output) -> Result<u8, Failure> {
             args.command,
             Command::Status { .. }
                 | Command::Recover { .. }
-                | Command::Found { .. }
+                | Command::CreateAnew { .. }
                 | Command::Reopen { .. }
                 | Command::GiveUp { .. }
         );
@@ -86,7 +86,9 @@ async fn run(args: &CtlArgs, output: Output) -> Result<u8, Failure> {
             false => args.find.connect(Spread::Sticky, timeout).await?,
         };
         let done = match &args.command {
-            Command::Found { accept_loss } => found::run(&client, *accept_loss, &args.find, timeout, output).await,
+            Command::CreateAnew { accept_loss } => {
+                create_anew::run(&client, *accept_loss, &args.find, timeout, output).await
+            }
             other => command(&client, other, timeout, output).await,
         };
         client.close().await;
@@ -121,6 +123,6 @@ async fn command(client: &Client, command: &Command, timeout: Duration, output: 
         Command::GiveUp { accept_loss } => give_up::run(client, *accept_loss, timeout, output).await,
         Command::Recover { accept_loss } => recover::run(client, *accept_loss, timeout, output).await,
         Command::Outcome { request } => outcome::run(&kv, *request, output).await,
-        Command::Found { .. } | Command::Check { .. } | Command::Load(_) | Command::Other(_) => Ok(exit::DONE),
+        Command::CreateAnew { .. } | Command::Check { .. } | Command::Load(_) | Command::Other(_) => Ok(exit::DONE),
     }
 }

@@ -31,7 +31,7 @@ pub fn encode_response(response: &Response) -> Result<Encoded, EncodeError> {
         ResponseAnswer::Arranged(result) => AnswerHeader::Arranged(result.clone()),
         ResponseAnswer::Survey(standing) => AnswerHeader::Survey(standing.clone()),
         ResponseAnswer::Recovered(outcome) => AnswerHeader::Recovered(outcome.clone()),
-        ResponseAnswer::Founds(outcome) => AnswerHeader::Founds(outcome.clone()),
+        ResponseAnswer::Replaced(outcome) => AnswerHeader::Replaced(outcome.clone()),
         ResponseAnswer::Reopened(outcome) => AnswerHeader::Reopened(outcome.clone()),
     };
     encoded(&ResponseHeader { number: response.number, by: response.by, answer }, body)
@@ -139,7 +139,7 @@ pub fn decode_response(frame: &Frame) -> Result<Response, DecodeError> {
         AnswerHeader::Arranged(result) => ResponseAnswer::Arranged(result),
         AnswerHeader::Survey(standing) => ResponseAnswer::Survey(standing),
         AnswerHeader::Recovered(outcome) => ResponseAnswer::Recovered(outcome),
-        AnswerHeader::Founds(outcome) => ResponseAnswer::Founds(outcome),
+        AnswerHeader::Replaced(outcome) => ResponseAnswer::Replaced(outcome),
         AnswerHeader::Reopened(outcome) => ResponseAnswer::Reopened(outcome),
         reply => ResponseAnswer::Reply(take_reply(reply, &mut body)),
     };
@@ -183,7 +183,7 @@ fn take_reply<R>(header: AnswerHeader<R>, body: &mut Taker<'_>) -> Reply {
         | AnswerHeader::Arranged(_)
         | AnswerHeader::Survey(_)
         | AnswerHeader::Recovered(_)
-        | AnswerHeader::Founds(_)
+        | AnswerHeader::Replaced(_)
         | AnswerHeader::Reopened(_) => Reply::Expired,
     }
 }

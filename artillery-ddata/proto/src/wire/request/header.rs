@@ -15,7 +15,7 @@ use crate::{
         message::{AdminCommand, ArrangeError},
         recovery::{NotRecovered, Recovered, Standing},
         reopening::{NotReopened, Reopened},
-        succession::NotFounded,
+        succession::NotReplaced,
     },
     types::update::RequestKey,
 };
@@ -38,7 +38,7 @@ pub(super) enum OperationHeader {
     Arrange(AdminCommand),
     Survey,
     Recover { cluster: ClusterId, history: History },
-    Found { cluster: ClusterId, founds: bool },
+    Replace { cluster: ClusterId, creates: bool },
     RoutingAnyway,
     Reopen { chain: ChainId },
 }
@@ -162,7 +162,7 @@ pub(super) enum AnswerHeader<R> {
         way: ReadPath,
         as_of: Sequence,
     },
-    Founds(Result<Vec<NodeInfo>, NotFounded>),
+    Replaced(Result<Vec<NodeInfo>, NotReplaced>),
     PartOfChanges {
         records: Vec<RecordHeader>,
         upto: Sequence,

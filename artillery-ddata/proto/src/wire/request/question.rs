@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     api::{HashedQuery, Query, ScanQuery, Step, WatchQuery, Write},
+    control::succession::Replacement,
     message::request::{AdminOperation, Operation, Request},
 };
 
@@ -44,7 +45,9 @@ fn admin_header(operation: &AdminOperation) -> OperationHeader {
         AdminOperation::Arrange(wish) => OperationHeader::Arrange(wish.clone()),
         AdminOperation::Survey => OperationHeader::Survey,
         &AdminOperation::Recover { cluster, history } => OperationHeader::Recover { cluster, history },
-        &AdminOperation::Found { cluster, founds } => OperationHeader::Found { cluster, founds },
+        &AdminOperation::Replace { cluster, by } => {
+            OperationHeader::Replace { cluster, creates: by == Replacement::Create }
+        }
         &AdminOperation::Reopen { chain } => OperationHeader::Reopen { chain },
     }
 }
@@ -124,7 +127,10 @@ pub fn decode_request(frame: &Frame) -> Result<Request, DecodeError> {
         OperationHeader::Survey => Operation::Admin(AdminOperation::Survey),
         OperationHeader::Recover { cluster, history } => Operation::Admin(AdminOperation::Recover { cluster, history }),
         OperationHeader::Reopen { chain } => Operation::Admin(AdminOperation::Reopen { chain }),
-        OperationHeader::Found { cluster, founds } => Operation::Admin(AdminOperation::Found { cluster, founds }),
+        OperationHeader::Replace { cluster, creates } => {
+            let by = if creates { Replacement::Create } else { Replacement::Join };
+            Operation::Admin(AdminOperation::Replace { cluster, by })
+        }
     };
     body.end()?;
     Ok(Request { number, chain, deadline_ms, forwarded, operation })

@@ -17,6 +17,7 @@ use crate::{
         WatchQuery, WatchReply, WriteReply,
     },
     api::{Query, ReadMode, Reply, Write},
+    control::succession::Replacement,
     message::request::*,
     store::{Held, ScanRecord},
     types::update::RequestKey,
@@ -161,8 +162,10 @@ fn admin_operation() -> impl Strategy<Value = AdminOperation> {
             cluster: ClusterId(cluster),
             history: crate::control::History { generation, id: cluster },
         }),
-        any::<(u128, bool)>()
-            .prop_map(|(cluster, founds)| AdminOperation::Found { cluster: ClusterId(cluster), founds }),
+        any::<(u128, bool)>().prop_map(|(cluster, creates)| AdminOperation::Replace {
+            cluster: ClusterId(cluster),
+            by: if creates { Replacement::Create } else { Replacement::Join },
+        }),
         any::<u32>().prop_map(|chain| AdminOperation::Reopen { chain: ChainId(chain) }),
     ]
 }
@@ -312,7 +315,7 @@ fn response() -> impl Strategy<Value = Response> {
         }),
         1 => any::<u128>().prop_map(|found| {
             let (asked, found) = (ClusterId(1), ClusterId(found));
-            ResponseAnswer::Founds(Err(crate::control::succession::NotFounded::DifferentCluster { asked, found }))
+            ResponseAnswer::Replaced(Err(crate::control::succession::NotReplaced::DifferentCluster { asked, found }))
         }),
         1 => (version(), any::<u64>(), member()).prop_map(|(last, known, by)| {
             let (chain, epoch, known) = (ChainId(1), last.epoch, Sequence(known));

@@ -8,7 +8,7 @@ use artillery_proto::{
     ChainConfig, ClusterId, MemberId,
     control::{
         recovery::{LogEnd, Standing},
-        succession::found,
+        succession::{self, Replacement},
     },
     node::NodeInput,
 };
@@ -81,8 +81,9 @@ impl World {
         let reached = (0..self.nodes.len()).filter(|&at| self.reaches(node, at));
         let standings: Vec<_> = reached.filter_map(|at| self.standing(at)).collect();
         let lease = self.setup.control.map_or(Duration::ZERO, |control| control.lease);
-        let founds = self.control.as_ref()?.successor.is_none();
-        found(cluster, &standings, Duration::from_nanos(since), lease, founds).ok().map(|by| by.id)
+        let exists = self.control.as_ref()?.successor.is_some();
+        let replacement = if exists { Replacement::Join } else { Replacement::Create };
+        succession::plan(cluster, &standings, Duration::from_nanos(since), lease, replacement).ok().map(|by| by.id)
     }
 
     /// The standing that a node reports; `None` while it loads its directory.

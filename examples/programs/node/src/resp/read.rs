@@ -57,7 +57,7 @@ impl Read {
                 let dirty = read.served.way == ReadPath::Query;
                 (vec![read.into_versioned()], dirty)
             })?,
-            keys => kv.get_many(keys).await.map(|cut| (cut.found, false))?,
+            keys => kv.get_many(keys).await.map(|cut| (cut.entries, false))?,
         };
         Ok(self.answer(&found, dirty))
     }

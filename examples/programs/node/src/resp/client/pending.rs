@@ -109,7 +109,7 @@ async fn together(shared: &PortShared, slots: &[Slot]) -> Result<Vec<Reply>, Err
     }
     let keys = reads.iter().flat_map(|read| read.keys.clone());
     match shared.kv.get_many(keys).await {
-        Ok(cut) => Ok(reads.iter().zip(cut.found).map(|(read, found)| read.answer(&[found], false)).collect()),
+        Ok(cut) => Ok(reads.iter().zip(cut.entries).map(|(read, found)| read.answer(&[found], false)).collect()),
         Err(error) if is_about_content(&error) => Ok(Vec::new()),
         Err(error) => Err(error),
     }

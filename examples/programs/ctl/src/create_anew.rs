@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use artillery_ddata::{
     Client, ClusterId,
-    admin::{AdminError, NodeInfo, NotFounded, plan_succession},
+    admin::{AdminError, NodeInfo, NotReplaced, Replacement, plan_succession},
     client::Spread,
 };
 use artillery_programs::exit::{self, Failure};
@@ -22,7 +22,7 @@ use crate::find::FindArgs;
 
 /// The minimum timeout for the new cluster. The node that creates it queries the others itself, twice, waits for a
 /// lease in between, and restarts.
-const FOUND_TIMEOUT: Duration = Duration::from_secs(60);
+const CREATE_TIMEOUT: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(
@@ -34,18 +34,18 @@ pub(super) async fn run(
 ) -> Result<u8, Failure> {
     let survey = client.survey(timeout.min(SURVEY_TIMEOUT)).await;
     // No lease needs to be waited out here: the nodes know theirs and check it themselves.
-    let by = plan_succession(cluster, &survey.standings, Duration::ZERO, Duration::ZERO, false);
+    let by = plan_succession(cluster, &survey.standings, Duration::ZERO, Duration::ZERO, Replacement::Join);
     let mut by = by.map_err(Failure::failed)?;
     eprintln!("nodes that answer: {}; no answer: {}", names(&survey), list(&survey.silent));
-    let patience = timeout.max(FOUND_TIMEOUT);
+    let patience = timeout.max(CREATE_TIMEOUT);
     let answered = loop {
         eprintln!("{} creates the new cluster, unless a node that held data answers it", by.name);
-        match client.found(&by, cluster, true, patience).await {
+        match client.create_anew(&by, cluster, Replacement::Create, patience).await {
             Ok(answered) => break answered,
             // The node reaches more nodes than this program does, and has named one that precedes it.
-            Err(AdminError::Rejected(NotFounded::Elsewhere { by: other })) if other.id < by.id => by = *other,
+            Err(AdminError::Rejected(NotReplaced::Elsewhere { by: other })) if other.id < by.id => by = *other,
             // An earlier order is in progress, and may not have reached all nodes yet.
-            Err(AdminError::Rejected(NotFounded::Succeeded { by: other })) => {
+            Err(AdminError::Rejected(NotReplaced::Succeeded { by: other })) => {
                 eprintln!("the cluster was already replaced by {other}");
                 break survey.standings.iter().map(|standing| standing.me.clone()).collect();
             }
@@ -89,7 +89,7 @@ async fn join(client: &Client, cluster: ClusterId, others: &[NodeInfo], patience
     for other in others.iter().cloned() {
         let client = client.clone();
         asked.spawn(async move {
-            let joined = client.found(&other, cluster, false, patience).await;
+            let joined = client.create_anew(&other, cluster, Replacement::Join, patience).await;
             joined.err().map(|error| format!("{} ({error})", other.name))
         });
     }
