@@ -259,3 +259,6 @@ mod place {
         known.map(|&(place, _)| place).ok_or_else(|| D::Error::custom(format!("{word:?} is not a role")))
     }
 }
+
+#[cfg(test)]
+mod tests;
