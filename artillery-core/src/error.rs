@@ -7,6 +7,8 @@ use std::{io, net::SocketAddr};
 #[cfg(feature = "net")]
 use crate::discovery::SeedError;
 
+pub use crate::id::text::ParseIdError;
+
 pub use transport::{
     CloseReason, ConnectError, DatagramError, FrameError, ReadError, Refusal, VersionRange, WriteError,
 };

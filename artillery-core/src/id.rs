@@ -1,7 +1,11 @@
-use std::fmt;
+pub(crate) mod text;
+
+use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+
+use self::text::{ParseIdError, parse_hex, parsed};
 
 /// A node, independent of its current process. The id is derived from the node's stable name, and certificates prove
 /// the name.
@@ -40,6 +44,14 @@ impl fmt::Display for NodeId {
     }
 }
 
+impl FromStr for NodeId {
+    type Err = ParseIdError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        parsed(text, "node id (32 hexadecimal digits)", |text| Some(Self(parse_hex(text)?.to_be_bytes())))
+    }
+}
+
 impl fmt::Debug for NodeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "NodeId({:08x}…)", self.prefix())
@@ -61,6 +73,18 @@ pub struct Incarnation {
 impl fmt::Display for Incarnation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:032x}.{}", self.store, self.starts)
+    }
+}
+
+impl FromStr for Incarnation {
+    type Err = ParseIdError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parse = |text: &str| -> Option<Self> {
+            let (store, starts) = text.split_once('.')?;
+            Some(Self { store: parse_hex(store)?, starts: starts.parse().ok()? })
+        };
+        parsed(text, "incarnation (STORE.START)", parse)
     }
 }
 
@@ -92,6 +116,18 @@ impl fmt::Display for MemberId {
     }
 }
 
+impl FromStr for MemberId {
+    type Err = ParseIdError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parse = |text: &str| -> Option<Self> {
+            let (node, incarnation) = text.split_once('/')?;
+            Some(Self { node: node.parse().ok()?, incarnation: incarnation.parse().ok()? })
+        };
+        parsed(text, "id of a member (NODE/STORE.START)", parse)
+    }
+}
+
 impl fmt::Debug for MemberId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:08x}/{:04x}#{}", self.node.prefix(), self.incarnation.store >> 112, self.incarnation.starts)
@@ -108,6 +144,14 @@ pub struct ClusterId(pub u128);
 impl fmt::Display for ClusterId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:032x}", self.0)
+    }
+}
+
+impl FromStr for ClusterId {
+    type Err = ParseIdError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        parsed(text, "cluster id (32 hexadecimal digits)", |text| parse_hex(text).map(Self))
     }
 }
 
@@ -131,6 +175,18 @@ mod tests {
     fn ids_print_in_full() {
         assert_eq!(NodeId::from_bytes([0xab; 16]).to_string(), "ab".repeat(16));
         assert_eq!(ClusterId(1).to_string().len(), 32);
+    }
+
+    #[test]
+    fn ids_are_read_from_their_text() {
+        let member = MemberId { node: NodeId::from_name("a"), incarnation: Incarnation { store: 0xab, starts: 3 } };
+        assert_eq!(member.to_string().parse(), Ok(member));
+        assert_eq!(ClusterId(0xab).to_string().parse(), Ok(ClusterId(0xab)));
+        let text = member.to_string();
+        for bad in ["", &text[1..], &text.to_uppercase(), &text.replace('/', ""), &format!("{text}x"), &text[..65]] {
+            assert!(bad.parse::<MemberId>().is_err(), "{bad}");
+        }
+        assert!("ab".parse::<ClusterId>().is_err());
     }
 
     #[test]

@@ -51,6 +51,12 @@ pub mod discovery {
     }
 }
 
+pub mod text {
+    //! Ids as text.
+
+    pub use crate::id::text::{parse_hex, parsed};
+}
+
 pub use crate::id::MAX_LINEAGE;
 #[cfg(feature = "net")]
 pub use crate::transport::{socket::LinkFilter, staggered::first_of};

@@ -2,7 +2,8 @@
 
 pub(crate) mod kinds;
 
-pub use artillery_core::error::{BindError, CloseReason, ConnectError, IdentityError, StartError as ClusterStartError};
-pub use artillery_proto::ParseIdError;
+pub use artillery_core::error::{
+    BindError, CloseReason, ConnectError, IdentityError, ParseIdError, StartError as ClusterStartError,
+};
 
 pub use self::kinds::{Advice, NotApplied, Unknown};

@@ -1,8 +1,32 @@
 //! The status that a node reports. `docs/json.md` describes its fields; fields are added but never removed.
+//!
+//! Nodes of several releases may run in one cluster. A field that an older node doesn't report has its default: `None`,
+//! empty, or 0. Fields that only a newer node reports are ignored. A word that only a newer node knows is kept as
+//! `Other`; that of a role or an id makes the status unreadable.
 
+mod text;
+mod words;
+
+use std::net::SocketAddr;
+
+use artillery_core::{ClusterId, MemberId};
+use artillery_proto::control::History;
 use serde::{Deserialize, Serialize};
 
-use crate::Place;
+pub use self::words::{ChainMode, Exhausted, GossipState, LoadingStep};
+use crate::{Error, Place, Version};
+
+/// Why a node's status is missing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StatusError {
+    /// The node gave no answer.
+    #[error(transparent)]
+    Call(#[from] Error),
+    /// The node answered with a text that isn't a status, with this error.
+    #[error("unreadable: {0}")]
+    Unreadable(String),
+}
 
 /// The status of one node, and its view of the cluster.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -10,17 +34,20 @@ use crate::Place;
 pub struct NodeStatus {
     /// The node's name.
     pub node: String,
-    /// The id of the node's incarnation, `NODE/STORE.START`.
-    pub id: String,
-    /// The address, `IP:PORT`, at which other nodes reach it.
-    pub addr: String,
+    /// The id of the node's incarnation.
+    #[serde(with = "text")]
+    pub id: MemberId,
+    /// The address at which other nodes reach it. `None`: the node doesn't listen yet.
+    #[serde(with = "text::or_empty")]
+    pub addr: Option<SocketAddr>,
     /// The cluster's name.
     pub cluster: String,
     /// The cluster's id. `None`: the node doesn't belong to a formed cluster yet.
-    pub cluster_id: Option<String>,
+    #[serde(with = "text::or_null")]
+    pub cluster_id: Option<ClusterId>,
     /// The ids of the clusters that this one succeeds, oldest first. An operator abandoned each of them.
-    #[serde(default)]
-    pub succeeds: Vec<String>,
+    #[serde(default, with = "text::list")]
+    pub succeeds: Vec<ClusterId>,
     /// The node's place in the first chain that it serves. A node that doesn't belong to a cluster yet is reported as a
     /// spare. In JSON the field is named `role`.
     #[serde(rename = "role", with = "place")]
@@ -56,8 +83,8 @@ pub struct NodeStatus {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LoadingStatus {
-    /// `check` while the journal is verified, then `take_in`.
-    pub step: String,
+    /// The step in progress.
+    pub step: LoadingStep,
     /// Records processed in this step. A record that was written several times is counted each time.
     pub records: u64,
     /// Records per second in this step.
@@ -78,10 +105,10 @@ pub struct LoadingStatus {
 pub struct LogStatus {
     /// The index of the last log entry that this node's chains have adopted.
     pub applied: u64,
-    /// The history that the log belongs to, `GENERATION-ID`. Each recovery after a loss begins the next generation,
-    /// under a new id.
-    #[serde(default)]
-    pub history: String,
+    /// The history that the log belongs to. Each recovery after a loss begins the next generation, under a new id.
+    /// `None`: an older node doesn't report it.
+    #[serde(default, with = "text::or_empty")]
+    pub history: Option<History>,
     /// The name of the log's leader, if known.
     pub leader: Option<String>,
     /// The names of the log's voters.
@@ -104,8 +131,8 @@ pub struct LogStatus {
     pub another_cluster: Option<String>,
     /// A history in which other nodes of this cluster continue although commits may be missing from it: an operator
     /// must decide which history stays. `None`: there is none.
-    #[serde(default)]
-    pub parted: Option<String>,
+    #[serde(default, with = "text::or_null")]
+    pub parted: Option<History>,
     /// The cluster that an operator created to replace this one. `None`: none is known.
     #[serde(default)]
     pub successor: Option<SuccessorStatus>,
@@ -116,7 +143,8 @@ pub struct LogStatus {
 #[non_exhaustive]
 pub struct SuccessorStatus {
     /// Its cluster id.
-    pub cluster_id: String,
+    #[serde(with = "text")]
+    pub cluster_id: ClusterId,
     /// Whether this node gives way to it, keeping its data but serving nothing. Otherwise this node continues to serve,
     /// and refuses members of the successor.
     pub yields: bool,
@@ -128,12 +156,14 @@ pub struct SuccessorStatus {
 pub struct MemberStatus {
     /// Its name.
     pub node: String,
-    /// The id of its incarnation, `NODE/STORE.START`.
-    pub id: String,
+    /// The id of its incarnation.
+    #[serde(with = "text")]
+    pub id: MemberId,
     /// The address that it announces.
-    pub addr: String,
-    /// `alive`, `suspect`, `down` or `left`.
-    pub state: String,
+    #[serde(with = "text")]
+    pub addr: SocketAddr,
+    /// Its state, by the reports of other nodes.
+    pub state: GossipState,
 }
 
 /// A chain, as seen by one of its members.
@@ -144,8 +174,8 @@ pub struct ChainStatus {
     pub chain: u32,
     /// The epoch of the configuration that this member has entered.
     pub epoch: u64,
-    /// `craq`; or `classic`, where only the tail serves strong reads.
-    pub mode: String,
+    /// Which members serve strong reads.
+    pub mode: ChainMode,
     /// The names of the serving members, head first.
     pub members: Vec<String>,
     /// This member's place in the chain. In JSON the field is named `role`.
@@ -153,8 +183,9 @@ pub struct ChainStatus {
     pub place: Place,
     /// Whether the epoch is open here.
     pub open: bool,
-    /// The newest version at this member, `EPOCH.SEQUENCE`.
-    pub last: String,
+    /// The newest version at this member.
+    #[serde(with = "text")]
+    pub last: Version,
     /// This member's commit watermark: the highest sequence that it knows to be committed.
     pub watermark: u64,
     /// The number of updates above the watermark.
@@ -197,10 +228,9 @@ pub struct ChainStatus {
     /// Bytes of the chain's keys and values at this member, including old versions.
     #[serde(default)]
     pub store_bytes: u64,
-    /// The exhausted resource, `disk` or `memory`, because of which the chain accepts no values. `None`: neither is
-    /// exhausted.
+    /// The exhausted resource because of which the chain accepts no values. `None`: none is exhausted.
     #[serde(default)]
-    pub full: Option<String>,
+    pub full: Option<Exhausted>,
 }
 
 /// Linearizable reads that a node served, by path.

@@ -43,9 +43,8 @@ pub mod wire;
 pub use api::{
     Computed, Expected, GroupFailure, GroupOutcome, NodeAddress, ReadMode, ReadPath, Refusal, Routing, StepOutcome,
 };
-pub use artillery_core::{ClusterId, Incarnation, MemberId, NodeId, Timestamp};
+pub use artillery_core::{ClusterId, Incarnation, MemberId, NodeId, Timestamp, error::ParseIdError};
 pub use replica::NotLocal;
 pub use types::{
-    ChainConfig, ChainId, ChainMember, Epoch, Frontier, Mode, ParseIdError, Place, RequestId, Role, Sequence, Session,
-    Version,
+    ChainConfig, ChainId, ChainMember, Epoch, Frontier, Mode, Place, RequestId, Role, Sequence, Session, Version,
 };

@@ -5,7 +5,6 @@ mod chain;
 pub mod keep;
 mod request_id;
 mod session;
-pub(crate) mod text;
 pub mod update;
 mod version;
 
@@ -13,6 +12,5 @@ pub use self::{
     chain::{ChainConfig, ChainId, ChainMember, Mode, Place, Role},
     request_id::RequestId,
     session::{Frontier, Session},
-    text::ParseIdError,
     version::{Epoch, Sequence, Version},
 };

@@ -16,6 +16,7 @@ use crate::{
     error::NotApplied,
     message::request::{AdminOperation, ResponseAnswer},
     rpc::{NoAnswer, router::Router},
+    status::{NodeStatus, StatusError},
 };
 
 /// Access to a cluster from a process that isn't one of its nodes. Clones refer to the same client. It stops when the
@@ -48,11 +49,21 @@ impl Client {
         self.router.refresh_within(timeout).await
     }
 
-    /// A node's status: the JSON text of its HTTP `/status`.
+    /// A node's status.
+    ///
+    /// # Errors
+    /// [`StatusError`]: the node isn't known or doesn't answer in time, or its answer isn't a status.
+    pub async fn node_status(&self, node: NodeId, timeout: Duration) -> Result<NodeStatus, StatusError> {
+        let json = self.node_status_json(node, timeout).await?;
+        serde_json::from_str(&json).map_err(|error| StatusError::Unreadable(error.to_string()))
+    }
+
+    /// A node's status as it reports it: the JSON text of its HTTP `/status`. A newer node's has fields that
+    /// [`node_status`](Self::node_status) ignores.
     ///
     /// # Errors
     /// [`Error::NotApplied`], when the node isn't known or doesn't answer in time.
-    pub async fn node_status(&self, node: NodeId, timeout: Duration) -> Result<String, Error> {
+    pub async fn node_status_json(&self, node: NodeId, timeout: Duration) -> Result<String, Error> {
         match self.router.ask_node(node, AdminOperation::Status, timeout).await.map_err(NoAnswer::of_query)? {
             ResponseAnswer::Status(json) => Ok(String::from_utf8_lossy(&json).into_owned()),
             _ => Err(Error::not_applied(NotApplied::Unreachable { node, reason: None })),

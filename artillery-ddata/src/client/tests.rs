@@ -23,6 +23,7 @@ use crate::{
     error::{NotApplied, Unknown},
     kv::{Group, ReadState, StepOutcome},
     message::request::{Operation, Response, ResponseAnswer},
+    status::StatusError,
     types::update::RequestKey,
     wire::{
         request::{decode_request, encode_response},
@@ -80,11 +81,13 @@ async fn a_client_makes_all_calls() {
     assert_eq!(kv.get_local("k"), Err(crate::NotLocal::NotHere));
 
     assert_eq!(client.routing().chains[0].head(), Some(node.me()));
-    let status = client.node_status(node.me().node, Duration::from_secs(5)).await.unwrap();
+    let status = client.node_status_json(node.me().node, Duration::from_secs(5)).await.unwrap();
     assert_eq!(status, "{\"fine\":true}");
     let nobody = NodeId::from_name("nobody");
     let error = client.node_status(nobody, Duration::from_secs(5)).await.unwrap_err();
-    assert_eq!(error, Error::not_applied(NotApplied::UnknownNode(nobody)));
+    assert_eq!(error, StatusError::Call(Error::not_applied(NotApplied::UnknownNode(nobody))));
+    let error = client.node_status(node.me().node, Duration::from_secs(5)).await.unwrap_err();
+    assert!(matches!(error, StatusError::Unreadable(_)), "{error:?}");
     client.close().await;
     assert!(kv.put("k", "v").await.unwrap_err().is_not_applied());
 }

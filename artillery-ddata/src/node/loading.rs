@@ -8,7 +8,7 @@ use std::{
 use artillery_core::{Timestamp, internal::clock};
 use artillery_proto::data_dir::{LoadProgress, LoadStep};
 
-use crate::status::LoadingStatus;
+use crate::status::{LoadingStatus, LoadingStep};
 
 /// Entries between two readings of the clock.
 const ENTRIES: u64 = 1024;
@@ -39,7 +39,7 @@ impl From<Loading> for LoadingStatus {
     fn from(loading: Loading) -> Self {
         let Loading { checks, records, records_per_second, read_bytes, total_bytes, elapsed, left } = loading;
         Self {
-            step: if checks { "check" } else { "take_in" }.to_owned(),
+            step: if checks { LoadingStep::Check } else { LoadingStep::Load },
             records,
             records_per_second,
             read_bytes,

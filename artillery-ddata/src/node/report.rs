@@ -8,12 +8,13 @@ use super::{
     durable::NodeDir,
 };
 use crate::{
-    ChainConfig, Mode, NodeId, Routing,
+    ChainConfig, ClusterId, NodeId, Routing,
     control::{ConfigLog, History},
-    message::Fullness,
     metrics::{ChainMetrics, Histogram, NodeMetrics, QueueMetrics, RereplicationMetrics},
     replica::{READERS_PER_QUERY, REREPLICATION_MILLIS, Rereplication, SettledRecords, Status},
-    status::{ChainStatus, LogStatus, MemberStatus, NodeStatus, ReadsStatus, SuccessorStatus, TrafficStatus},
+    status::{
+        ChainStatus, Exhausted, LogStatus, MemberStatus, NodeStatus, ReadsStatus, SuccessorStatus, TrafficStatus,
+    },
 };
 
 impl Data {
@@ -64,10 +65,10 @@ impl Data {
         let counters = cluster.map(|cluster| cluster.endpoint().counters()).unwrap_or_default();
         NodeStatus {
             node: self.name().to_owned(),
-            id: self.id().to_string(),
-            addr: cluster.map(|cluster| cluster.endpoint().advertised_addr().to_string()).unwrap_or_default(),
+            id: self.id(),
+            addr: cluster.map(|cluster| cluster.endpoint().advertised_addr()),
             cluster: self.config.cluster.clone(),
-            cluster_id: routing.as_ref().map(|routing| routing.cluster.to_string()),
+            cluster_id: routing.as_ref().map(|routing| routing.cluster),
             succeeds: self.succeeds(),
             place: self.place(),
             ready: self.may_serve(),
@@ -109,11 +110,11 @@ impl Data {
         Some(ChainStatus {
             chain: config.chain.0,
             epoch: config.epoch.0,
-            mode: if config.mode == Mode::Classic { "classic" } else { "craq" }.to_owned(),
+            mode: config.mode.into(),
             members: config.serving().map(|member| name(member.node)).collect(),
             place: config.place(self.id()),
             open: state.open,
-            last: state.last.to_string(),
+            last: state.last,
             watermark: state.watermark.0,
             dirty_updates: state.last.sequence.0.saturating_sub(state.watermark.0),
             in_flight_bytes: state.in_flight as u64,
@@ -131,7 +132,7 @@ impl Data {
             resyncs_partial: state.resync.partial,
             keys: state.size.keys,
             store_bytes: state.size.bytes,
-            full: full(state.full).map(str::to_owned),
+            full: Exhausted::of(state.full),
         })
     }
 
@@ -151,7 +152,7 @@ impl Data {
         let name = |id: MemberId| state.configs.node(id).map_or_else(|| id.to_string(), |node| node.name.clone());
         Some(LogStatus {
             applied: state.configs.applied().0,
-            history: state.configs.history().to_string(),
+            history: Some(state.configs.history()),
             leader: state.leader.map(name),
             voters: log.voters().into_iter().map(name).collect(),
             lease_ms: left(state.lease),
@@ -159,10 +160,8 @@ impl Data {
             unready: state.unready.map(|why| self.explained(why)),
             orphaned: state.orphaned,
             another_cluster: self.others.borrow().unready.map(|met| met.to_string()),
-            parted: self.parted(state.parted).map(|by| by.to_string()),
-            successor: state
-                .successor
-                .map(|Successor { by, yields }| SuccessorStatus { cluster_id: by.to_string(), yields }),
+            parted: self.parted(state.parted),
+            successor: state.successor.map(|Successor { by, yields }| SuccessorStatus { cluster_id: by, yields }),
         })
     }
 
@@ -171,9 +170,9 @@ impl Data {
         newer.or_else(|| self.stage.following()?.control.log.histories().parted())
     }
 
-    fn succeeds(&self) -> Vec<String> {
+    fn succeeds(&self) -> Vec<ClusterId> {
         let formed = self.stage.formed();
-        formed.iter().flat_map(|formed| &formed.founding.succeeds).map(ToString::to_string).collect()
+        formed.iter().flat_map(|formed| &formed.founding.succeeds).copied().collect()
     }
 }
 
@@ -218,29 +217,10 @@ fn readers_per_query(states: &[Status]) -> Histogram {
     }
 }
 
-const fn full(what: Fullness) -> Option<&'static str> {
-    match what {
-        Fullness::Nothing => None,
-        Fullness::Disk => Some("disk"),
-        Fullness::Memory => Some("memory"),
-    }
-}
-
 fn left(until: Timestamp) -> u64 {
     u64::try_from((until - clock::now()).as_millis()).unwrap_or(u64::MAX)
 }
 
 fn member(member: &Member) -> MemberStatus {
-    MemberStatus {
-        node: member.name.clone(),
-        id: member.id.to_string(),
-        addr: member.addr.to_string(),
-        state: match member.state {
-            MemberState::Alive => "alive",
-            MemberState::Suspect => "suspect",
-            MemberState::Down => "down",
-            MemberState::Left => "left",
-        }
-        .to_owned(),
-    }
+    MemberStatus { node: member.name.clone(), id: member.id, addr: member.addr, state: member.state.into() }
 }

@@ -67,3 +67,33 @@ fn fields_that_are_absent_have_defaults() {
         .replace(r#"{"cluster_id":"77ab00000000000000000000000000cd","yields":false}"#, "null");
     assert_eq!(serde_json::to_string(&parsed(&old)).unwrap(), again);
 }
+
+#[test]
+fn words_of_a_newer_release_are_kept() {
+    let newer = MEMBER
+        .replace("suspect", "asleep")
+        .replace(r#""mode":"classic""#, r#""mode":"quorum""#)
+        .replace("memory\"}", "files\"}");
+    let status = parsed(&newer);
+    assert_eq!(status.members[1].state, GossipState::Other("asleep".to_owned()));
+    assert_eq!(status.chains[1].mode, ChainMode::Other("quorum".to_owned()));
+    assert_eq!(status.chains[2].full, Some(Exhausted::Other("files".to_owned())));
+    let loading = LOADING.replace("take_in", "sort");
+    assert_eq!(parsed(&loading).loading.unwrap().step, LoadingStep::Other("sort".to_owned()));
+    for json in [newer, loading] {
+        assert_eq!(serde_json::to_string(&parsed(&json)).unwrap(), json);
+    }
+}
+
+#[test]
+fn fields_have_the_types_of_the_library() {
+    let status = parsed(MEMBER);
+    assert_eq!(status.id.to_string(), "26dca1f3c4b5968778695a4b3c2d1e0f/c2571122334455667788990011223344.1");
+    assert_eq!((status.addr, parsed(LOADING).addr), (Some(([127, 0, 0, 1], 40123).into()), None));
+    assert_eq!(status.members[0].state, GossipState::Alive);
+    assert_eq!((&status.chains[0].mode, status.chains[0].last), (&ChainMode::Craq, Version::new(1, 400)));
+    assert_eq!((status.chains[1].last, &status.chains[1].full), (Version::NONE, &Some(Exhausted::Disk)));
+    assert_eq!(status.log.unwrap().history.unwrap().generation, 3);
+    let unreadable = MEMBER.replace("1.400", "1-400");
+    assert!(serde_json::from_str::<NodeStatus>(&unreadable).unwrap_err().to_string().contains("EPOCH.SEQUENCE"));
+}

@@ -14,11 +14,12 @@ use crate::support::{Cuts, PATIENCE, SECRET, random_name};
 use artillery_ddata::{
     ChainId, Client, Error, Node, NodeBuilder, Refusal,
     admin::{
-        AdminError, DamagePlace, NotReopened, NotReplaced, Replacement, Survey, check_directory, plan_recovery,
-        plan_succession,
+        AdminError, DamagePlace, History, NotReopened, NotReplaced, Replacement, Survey, check_directory,
+        plan_recovery, plan_succession,
     },
     config::Config,
     node::{DataDirError, Loading, NeverReady, StartError, Stopped},
+    status::LoadingStep,
 };
 
 struct Durable {

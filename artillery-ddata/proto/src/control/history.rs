@@ -3,13 +3,14 @@
 
 use std::{fmt, str::FromStr};
 
+use artillery_core::{
+    error::ParseIdError,
+    internal::text::{parse_hex, parsed},
+};
 use serde::{Deserialize, Serialize};
 
 use super::index::LogIndex;
-use crate::{
-    ChainId, ClusterId, Epoch, Version,
-    types::text::{ParseIdError, parse_hex, parsed},
-};
+use crate::{ChainId, ClusterId, Epoch, Version};
 
 /// The id of a history. A recovery begins another history, which may be missing acknowledged updates of the old one. So
 /// nothing is compared or resent across the two. The text form is `GENERATION-ID`.

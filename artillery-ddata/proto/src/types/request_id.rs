@@ -2,7 +2,8 @@
 
 use std::{fmt, str::FromStr};
 
-use super::text::{ParseIdError, parse_hex, parsed};
+use artillery_core::{error::ParseIdError, internal::text::parsed};
+
 use crate::{ChainId, ClusterId, Version, types::update::RequestKey};
 
 /// Identifies one write of one client. Its text form is `CLUSTER/CHAIN/EPOCH.SEQUENCE/NUMBER`. Store it where the write
@@ -39,7 +40,7 @@ impl FromStr for RequestId {
         let parse = |text: &str| -> Option<Self> {
             let mut parts = text.split('/');
             let id = Self {
-                cluster: ClusterId(parse_hex(parts.next()?)?),
+                cluster: parts.next()?.parse().ok()?,
                 chain: ChainId(parts.next()?.parse().ok()?),
                 session: parts.next()?.parse().ok()?,
                 number: parts.next()?.parse().ok()?,

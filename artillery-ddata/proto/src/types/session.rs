@@ -7,7 +7,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use super::text::{ParseIdError, parse_hex, parsed};
+use artillery_core::{error::ParseIdError, internal::text::parsed};
+
 use crate::{ChainId, ClusterId, Sequence};
 
 /// The frontier of a session: in each chain the sequence that every later read of the session must include.
@@ -60,7 +61,7 @@ impl FromStr for Frontier {
                 return Some(Self::default());
             }
             let (cluster, floors) = text.split_once('/')?;
-            let mut frontier = Self { cluster: Some(ClusterId(parse_hex(cluster)?)), floors: BTreeMap::new() };
+            let mut frontier = Self { cluster: Some(cluster.parse().ok()?), floors: BTreeMap::new() };
             for floor in floors.split(',').filter(|floor| !floor.is_empty()) {
                 let (chain, sequence) = floor.split_once('=')?;
                 let sequence = Sequence(sequence.parse().ok()?);

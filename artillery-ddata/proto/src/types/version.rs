@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use super::text::{ParseIdError, parsed};
+use artillery_core::{error::ParseIdError, internal::text::parsed};
 
 /// The number of one configuration of a chain. The first is 1; 0 means none.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug, Serialize, Deserialize)]

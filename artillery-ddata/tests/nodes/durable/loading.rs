@@ -44,7 +44,7 @@ async fn a_node_that_loads_keeps_the_log_and_shows_how_far_it_is() {
     let status = slow.status().await;
     assert!(!status.ready && status.chains.is_empty());
     let loading = status.loading.expect("it is still loading");
-    assert!(loading.records >= 50 && loading.step == "take_in", "{loading:?}");
+    assert!(loading.records >= 50 && loading.step == LoadingStep::Load, "{loading:?}");
     drop(go_on);
     tokio::time::timeout(PATIENCE, slow.ready()).await.unwrap().unwrap();
     assert_eq!(slow.status().await.loading, None);

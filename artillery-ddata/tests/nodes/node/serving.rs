@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use artillery_ddata::{Error, Place, ReadMode, Refusal, Version, client::Spread, kv::ReadState};
+use artillery_ddata::{Error, Place, ReadMode, Refusal, Version, client::Spread, kv::ReadState, status::Exhausted};
 
 use super::SHORT;
 use crate::support::{TestCluster, classic, until, within};
@@ -61,7 +61,7 @@ async fn full_memory_refuses_values_until_deletes_made_room() {
     };
     assert!(is_full(&refused) && count >= 10, "{count}: {refused}");
     let status = bounded.status().await;
-    assert_eq!((status.max_memory_bytes, status.chains[0].full.as_deref()), (Some(1 << 20), Some("memory")));
+    assert_eq!((status.max_memory_bytes, &status.chains[0].full), (Some(1 << 20), &Some(Exhausted::Memory)));
     assert!(status.memory_bytes >= 1 << 20, "{}", status.memory_bytes);
     for n in 0..count {
         assert_eq!(within(kv.get(&format!("key-{n}"))).await.unwrap().value().map(|value| value.len()), Some(100_000));

@@ -3,12 +3,12 @@
 use artillery_ddata::{
     Place,
     metrics::NodeMetrics,
-    status::{ChainStatus, LogStatus, NodeStatus},
+    status::{ChainStatus, GossipState, LogStatus, NodeStatus},
 };
 
 use super::prometheus::Page;
 
-const STATES: [&str; 4] = ["alive", "suspect", "down", "left"];
+const STATES: [GossipState; 4] = [GossipState::Alive, GossipState::Suspect, GossipState::Down, GossipState::Left];
 const ROLES: [Place; 5] = [Place::Head, Place::Middle, Place::Tail, Place::Syncing, Place::Spare];
 
 pub(super) fn text(metrics: &NodeMetrics) -> String {
@@ -27,8 +27,8 @@ pub(super) fn text(metrics: &NodeMetrics) -> String {
 }
 
 fn node(page: &mut Page, status: &NodeStatus) {
-    let cluster_id = status.cluster_id.as_deref().unwrap_or_default();
-    let labels = [("node", status.node.as_str()), ("cluster", &status.cluster), ("cluster_id", cluster_id)];
+    let cluster_id = status.cluster_id.map_or_else(String::new, |id| id.to_string());
+    let labels = [("node", status.node.as_str()), ("cluster", &status.cluster), ("cluster_id", &cluster_id)];
     page.gauge("artillery_node_info", "Names of the node and its cluster; always 1.").sample(&labels, 1);
     page.gauge("artillery_build_info", "The running release; always 1.")
         .sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
@@ -95,7 +95,7 @@ fn chains(page: &mut Page, chains: &[ChainStatus]) {
     show("artillery_chain_copies", "Live members that hold each committed update, by gossip.", |chain| {
         f64::from(chain.copies)
     });
-    show("artillery_chain_last_sequence", "Sequence of the newest version here.", |chain| sequence(chain) as f64);
+    show("artillery_chain_last_sequence", "Sequence of the newest version here.", |chain| chain.last.sequence.0 as f64);
     show("artillery_chain_watermark_sequence", "The commit watermark here.", |chain| chain.watermark as f64);
     show("artillery_chain_watermark_lag_updates", "Updates here that are not known to be committed.", |chain| {
         chain.dirty_updates as f64
@@ -114,10 +114,6 @@ fn chains(page: &mut Page, chains: &[ChainStatus]) {
     show("artillery_chain_waiting_writes", "Writes that wait for their commit.", |chain| chain.waiting_writes as f64);
     show("artillery_chain_window_bytes", "Updates above the watermark.", |chain| chain.in_flight_bytes as f64);
     show("artillery_chain_backlog_bytes", "Committed updates kept for resends.", |chain| chain.backlog_bytes as f64);
-}
-
-fn sequence(chain: &ChainStatus) -> u64 {
-    chain.last.split_once('.').and_then(|(_, sequence)| sequence.parse().ok()).unwrap_or_default()
 }
 
 fn room(page: &mut Page, metrics: &NodeMetrics) {
@@ -223,7 +219,7 @@ fn configuration(page: &mut Page, metrics: &NodeMetrics) {
         |log, _| log.successor.as_ref().map_or(0, |successor| u64::from(successor.yields)),
     );
     show("artillery_log_recoveries", "Recoveries of the cluster after a loss.", |log, _| {
-        log.history.split_once('-').and_then(|(generation, _)| generation.parse().ok()).unwrap_or_default()
+        log.history.map_or(0, |history| history.generation)
     });
 }
 
@@ -231,7 +227,7 @@ fn connections(page: &mut Page, metrics: &NodeMetrics) {
     let mut members = page.gauge("artillery_members", "Other nodes by their state in the membership.");
     for state in STATES {
         let known = &metrics.status.members;
-        members.sample(&[("state", state)], known.iter().filter(|member| member.state == state).count());
+        members.sample(&[("state", state.as_str())], known.iter().filter(|member| member.state == state).count());
     }
     let mut refused = page.counter("artillery_connections_refused_total", "Connections refused here, by reason.");
     for &(reason, times) in &metrics.refused {

@@ -38,7 +38,7 @@ impl Shown {
         *self.0.loading.lock().unwrap_or_else(PoisonError::into_inner) = Some(loading);
         let LoadingStatus { step, records, records_per_second, read_bytes, total_bytes, .. } = loading.into();
         tracing::info!(
-            step,
+            step = step.as_str(),
             records,
             records_per_second,
             read_bytes,

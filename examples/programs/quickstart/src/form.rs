@@ -100,7 +100,7 @@ async fn no_chain(nodes: &[Node], patience: Duration) -> String {
     let mut others = 0;
     for node in nodes {
         let me: MemberId = node.id();
-        others += node.status().await.members.iter().filter(|member| member.id != me.to_string()).count();
+        others += node.status().await.members.iter().filter(|member| member.id != me).count();
     }
     let seconds = patience.as_secs();
     match others {

@@ -1,11 +1,11 @@
 //! Queries every known node, and combines their reports.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
 use artillery_ddata::{
     ChainConfig, Client, MemberId, NodeId, Routing,
     admin::Standing,
-    status::{ChainStatus, NodeStatus},
+    status::{ChainStatus, GossipState, NodeStatus},
 };
 use artillery_programs::exit::Failure;
 use serde_json::{Value, json};
@@ -30,9 +30,10 @@ pub(super) struct ClusterReport {
 /// A member as some node knows it.
 pub(super) struct KnownMember<'a> {
     pub(super) node: &'a str,
-    pub(super) id: &'a str,
-    pub(super) addr: &'a str,
-    pub(super) state: &'a str,
+    pub(super) id: MemberId,
+    /// `None`: it doesn't listen yet.
+    pub(super) addr: Option<SocketAddr>,
+    pub(super) state: &'a GossipState,
 }
 
 /// A place in a chain, with the view of the member that holds it.
@@ -54,10 +55,7 @@ pub(super) async fn gather(client: &Client, timeout: Duration) -> Result<Cluster
         .map(|(&id, address)| {
             let (client, address) = (client.clone(), address.clone());
             tokio::spawn(async move {
-                let status = match client.node_status(id, timeout).await {
-                    Ok(text) => serde_json::from_str(&text).map_err(|error| format!("unreadable: {error}")),
-                    Err(error) => Err(error.to_string()),
-                };
+                let status = client.node_status(id, timeout).await.map_err(|error| error.to_string());
                 let addr = address.addrs.first().map(ToString::to_string).unwrap_or_default();
                 (id, NodeReport { name: address.name, addr, status })
             })
@@ -77,9 +75,10 @@ pub(super) async fn gather_all(client: &Client, timeout: Duration) -> Result<Clu
     let (whole, survey) = tokio::join!(gather(client, timeout), client.survey(patience));
     let (whole, mut standings) = (whole?, survey.standings);
     // The configurations of one history don't contain the current addresses of another history's nodes.
-    let is_new = |member: &KnownMember<'_>| standings.iter().all(|standing| standing.me.id.to_string() != member.id);
-    let met: Vec<_> = whole.members().into_iter().filter(|member| member.state == "alive" && is_new(member)).collect();
-    let addrs = met.iter().filter_map(|member| member.addr.parse().ok());
+    let is_new = |member: &KnownMember<'_>| standings.iter().all(|standing| standing.me.id != member.id);
+    let is_met = |member: &KnownMember<'_>| *member.state == GossipState::Alive && is_new(member);
+    let met: Vec<_> = whole.members().into_iter().filter(is_met).collect();
+    let addrs = met.iter().filter_map(|member| member.addr);
     standings.extend(client.survey_at(addrs, patience).await);
     Ok(ClusterReport { standings, ..whole })
 }
@@ -94,11 +93,12 @@ impl ClusterReport {
             Some(Err(why)) => Err(why.as_str()),
             None => Err("its address isn't known"),
         };
-        let head = chain.head().and_then(|head| view(head.node).ok()).and_then(sequence);
+        let last = |view: &ChainStatus| view.last.sequence.0;
+        let head = chain.head().and_then(|head| view(head.node).ok()).map(last);
         let seat = |id: MemberId| {
             let view = view(id.node);
             let behind = |last: u64| Some(head?.saturating_sub(last));
-            let lag = view.ok().and_then(sequence).and_then(behind);
+            let lag = view.ok().map(last).and_then(behind);
             let name = self.nodes.get(&id.node).map_or_else(|| id.node.to_string(), |told| told.name.clone());
             ChainSeat { id, name, role: chain.place(id).to_string(), view, lag }
         };
@@ -116,9 +116,10 @@ impl ClusterReport {
     /// takes precedence, then the first view.
     pub(super) fn members(&self) -> Vec<KnownMember<'_>> {
         let told = || self.nodes.values().filter_map(|told| told.status.as_ref().ok());
-        let selves = told().map(|of| KnownMember { node: &of.node, id: &of.id, addr: &of.addr, state: "alive" });
+        let selves =
+            told().map(|of| KnownMember { node: &of.node, id: of.id, addr: of.addr, state: &GossipState::Alive });
         let others = told().flat_map(|of| &of.members);
-        let others = others.map(|of| KnownMember { node: &of.node, id: &of.id, addr: &of.addr, state: &of.state });
+        let others = others.map(|of| KnownMember { node: &of.node, id: of.id, addr: Some(of.addr), state: &of.state });
         let mut members = BTreeMap::new();
         for known in selves.chain(others) {
             members.entry((known.node, known.id)).or_insert(known);
@@ -132,8 +133,10 @@ impl ClusterReport {
     }
 }
 
-pub(super) fn sequence(view: &ChainStatus) -> Option<u64> {
-    view.last.split_once('.')?.1.parse().ok()
+impl KnownMember<'_> {
+    pub(super) fn addr(&self) -> String {
+        self.addr.map_or_else(String::new, |addr| addr.to_string())
+    }
 }
 
 /// The status that `docs/json.md` describes.
@@ -144,7 +147,8 @@ pub(super) fn object(whole: &ClusterReport) -> Value {
         .iter()
         .map(|member| {
             let role = whole.role(member.node);
-            json!({ "node": member.node, "id": member.id, "addr": member.addr, "state": member.state, "role": role })
+            let (id, addr) = (member.id.to_string(), member.addr());
+            json!({ "node": member.node, "id": id, "addr": addr, "state": member.state, "role": role })
         })
         .collect();
     let nodes: Vec<Value> = whole.nodes.iter().map(|(id, told)| node_object(whole, *id, told)).collect();
@@ -170,7 +174,7 @@ fn seat_object(seat: &ChainSeat<'_>) -> Value {
     let (node, id, role) = (&seat.name, seat.id.to_string(), &seat.role);
     match seat.view {
         Ok(view) => json!({
-            "node": node, "id": id, "role": role, "epoch": view.epoch, "open": view.open, "last": view.last,
+            "node": node, "id": id, "role": role, "epoch": view.epoch, "open": view.open, "last": view.last.to_string(),
             "watermark": view.watermark, "lag": seat.lag, "dirty_updates": view.dirty_updates,
             "in_flight_bytes": view.in_flight_bytes, "backlog_bytes": view.backlog_bytes, "lease_ms": view.lease_ms,
             "unreplicated_records": view.unreplicated_records, "halted": view.halted, "error": null,

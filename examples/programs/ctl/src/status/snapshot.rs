@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use artillery_ddata::status::ReadsStatus;
 
-use super::gather::{ChainSeat, ClusterReport, sequence};
+use super::gather::{ChainSeat, ClusterReport};
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Snapshot {
@@ -81,7 +81,7 @@ impl Snapshot {
 
 fn member(seat: &ChainSeat<'_>) -> Member {
     let state = seat.view.map_err(str::to_owned).map(|view| MemberReport {
-        last: sequence(view).unwrap_or_default(),
+        last: view.last.sequence.0,
         watermark: view.watermark,
         lag: seat.lag,
         dirty: view.dirty_updates,

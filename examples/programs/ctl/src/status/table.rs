@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use artillery_ddata::status::ChainStatus;
+use artillery_ddata::status::{ChainStatus, GossipState};
 use comfy_table::Table;
 
 use super::{
@@ -48,7 +48,7 @@ fn seat_row(seat: &ChainSeat<'_>) -> Vec<String> {
     match seat.view {
         Ok(view) => {
             let lease = view.lease_ms.map_or_else(|| "endless".to_owned(), |left| format!("{left} ms"));
-            row.extend([view.epoch.to_string(), view.last.clone(), view.watermark.to_string()]);
+            row.extend([view.epoch.to_string(), view.last.to_string(), view.watermark.to_string()]);
             row.push(seat.lag.map_or_else(|| "?".to_owned(), |lag| lag.to_string()));
             row.extend([view.dirty_updates.to_string(), format!("{} bytes", view.in_flight_bytes), lease, note(view)]);
         }
@@ -76,7 +76,7 @@ fn note(view: &ChainStatus) -> String {
 fn reads(whole: &ClusterReport) -> Table {
     let mut table = plain_table(&[&["node"], &KINDS[..], &[""]].concat());
     let members = whole.members();
-    let has_left = |name: &str| members.iter().any(|member| member.node == name && member.state == "left");
+    let has_left = |name: &str| members.iter().any(|member| member.node == name && *member.state == GossipState::Left);
     for told in whole.nodes.values().filter(|told| told.status.is_ok() || !has_left(&told.name)) {
         let mut row = vec![told.name.clone()];
         match &told.status {
@@ -95,8 +95,8 @@ fn reads(whole: &ClusterReport) -> Table {
 
 fn members(whole: &ClusterReport) -> Table {
     let mut table = plain_table(&["node", "addr", "state", "role"]);
-    for member in whole.members().into_iter().filter(|member| member.state != "left") {
-        table.add_row([member.node, member.addr, member.state, &whole.role(member.node)]);
+    for member in whole.members().into_iter().filter(|member| *member.state != GossipState::Left) {
+        table.add_row([member.node, &member.addr(), member.state.as_str(), &whole.role(member.node)]);
     }
     table
 }

@@ -79,7 +79,7 @@ struct Limit {
 /// The reason why the head of a chain refuses writes, from its configuration and its members' status; `None` if it
 /// accepts all.
 fn limit(chain: &ChainConfig, seats: &[ChainSeat<'_>]) -> Option<Limit> {
-    let full = seats.iter().find_map(|seat| Some((seat.name.as_str(), seat.view.ok()?.full.as_deref()?)));
+    let full = seats.iter().find_map(|seat| Some((seat.name.as_str(), seat.view.ok()?.full.as_ref()?.as_str())));
     if chain.is_sealed() {
         let why = format!(
             "chain {} accepts no writes: this cluster may be replaced by another one of the same name",

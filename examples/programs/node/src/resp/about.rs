@@ -91,8 +91,8 @@ pub(super) fn role(status: &NodeStatus) -> Reply {
     let offset = i64::try_from(chain.watermark).unwrap_or(i64::MAX);
     let others = chain.members.iter().filter(|name| **name != status.node);
     let replica = |name: &String| {
-        let known = status.members.iter().find(|member| member.node == *name);
-        let (host, port) = known.and_then(|member| member.addr.rsplit_once(':')).unwrap_or((name, "0"));
+        let known = status.members.iter().find(|member| member.node == *name).map(|member| member.addr.to_string());
+        let (host, port) = known.as_ref().and_then(|addr| addr.rsplit_once(':')).unwrap_or((name, "0"));
         Reply::List(vec![Reply::text(host), Reply::text(port), Reply::text(offset.to_string())])
     };
     Reply::List(vec![Reply::text("master"), Reply::Number(offset), Reply::List(others.map(replica).collect())])
@@ -142,12 +142,13 @@ fn clients(shared: &PortShared) -> String {
 
 fn server(status: &NodeStatus) -> String {
     let (version, node, cluster) = (env!("CARGO_PKG_VERSION"), &status.node, &status.cluster);
-    let (id, process) = (status.cluster_id.as_deref().unwrap_or(""), std::process::id());
+    let id = status.cluster_id.map_or_else(String::new, |id| id.to_string());
+    let addr = status.addr.map_or_else(String::new, |addr| addr.to_string());
+    let process = std::process::id();
     format!(
         "redis_version:{LIKE_REDIS}\r\nredis_mode:standalone\r\nprocess_id:{process}\r\nartillery_version:{version}\r\n\
-         artillery_node:{node}\r\nartillery_addr:{}\r\nartillery_cluster:{cluster}\r\nartillery_cluster_id:{id}\r\n\
+         artillery_node:{node}\r\nartillery_addr:{addr}\r\nartillery_cluster:{cluster}\r\nartillery_cluster_id:{id}\r\n\
          artillery_ready:{}\r\n",
-        status.addr,
         u8::from(status.ready),
     )
 }
