@@ -14,7 +14,7 @@
 //! for entry in kv.scan("stock/") {
 //!     println!("{:?}", entry?.key);
 //! }
-//! let visits: Map<String, u32> = kv.kv().map("visits");
+//! let visits: Map<String, u32> = kv.kv().map("visits")?;
 //! kv.wait(visits.update("ann", |n| Some(n.unwrap_or(0) + 1)))?;
 //! # Ok(())
 //! # }

@@ -47,7 +47,7 @@ fn use_it(addr: SocketAddr) -> Outcome<()> {
         assert_eq!(entry.value, "0");
     }
     // `wait` replaces `.await`, also for calls of typed maps and for calls with options.
-    let visits: Map<String, u32> = kv.kv().map("visits");
+    let visits: Map<String, u32> = kv.kv().map("visits")?;
     let update = kv.wait(visits.update("ann", |n| Some(n.unwrap_or(0) + 1)))?;
     assert_eq!(update.result, Some(1));
     println!("ann's visits: {:?}", update.result);

@@ -16,7 +16,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let kv = node.kv();
 
     // Values are serde types. `update` reads, changes and swaps, and retries if another client wrote in between.
-    let users: Map<String, User> = kv.map("users");
+    let users: Map<String, User> = kv.map("users")?;
     users.put("ann", &User { name: "Ann".into(), visits: 1 }).await?;
     users.update("ann", |user| user.map(|user| User { visits: user.visits + 1, ..user })).await?;
     let ann = users.get("ann").await?;
@@ -24,7 +24,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(ann.value().map(|user| user.visits), Some(2));
 
     // Keys keep their order: 9 sorts before 10. Leading fields select a range.
-    let orders: Map<(u32, u64), String> = kv.map("orders");
+    let orders: Map<(u32, u64), String> = kv.map("orders")?;
     for (key, what) in [((7, 10), "milk"), ((70, 1), "salt"), ((7, 9), "tea")] {
         orders.put(&key, &what.to_owned()).await?;
     }
@@ -36,7 +36,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(found, ["tea", "milk"]);
 
     // Numbers stored as decimal text can be incremented without a read.
-    let hits: Map<String, i64, Decimal> = kv.map("hits");
+    let hits: Map<String, i64, Decimal> = kv.map("hits")?;
     hits.increment("home", 1).await?;
     assert_eq!(hits.increment("home", 41).await?.result, 42);
 

@@ -122,7 +122,7 @@ fn scans_are_iterators() {
     let page = kv.scan_hashed(0, 100).unwrap();
     let rest = kv.scan_hashed(page.next, 300).unwrap();
     assert_eq!((page.keys.len(), rest.keys.len(), rest.next), (100, 200, 0));
-    let counts: Map<u32, u8> = kv.kv().map("counts");
+    let counts: Map<u32, u8> = kv.kv().map("counts").unwrap();
     for n in [300, 2, 1] {
         kv.wait(counts.put(&n, &1)).unwrap();
     }

@@ -11,7 +11,7 @@ use crate::{
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MapError {
-    /// The map's name isn't allowed, so no call was made.
+    /// The name isn't allowed: no map was made. Only [`Kv::map`](crate::Kv::map) fails this way.
     #[error(transparent)]
     Name(#[from] NameError),
     /// The key can't be encoded, or the bytes read aren't a key of this map.

@@ -16,7 +16,7 @@ use crate::{
 /// Entries of one type in the data of a cluster. An order-preserving codec encodes the keys ([`key`](super::key)), and
 /// the codec `C` the values.
 ///
-/// Clones are cheap. If the map's name isn't allowed ([`NameError`]), each call fails with that error.
+/// Clones are cheap.
 ///
 /// ```no_run
 /// # async fn example(kv: artillery_ddata::Kv) -> Result<(), artillery_ddata::map::MapError> {
@@ -25,18 +25,18 @@ use crate::{
 /// #[derive(serde::Serialize, serde::Deserialize)]
 /// struct User { name: String, visits: u32 }
 ///
-/// let users: Map<String, User> = kv.map("users");
+/// let users: Map<String, User> = kv.map("users")?;
 /// users.put("ann", &User { name: "Ann".into(), visits: 1 }).await?;
 /// users.update("ann", |user| user.map(|user| User { visits: user.visits + 1, ..user })).await?;
 ///
-/// let orders: Map<(u32, u64), String> = kv.map("orders");
+/// let orders: Map<(u32, u64), String> = kv.map("orders")?;
 /// orders.put(&(7, 1), &"tea".to_owned()).await?;
 /// let mut of_customer_7 = orders.scan_prefix(&7u32);
 /// while let Some(entry) = of_customer_7.next().await {
 ///     println!("{:?}", entry?.key);
 /// }
 ///
-/// let hits: Map<String, i64, Decimal> = kv.map("hits");
+/// let hits: Map<String, i64, Decimal> = kv.map("hits")?;
 /// hits.increment("home", 1).await?;
 ///
 /// let batch = Batch::new().delete(users.key("ann")?).put(orders.key(&(7, 1))?, orders.value(&"milk".into())?);
@@ -46,18 +46,20 @@ use crate::{
 /// ```
 pub struct Map<K, V, C = Bincode> {
     kv: Kv,
-    keys: Result<KeySpace<K>, NameError>,
+    keys: KeySpace<K>,
     types: PhantomData<fn() -> (V, C)>,
 }
 
 impl Kv {
     /// The typed map with this name, with the defaults of this handle. The types are inferred from the variable: `let
-    /// users: Map<String, User> = kv.map("users")`.
+    /// users: Map<String, User> = kv.map("users")?`.
     ///
-    /// This contacts no node and creates nothing: a map exists once it has an entry. A name has 1 to 255 bytes, none of
-    /// them zero; otherwise each call of the map fails with [`NameError`].
-    pub fn map<K, V, C>(&self, name: &str) -> Map<K, V, C> {
-        Map { kv: self.clone(), keys: KeySpace::new(name), types: PhantomData }
+    /// This contacts no node and creates nothing: a map exists once it has an entry.
+    ///
+    /// # Errors
+    /// [`NameError`], unless the name has 1 to 255 bytes, none of them zero.
+    pub fn map<K, V, C>(&self, name: &str) -> Result<Map<K, V, C>, NameError> {
+        Ok(Map { kv: self.clone(), keys: KeySpace::new(name)?, types: PhantomData })
     }
 }
 
@@ -83,19 +85,16 @@ impl<K, V, C> Map<K, V, C> {
     }
 
     /// The key space of the map.
-    ///
-    /// # Errors
-    /// [`NameError`] if the map's name isn't allowed.
-    pub fn keys(&self) -> Result<&KeySpace<K>, NameError> {
-        self.keys.as_ref().map_err(|error| *error)
+    pub fn keys(&self) -> &KeySpace<K> {
+        &self.keys
     }
 
     /// The raw key of an entry, for a [`Batch`](crate::Batch) or a call of [`Kv`].
     ///
     /// # Errors
-    /// [`MapError::Name`] and [`MapError::Key`].
+    /// [`MapError::Key`].
     pub fn key<Q: AsKey<K> + ?Sized>(&self, key: &Q) -> Result<Bytes, MapError> {
-        Ok(self.keys()?.key(key)?)
+        Ok(self.keys.key(key)?)
     }
 
     /// Deletes an entry. Deleting an absent entry succeeds.
@@ -193,8 +192,7 @@ impl<K, V, C: ValueCodec<V>> Map<K, V, C> {
 impl<K: DeserializeOwned, V, C: ValueCodec<V>> Map<K, V, C> {
     /// Scans all entries, in the order of their keys.
     pub fn scan(&self) -> MapScan<K, V> {
-        let prefix = self.keys().map(|keys| keys.prefix().clone()).map_err(MapError::from);
-        MapScan::new(&self.kv, self.keys.clone(), prefix, C::decode)
+        MapScan::new(&self.kv, self.keys.clone(), Ok(self.keys.prefix().clone()), C::decode)
     }
 
     /// Scans the entries whose keys begin with these fields, in the order of their keys: for instance all orders of one
@@ -203,8 +201,7 @@ impl<K: DeserializeOwned, V, C: ValueCodec<V>> Map<K, V, C> {
     where
         Q: Leading<K, FIELDS> + ?Sized,
     {
-        let prefix = self.keys().map_err(MapError::from).and_then(|keys| Ok(keys.leading(fields)?));
-        MapScan::new(&self.kv, self.keys.clone(), prefix, C::decode)
+        MapScan::new(&self.kv, self.keys.clone(), self.keys.leading(fields), C::decode)
     }
 }
 

@@ -131,13 +131,13 @@ pub fn decode<K: DeserializeOwned>(bytes: &[u8]) -> Result<K, KeyError> {
 #[non_exhaustive]
 pub enum NameError {
     /// The name is empty.
-    #[error("the name of a map is empty")]
+    #[error("the name of a map is empty: it has 1 to {MAX_NAME} bytes, none of them zero")]
     Empty,
     /// The name contains a zero byte, which would end it.
-    #[error("the name of a map contains a zero byte")]
+    #[error("the name of a map contains a zero byte: it has 1 to {MAX_NAME} bytes, none of them zero")]
     Zero,
     /// The name is longer than 255 bytes.
-    #[error("the name of a map has {len} bytes; at most {limit} are allowed")]
+    #[error("the name of a map has {len} bytes: it has 1 to {limit}, none of them zero")]
     TooLong {
         /// The name's length in bytes.
         len: usize,

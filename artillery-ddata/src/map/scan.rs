@@ -12,7 +12,7 @@ use bytes::Bytes;
 use futures_core::Stream;
 use serde::de::DeserializeOwned;
 
-use super::{AsKey, KeySpace, MapError, NameError, calls::Decode};
+use super::{AsKey, KeyError, KeySpace, MapError, calls::Decode};
 use crate::{
     Kv, ReadMode, Session, Version,
     kv::{Entry, Scan},
@@ -50,17 +50,8 @@ pub struct MapScan<K, V> {
 }
 
 impl<K, V> MapScan<K, V> {
-    pub(super) fn new(
-        kv: &Kv,
-        keys: Result<KeySpace<K>, NameError>,
-        prefix: Result<Bytes, MapError>,
-        decode: Decode<V>,
-    ) -> Self {
-        let scan = match (keys, prefix) {
-            (Ok(keys), Ok(prefix)) => Ok((kv.scan(prefix), keys)),
-            (Err(error), _) => Err(Some(error.into())),
-            (_, Err(error)) => Err(Some(error)),
-        };
+    pub(super) fn new(kv: &Kv, keys: KeySpace<K>, prefix: Result<Bytes, KeyError>, decode: Decode<V>) -> Self {
+        let scan = prefix.map(|prefix| (kv.scan(prefix), keys)).map_err(|error| Some(error.into()));
         Self { scan, decode }
     }
 

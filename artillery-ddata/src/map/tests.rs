@@ -26,7 +26,7 @@ fn ann(visits: u32) -> User {
 #[tokio::test]
 async fn an_entry_is_written_and_read() {
     let node = alone(&unique("map"));
-    let users: Map<String, User> = node.kv().map("users");
+    let users: Map<String, User> = node.kv().map("users").unwrap();
     assert_eq!(users.get("ann").await.unwrap().version(), Version::NONE);
     assert_eq!(users.get_local("ann").unwrap(), None);
     let put = users.put("ann", &ann(1)).await.unwrap();
@@ -53,7 +53,7 @@ async fn an_entry_is_written_and_read() {
 #[tokio::test]
 async fn maps_with_similar_names_are_separate() {
     let node = alone(&unique("map"));
-    let (a, ab): (Map<String, u8>, Map<String, u8>) = (node.kv().map("a"), node.kv().map("ab"));
+    let (a, ab): (Map<String, u8>, Map<String, u8>) = (node.kv().map("a").unwrap(), node.kv().map("ab").unwrap());
     a.put("k", &1).await.unwrap();
     ab.put("k", &2).await.unwrap();
     assert_eq!(all(a.scan()).await, [("k".to_owned(), 1)]);
@@ -72,7 +72,7 @@ async fn all<K: serde::de::DeserializeOwned, V>(mut scan: MapScan<K, V>) -> Vec<
 #[tokio::test]
 async fn scans_show_keys_in_their_order() {
     let node = alone(&unique("map"));
-    let orders: Map<(i32, String), u64> = node.kv().map("orders");
+    let orders: Map<(i32, String), u64> = node.kv().map("orders").unwrap();
     let keys = [(300, "b"), (-1, "z"), (7, "ab"), (7, "a"), (7, ""), (i32::MIN, "x"), (8, "a")];
     for (n, key) in keys.iter().enumerate() {
         orders.put(key, &(n as u64)).await.unwrap();
@@ -92,7 +92,7 @@ async fn scans_show_keys_in_their_order() {
 async fn handles_have_defaults_and_calls_have_their_own() {
     let node = alone(&unique("map"));
     let session = Session::new();
-    let numbers: Map<u8, u8> = node.kv().map("numbers");
+    let numbers: Map<u8, u8> = node.kv().map("numbers").unwrap();
     let through = numbers.clone().with_read_mode(ReadMode::ThroughChain);
     let put = numbers.in_session(&session).put(&1, &1).await.unwrap();
     let floor = || session.frontier().floor(crate::ChainId(0));
@@ -111,7 +111,7 @@ async fn handles_have_defaults_and_calls_have_their_own() {
     assert_eq!((first.replayed, again.replayed, again.version), (false, true, first.version));
 
     let unformed = FakeNode::start(&unique("map"), "late");
-    let numbers: Map<u8, u8> = unformed.kv().map("numbers");
+    let numbers: Map<u8, u8> = unformed.kv().map("numbers").unwrap();
     assert!(matches!(numbers.get_local(&1), Err(MapError::NotLocal(NotLocal::NotHere))));
     let soon = numbers.with_timeout(Duration::from_millis(30));
     for error in [soon.put(&1, &1).await.unwrap_err(), soon.update(&1, |_| Some(1)).await.unwrap_err()] {
@@ -122,7 +122,7 @@ async fn handles_have_defaults_and_calls_have_their_own() {
 #[tokio::test]
 async fn concurrent_updates_lose_no_increment() {
     let node = alone(&unique("map"));
-    let counts: Map<String, u32> = node.kv().map("counts");
+    let counts: Map<String, u32> = node.kv().map("counts").unwrap();
     let add = |counts: Map<String, u32>| async move {
         for _ in 0..100 {
             counts.update("all", |n| Some(n.unwrap_or(0) + 1)).await.unwrap();
@@ -138,7 +138,7 @@ async fn concurrent_updates_lose_no_increment() {
 #[tokio::test]
 async fn an_update_creates_changes_and_deletes() {
     let node = alone(&unique("map"));
-    let counts: Map<String, u32> = node.kv().map("counts");
+    let counts: Map<String, u32> = node.kv().map("counts").unwrap();
     let mut seen = Vec::new();
     let created = counts.update("n", |old| (seen.push(old), Some(1)).1).await.unwrap();
     assert_eq!((created.result, counts.get("n").await.unwrap().version()), (Some(1), created.version));
@@ -152,7 +152,7 @@ async fn an_update_creates_changes_and_deletes() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_update_starts_over_from_the_other_write() {
     let node = alone(&unique("map"));
-    let counts: Map<String, u32> = node.kv().map("counts");
+    let counts: Map<String, u32> = node.kv().map("counts").unwrap();
     let mut seen = Vec::new();
     let change = |old: Option<u32>| {
         seen.push(old);
@@ -171,7 +171,7 @@ async fn an_update_starts_over_from_the_other_write() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_update_ends_when_its_time_is_up() {
     let node = alone(&unique("map"));
-    let counts: Map<String, u32> = node.kv().map("counts");
+    let counts: Map<String, u32> = node.kv().map("counts").unwrap();
     let mut tries = 0;
     let interfere = |_| {
         tries += 1;
@@ -188,7 +188,7 @@ async fn an_update_ends_when_its_time_is_up() {
 #[tokio::test]
 async fn numbers_are_incremented() {
     let node = alone(&unique("map"));
-    let hits: Map<String, i64, Decimal> = node.kv().map("hits");
+    let hits: Map<String, i64, Decimal> = node.kv().map("hits").unwrap();
     assert_eq!(hits.increment("home", 2).await.unwrap().result, 2);
     assert_eq!(hits.increment("home", -5).await.unwrap().result, -3);
     assert_eq!(hits.get("home").await.unwrap().value(), Some(&-3));
@@ -201,7 +201,7 @@ async fn numbers_are_incremented() {
 async fn undecodable_entries_are_errors_in_their_place() {
     let node = alone(&unique("map"));
     let kv = node.kv();
-    let users: Map<u8, User> = kv.map("users");
+    let users: Map<u8, User> = kv.map("users").unwrap();
     users.put(&1, &ann(1)).await.unwrap();
     kv.put(users.key(&2).unwrap(), "no user").await.unwrap();
     users.put(&3, &ann(3)).await.unwrap();
@@ -219,22 +219,20 @@ async fn undecodable_entries_are_errors_in_their_place() {
 }
 
 #[tokio::test]
+async fn a_map_whose_name_is_not_allowed_is_not_made() {
+    let node = alone(&unique("map"));
+    let bad: Result<Map<String, u8>, _> = node.kv().map("a\0b");
+    assert_eq!(bad.unwrap_err(), NameError::Zero);
+    let why = node.kv().map::<String, u8, Bincode>("").unwrap_err();
+    assert_eq!(why.to_string(), "the name of a map is empty: it has 1 to 255 bytes, none of them zero");
+}
+
+#[tokio::test]
 async fn encoding_errors_are_returned_by_the_call() {
     let node = alone(&unique("map"));
-    let bad: Map<String, u8> = node.kv().map("a\0b");
-    let zero = |error| matches!(error, MapError::Name(NameError::Zero));
-    assert!(zero(bad.put("k", &1).await.unwrap_err()));
-    assert!(zero(bad.get("k").await.unwrap_err()));
-    assert!(zero(bad.delete("k").await.unwrap_err()));
-    assert!(zero(bad.get_local("k").unwrap_err()));
-    assert!(zero(bad.update("k", |_| None).await.unwrap_err()));
-    let mut scan = bad.scan();
-    assert!(zero(scan.next().await.unwrap().unwrap_err()));
-    assert!(scan.next().await.is_none());
-
-    let floats: Map<(u8, f64), u8> = node.kv().map("floats");
+    let floats: Map<(u8, f64), u8> = node.kv().map("floats").unwrap();
     assert!(matches!(floats.put(&(1, 0.5), &1).await, Err(MapError::Key(KeyError::Unsupported(_)))));
-    let long: Map<String, u8> = node.kv().map("long");
+    let long: Map<String, u8> = node.kv().map("long").unwrap();
     assert!(matches!(long.get(&"k".repeat(5000)).await, Err(MapError::Key(KeyError::TooLong { .. }))));
 }
 
@@ -242,8 +240,8 @@ async fn encoding_errors_are_returned_by_the_call() {
 async fn maps_share_a_batch() {
     let node = alone(&unique("map"));
     let kv: Kv = node.kv();
-    let users: Map<String, User> = kv.map("users");
-    let orders: Map<(u32, u64), String> = kv.map("orders");
+    let users: Map<String, User> = kv.map("users").unwrap();
+    let orders: Map<(u32, u64), String> = kv.map("orders").unwrap();
     users.put("ann", &ann(1)).await.unwrap();
     let batch = Batch::new().delete(users.key("ann").unwrap());
     let batch = batch.put(orders.key(&(7, 1)).unwrap(), orders.value(&"tea".into()).unwrap());

@@ -53,7 +53,7 @@ fn callers_that_never_stop_retrying_leave_their_thread_to_others() {
         let client = client.seed(node.addr()).connect().await.unwrap();
         let mut calls = Vec::new();
         for kv in [client.kv(), node.kv()] {
-            let map: artillery_ddata::Map<u64, u64> = kv.map("numbers");
+            let map: artillery_ddata::Map<u64, u64> = kv.map("numbers").unwrap();
             let (of_get, of_write, of_many, of_long) = (kv.clone(), kv.clone(), kv.clone(), kv.clone());
             insist!(calls, of_get.get("k"));
             insist!(calls, of_write.put("k", "v"));
