@@ -111,7 +111,7 @@
 //! - `testing` (feature `testing`): a simulated cluster for tests of your own code.
 //!
 //! The protocol itself is in the crate `artillery-proto`. It has no socket, clock, task or thread, so the simulator
-//! runs the same state machine as the network.
+//! runs the same state machine as the network. That crate may change in any release: use its types by their names here.
 //!
 //! # Guarantees
 //!

@@ -19,7 +19,12 @@
 //! - [`node`]: a node's control state: its log, its lease and the orders to its chains;
 //! - [`guards`]: the safety rules that a test can disable to show that their absence is detected.
 
-// An implementation detail of `artillery-ddata`, which documents what applications use.
+//!
+//! An implementation detail of `artillery-ddata`, which pins its exact version and documents the types that applications
+//! use: anything here may change in any release.
+
+// No page of its own in searches and in the documentation of dependents.
+#![doc(hidden)]
 #![allow(missing_docs)]
 
 #[macro_use]
