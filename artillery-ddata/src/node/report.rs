@@ -1,6 +1,6 @@
 //! Assembles the status and metrics of a node.
 
-use artillery_core::{Cluster, Member, MemberId, MemberState, Timestamp, internal::clock, transport::Endpoint};
+use artillery_core::{Cluster, Member, MemberId, Timestamp, internal::clock, transport::Endpoint};
 use artillery_proto::node::Successor;
 
 use super::{

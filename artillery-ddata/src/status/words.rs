@@ -85,8 +85,8 @@ words! {
 impl From<Mode> for ChainMode {
     fn from(mode: Mode) -> Self {
         match mode {
-            Mode::Craq => Self::Craq,
             Mode::Classic => Self::Classic,
+            _ => Self::Craq,
         }
     }
 }
