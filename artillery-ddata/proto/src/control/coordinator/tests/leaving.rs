@@ -222,6 +222,55 @@ fn leave_and_lose(world: &mut World, dead: u8, last: u8) -> Leave {
     agreed
 }
 
+/// Node `dead` shows an answer and then dies; node `last` has been asked to resign. After `event`, the leader learns of
+/// the resignation.
+fn resign_after(mutant: Option<Mutant>, event: impl FnOnce(&mut World, u8)) -> (World, u8, Leave) {
+    let (mut world, dead, last) = pair(mutant);
+    world.ask(last);
+    world.pass(PROOF, &[0, dead, last]);
+    let agreed = world.ask(last).leave.expect("the other node has shown an answer");
+    event(&mut world, dead);
+    world.leaves.insert(last, agreed);
+    for _ in 0..2 {
+        assert_eq!(world.renew(last), None);
+    }
+    (world, last, agreed)
+}
+
+/// Another term begins, whose leader receives answers of node `dead` before it learns of the request to leave.
+fn elect_and_lose(world: &mut World, dead: u8) {
+    world.elect(2);
+    for _ in 0..2 {
+        world.renew(dead);
+    }
+    world.pass(50, &[0]);
+}
+
+#[test]
+fn a_new_leader_keeps_a_resigned_member_until_another_one_is_proven_to_live() {
+    let (mut world, last, agreed) = resign_after(None, elect_and_lose);
+    assert_eq!(world.serving().len(), 2, "the other member may have died since");
+    world.pass(700, &[0, last]);
+    assert_eq!(world.ask(last).leave, Some(agreed.back(LeaveStage::Asks)), "it did, and {last} is the last one");
+}
+
+#[test]
+fn a_new_leader_that_believes_old_messages_removes_the_last_copy() {
+    let (world, last, _) = resign_after(Some(Mutant::BelieveOldMessages), elect_and_lose);
+    assert!(!world.serving().contains(&id(last)));
+}
+
+#[test]
+fn after_a_pause_a_resigned_member_stays_until_another_one_is_proven_to_live() {
+    let (world, ..) = resign_after(None, |world, dead| {
+        for _ in 0..2 {
+            world.renew(dead);
+        }
+        world.now = world.now + Duration::from_millis(300);
+    });
+    assert_eq!(world.serving().len(), 2, "the other member may have died in the pause");
+}
+
 #[test]
 fn a_resignation_that_stands_for_ever_stops_the_chain() {
     let (mut world, dead, last) = pair(Some(Mutant::KeepResigned));
