@@ -43,7 +43,7 @@ pub struct NodeStatus {
     /// The cluster's name.
     pub cluster: String,
     /// The cluster's id. `None`: the node doesn't belong to a formed cluster yet.
-    #[serde(with = "text::or_null")]
+    #[serde(default, with = "text::or_null")]
     pub cluster_id: Option<ClusterId>,
     /// The ids of the clusters that this one succeeds, oldest first. An operator abandoned each of them.
     #[serde(default, with = "text::list")]

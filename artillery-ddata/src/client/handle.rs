@@ -74,7 +74,8 @@ impl Client {
     /// commands.
     ///
     /// # Errors
-    /// [`AdminError`]. After [`AdminError::OutcomeUnknown`] the command may have been executed: check the configuration.
+    /// [`AdminError`]. If its [outcome is unknown](AdminError::is_outcome_unknown), the command may have been executed:
+    /// check the configuration.
     pub async fn arrange(
         &self,
         node: NodeId,
@@ -82,7 +83,7 @@ impl Client {
         timeout: Duration,
     ) -> Result<Option<Epoch>, AdminError<ArrangeError>> {
         match self.router.ask_node(node, AdminOperation::Arrange(wish), timeout).await? {
-            ResponseAnswer::Arranged(outcome) => outcome.map_err(AdminError::Rejected),
+            ResponseAnswer::Arranged(outcome) => outcome.map_err(AdminError::from),
             _ => Err(AdminError::unusable(node)),
         }
     }

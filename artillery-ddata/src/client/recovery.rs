@@ -100,7 +100,8 @@ impl Client {
     /// only those of an earlier incarnation.
     ///
     /// # Errors
-    /// [`AdminError`]. After [`AdminError::OutcomeUnknown`] the node may continue: survey the nodes again.
+    /// [`AdminError`]. If its [outcome is unknown](AdminError::is_outcome_unknown), the node may continue: survey the
+    /// nodes again.
     pub async fn recover(
         &self,
         by: &NodeInfo,
@@ -109,7 +110,7 @@ impl Client {
         timeout: Duration,
     ) -> Result<Recovered, AdminError<NotRecovered>> {
         match self.ask_at(&by.addrs, Some(by.id), AdminOperation::Recover { cluster, history }, timeout).await? {
-            ResponseAnswer::Recovered(outcome) => outcome.map(|recovered| *recovered).map_err(AdminError::Rejected),
+            ResponseAnswer::Recovered(outcome) => outcome.map(|recovered| *recovered).map_err(AdminError::from),
             _ => Err(AdminError::unusable(by.id.node)),
         }
     }
@@ -119,7 +120,8 @@ impl Client {
     /// member of the chain is alive, or while a store is present that may be complete.
     ///
     /// # Errors
-    /// [`AdminError`]. After [`AdminError::OutcomeUnknown`] the node may have acted: check the status of the cluster.
+    /// [`AdminError`]. If its [outcome is unknown](AdminError::is_outcome_unknown), the node may have acted: check the
+    /// status of the cluster.
     pub async fn reopen(
         &self,
         node: NodeId,
@@ -127,7 +129,7 @@ impl Client {
         timeout: Duration,
     ) -> Result<Reopened, AdminError<NotReopened>> {
         match self.router.ask_node(node, AdminOperation::Reopen { chain }, timeout).await? {
-            ResponseAnswer::Reopened(outcome) => outcome.map_err(AdminError::Rejected),
+            ResponseAnswer::Reopened(outcome) => outcome.map_err(AdminError::from),
             _ => Err(AdminError::unusable(node)),
         }
     }
@@ -138,7 +140,8 @@ impl Client {
     /// nodes of the cluster that answered it, itself first: each of them must join the new cluster.
     ///
     /// # Errors
-    /// [`AdminError`]. After [`AdminError::OutcomeUnknown`] the node may have acted: check the status of the cluster.
+    /// [`AdminError`]. If its [outcome is unknown](AdminError::is_outcome_unknown), the node may have acted: check the
+    /// status of the cluster.
     pub async fn create_anew(
         &self,
         by: &NodeInfo,
@@ -148,7 +151,7 @@ impl Client {
     ) -> Result<Vec<NodeInfo>, AdminError<NotReplaced>> {
         let order = AdminOperation::Replace { cluster, by: replacement };
         match self.ask_at(&by.addrs, Some(by.id), order, timeout).await? {
-            ResponseAnswer::Replaced(outcome) => outcome.map_err(AdminError::Rejected),
+            ResponseAnswer::Replaced(outcome) => outcome.map_err(AdminError::from),
             _ => Err(AdminError::unusable(by.id.node)),
         }
     }

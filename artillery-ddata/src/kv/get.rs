@@ -38,8 +38,11 @@ impl<'a> Get<'a> {
     }
 
     /// The result of a look-up here. `None`: another path serves the read.
-    fn local(&self) -> Option<LocalRead> {
-        (self.how.mode == ReadMode::Strong).then(|| self.kv.local(self.key, self.how.session.as_ref()))
+    fn local(&self) -> Option<LocalRead<Option<Here>>> {
+        let session = self.how.session.as_ref();
+        // A session's floor needs the general path.
+        let dirty = |here: &Here| session.is_none().then(|| here.clone());
+        (self.how.mode == ReadMode::Strong).then(|| self.kv.local(self.key, session, dirty))
     }
 
     fn query(&self) -> Query {
@@ -110,10 +113,7 @@ impl Future for GetFuture<'_> {
                         return Poll::Ready(Err(error));
                     }
                     match looked {
-                        // A session's floor needs the general path.
-                        Some(LocalRead::Dirty(here)) if get.how.session.is_none() => {
-                            GetState::Asked(get.ask_here(here))
-                        }
+                        Some(LocalRead::Dirty(Some(here))) => GetState::Asked(get.ask_here(here)),
                         _ => match get.kv.router.send_read(get.key, &get.how) {
                             Some(sent) => GetState::Sent(sent),
                             None => GetState::Asked(get.ask()),

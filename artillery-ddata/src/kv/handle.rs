@@ -61,9 +61,9 @@ impl Kv {
     /// [`NotLocal`] when this node can't serve the read now, and always [`NotLocal::NotHere`] for a
     /// [`Client`](crate::Client). Then use [`get`](Self::get), which asks another member.
     pub fn get_local<K: AsRef<[u8]> + ?Sized>(&self, key: &K) -> Result<Option<Versioned<Bytes>>, NotLocal> {
-        match self.local(key.as_ref(), self.session.as_ref()) {
+        match self.local(key.as_ref(), self.session.as_ref(), |_| ()) {
             LocalRead::Clean { found, .. } => Ok(found),
-            LocalRead::Dirty(_) => Err(NotLocal::Dirty),
+            LocalRead::Dirty(()) => Err(NotLocal::Dirty),
             LocalRead::Not(why) => Err(why),
         }
     }
@@ -80,7 +80,14 @@ impl Kv {
         self.timeout
     }
 
-    pub(super) fn local(&self, key: &[u8], session: Option<&Session>) -> LocalRead {
+    /// Looks the key up in this node's own state. `dirty` gets the chain if the key is dirty there; it is restricted as
+    /// in `Local::with_chain`.
+    pub(super) fn local<D>(
+        &self,
+        key: &[u8],
+        session: Option<&Session>,
+        dirty: impl FnOnce(&Here) -> D,
+    ) -> LocalRead<D> {
         let Some(local) = self.router.local() else { return LocalRead::Not(NotLocal::NotHere) };
         #[cfg(feature = "testing")]
         let noted = match self.router.observer.get() {
@@ -109,7 +116,7 @@ impl Kv {
             })
         };
         let looked = local.with_chain_of(key, |here| match read(here) {
-            Err(NotLocal::Dirty) => LocalRead::Dirty(here.clone()),
+            Err(NotLocal::Dirty) => LocalRead::Dirty(dirty(here)),
             Err(why) => LocalRead::Not(why),
             Ok(clean) => clean,
         });
@@ -118,14 +125,14 @@ impl Kv {
 }
 
 /// A strong read from this node's own state.
-pub(super) enum LocalRead {
+pub(super) enum LocalRead<D> {
     Clean {
         found: Option<Versioned<Bytes>>,
         node: NodeId,
         place: Place,
     },
-    /// The key is dirty: the chain's task can serve the read.
-    Dirty(Here),
+    /// The chain's task may serve the read.
+    Dirty(D),
     Not(NotLocal),
 }
 

@@ -59,11 +59,13 @@ fn fields_that_are_absent_have_defaults() {
         .replace(r#""succeeds":["77ab00000000000000000000000000cd"],"#, "")
         .replace(r#""history":"3-de1e00000000000000000000000000ab","#, "")
         .replace(r#","full":"disk""#, "")
+        .replace(r#""cluster_id":"de1e00000000000000000000000000ab","#, "")
         .replace(r#","successor":{"cluster_id":"77ab00000000000000000000000000cd","yields":false}"#, "");
     let again = MEMBER
         .replace(r#""succeeds":["77ab00000000000000000000000000cd"],"#, r#""succeeds":[],"#)
         .replace(r#""history":"3-de1e00000000000000000000000000ab","#, r#""history":"","#)
         .replace(r#""full":"disk""#, r#""full":null"#)
+        .replace(r#""cluster_id":"de1e00000000000000000000000000ab""#, r#""cluster_id":null"#)
         .replace(r#"{"cluster_id":"77ab00000000000000000000000000cd","yields":false}"#, "null");
     assert_eq!(serde_json::to_string(&parsed(&old)).unwrap(), again);
 }

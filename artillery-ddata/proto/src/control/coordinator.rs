@@ -250,13 +250,22 @@ impl Coordinator {
         }
     }
 
-    /// Ends the term and the orders in progress: their operators must ask the new leader.
+    /// Ends the term and the orders in progress: their operators must ask the new leader. If a proposal is in flight, it
+    /// may be the change of an order, and may still be committed under the next leader.
     fn end_term(&mut self) {
         let leader = self.cluster.leader();
-        if let Some(mut leading) = self.leading.take() {
-            self.outputs.extend(leading.orders.reorder.end(Err(ReorderError::NotLeading { leader })));
-            self.outputs.extend(leading.orders.loss.end(Err(NotReopened::NotLeading { leader })));
-            self.outputs.extend(leading.orders.sealing.end(Err(NotGivenUp::NotLeading { leader })));
+        if let Some(LeaderTerm { proposal, mut orders, .. }) = self.leading.take() {
+            let (reorder, loss, sealing) = match proposal.is_pending() {
+                true => (ReorderError::Undecided, NotReopened::Undecided, NotGivenUp::Undecided),
+                false => (
+                    ReorderError::NotLeading { leader },
+                    NotReopened::NotLeading { leader },
+                    NotGivenUp::NotLeading { leader },
+                ),
+            };
+            self.outputs.extend(orders.reorder.end(Err(reorder)));
+            self.outputs.extend(orders.loss.end(Err(loss)));
+            self.outputs.extend(orders.sealing.end(Err(sealing)));
         }
         self.grants.end_term();
         self.suspicions.end_term();

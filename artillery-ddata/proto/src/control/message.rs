@@ -203,8 +203,7 @@ pub enum ArrangeError {
     GiveUp(#[from] NotGivenUp),
 }
 
-/// Why the members of a chain were not reordered. If the leader lost its leadership during the order (`NotLeading`),
-/// its proposal may still take effect.
+/// Why the members of a chain were not reordered. Nothing was changed, except possibly after `Undecided`.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum ReorderError {
@@ -243,10 +242,13 @@ pub enum ReorderError {
     /// The head's updates were not all committed in time. The chain keeps its old order.
     #[error("pending updates were not committed in time: nothing was changed")]
     NotClosed,
+    /// The leader lost its leadership while a proposal was in flight: the new order may still take effect.
+    #[error("the leader lost its leadership: the new order may still take effect")]
+    Undecided,
 }
 
 /// Why a cluster was not given up in favour of another one of its name. Nothing was changed, except possibly after
-/// `Undecided`, or if the leader lost its leadership during the order (`NotLeading`).
+/// `Undecided`.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum NotGivenUp {
@@ -270,7 +272,8 @@ pub enum NotGivenUp {
     Alone,
     #[error("another `give-up` of this cluster is in progress")]
     Busy,
-    /// The log did not decide the order in time. It may still do so: check the cluster's status.
+    /// The log did not decide the order in time, or the leader lost its leadership while a proposal was in flight. The
+    /// order may still take effect: check the cluster's status.
     #[error("the configuration log hasn't decided it yet")]
     Undecided,
 }

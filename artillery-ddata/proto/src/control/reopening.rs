@@ -37,8 +37,7 @@ impl fmt::Display for Reopened {
     }
 }
 
-/// Why a chain was not opened again. Nothing was changed, unless the leader stopped (`Stopped`) or lost its leadership
-/// (`NotLeading`) during the order: then its proposal may still take effect.
+/// Why a chain was not opened again. Nothing was changed, except possibly after `Stopped` and `Undecided`.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum NotReopened {
@@ -87,6 +86,9 @@ pub enum NotReopened {
     /// The node stops. It may have proposed to reopen the chain, which may then still take effect.
     #[error("the node stops")]
     Stopped,
+    /// The leader lost its leadership while a proposal was in flight: the chain may still be reopened.
+    #[error("the leader lost its leadership: the chain may still be reopened")]
+    Undecided,
 }
 
 #[cfg(test)]

@@ -69,10 +69,8 @@ impl<R: fmt::Display> From<AdminError<R>> for Failure {
     fn from(error: AdminError<R>) -> Self {
         match error {
             AdminError::NotSent(error) => error.into(),
-            AdminError::OutcomeUnknown { .. } => {
-                Self { code: UNKNOWN, kind: Some("outcome_unknown"), message: error.to_string() }
-            }
-            refused => Self::failed(refused),
+            AdminError::Rejected(reason) => Self::failed(reason),
+            unknown => Self { code: UNKNOWN, kind: Some("outcome_unknown"), message: unknown.to_string() },
         }
     }
 }

@@ -23,7 +23,7 @@ Exit codes:
   0  done
   1  failed, or the key is absent
   2  bad arguments
-  3  the outcome of a write is unknown: `ctl outcome` settles it
+  3  the outcome of a write or an order is unknown: `ctl outcome` settles a write, `ctl status` shows the effect of an order
   4  conflict: the condition of a write did not hold
 
 Not yet: rereplicate, digest, snapshot, restore";

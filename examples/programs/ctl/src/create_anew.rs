@@ -38,6 +38,7 @@ pub(super) async fn run(
     let mut by = by.map_err(Failure::failed)?;
     eprintln!("nodes that answer: {}; no answer: {}", names(&survey), list(&survey.silent));
     let patience = timeout.max(CREATE_TIMEOUT);
+    let mut unknown: Option<Failure> = None;
     let answered = loop {
         eprintln!("{} creates the new cluster, unless a node that held data answers it", by.name);
         match client.create_anew(&by, cluster, Replacement::Create, patience).await {
@@ -52,6 +53,7 @@ pub(super) async fn run(
             // The answer may be lost although the new cluster was created.
             Err(error) if error.is_outcome_unknown() => {
                 eprintln!("no answer from {} ({error}): it may have created the new cluster", by.name);
+                unknown = Some(error.into());
                 break survey.standings.iter().map(|standing| standing.me.clone()).collect();
             }
             Err(error) => return Err(error.into()),
@@ -62,7 +64,10 @@ pub(super) async fn run(
     // Order the others to join even if the new cluster wasn't reached: the nodes at the seeds may be the very ones
     // that must join.
     let stay = join(client, cluster, &others, patience).await;
-    let successor = successor?;
+    let successor = successor.map_err(|failure| match &unknown {
+        Some(earlier) => failure.after_unknown(earlier),
+        None => failure,
+    })?;
     match output.json {
         true => output.object(&json!({
             "cluster": cluster.to_string(),
@@ -124,5 +129,5 @@ async fn successor(
         }
         sleep(PAUSE).await;
     }
-    Err(Failure::failed(format!("{} has abandoned the cluster, but the new one has not been reached yet", by.name)))
+    Err(Failure::failed("the new cluster has not been reached yet"))
 }

@@ -21,7 +21,16 @@ pub(super) enum Said<T> {
 }
 
 impl<T> Said<T> {
-    /// The outcome of an order that this node didn't refuse for another one.
+    /// The outcome of an order that must not be repeated once it may have been carried out. This node didn't refuse it
+    /// for another one.
+    pub(super) fn once<R: Display>(outcome: Result<T, AdminError<R>>) -> Self {
+        match Self::of(outcome) {
+            Self::Unknown(failure) => Self::Done(Err(failure)),
+            said => said,
+        }
+    }
+
+    /// Like [`once`](Self::once), for an order that has no further effect when it is repeated.
     pub(super) fn of<R: Display>(outcome: Result<T, AdminError<R>>) -> Self {
         match outcome {
             Ok(done) => Self::Done(Ok(done)),
@@ -33,7 +42,7 @@ impl<T> Said<T> {
 }
 
 /// Gives an order to one node after the other, until the leader answers. `ask` gets the node and the remaining time.
-/// The order is repeated after an unknown outcome, and must have no further effect then.
+/// The order is repeated after [`Said::Unknown`].
 pub(super) async fn ask<T>(
     routing: &Routing,
     deadline: Instant,

@@ -24,7 +24,7 @@ pub(super) async fn run(client: &Client, chain: u32, timeout: Duration, output: 
     let reopened =
         leader::ask(&routing, deadline, async |node, left| match client.reopen(node, ChainId(chain), left).await {
             Err(AdminError::Rejected(NotReopened::NotLeading { leader })) => Said::Elsewhere(leader),
-            outcome => Said::of(outcome),
+            outcome => Said::once(outcome),
         })
         .await?;
     let by = routing.nodes.get(&reopened.by.node);

@@ -31,7 +31,7 @@ pub(super) async fn run(
             Err(AdminError::Rejected(ArrangeError::Reorder(ReorderError::NotLeading { leader }))) => {
                 Said::Elsewhere(leader)
             }
-            outcome => Said::of(outcome),
+            outcome => Said::once(outcome),
         }
     })
     .await?;

@@ -196,6 +196,16 @@ fn an_order_of_the_operator_ends() {
 }
 
 #[test]
+fn an_order_is_undecided_if_the_term_ends_while_a_proposal_is_in_flight() {
+    let mut world = met(None);
+    world.put_off = Some(vec![]);
+    world.handle(CoordinatorInput::GiveUp { token: 3 });
+    assert!(world.put_off.as_ref().is_some_and(|proposals| !proposals.is_empty()));
+    world.elect(0);
+    assert_eq!(world.given_up, [(3, Err(NotGivenUp::Undecided))]);
+}
+
+#[test]
 fn a_cluster_that_lost_something_has_held_data() {
     let mut world = met(None);
     let change = ChainChange { replaces: world.config().epoch, config: world.config().clone() };
