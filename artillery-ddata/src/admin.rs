@@ -2,15 +2,16 @@
 
 pub use artillery_proto::{
     control::{
-        History, NodeInfo,
+        History, NodeInfo, Term,
         branch::{Branch, ChainBranch},
+        log::LogIndex,
         message::{AdminCommand, ArrangeError, NotGivenUp, ReorderError, StoreHolding},
-        recovery::{ChainStanding, KeptChain, NotRecovered, Plan, Recovered, Standing, plan as plan_recovery},
+        recovery::{ChainStanding, KeptChain, LogEnd, NotRecovered, Plan, Recovered, Standing, plan as plan_recovery},
         reopening::{NotReopened, Reopened},
         succession::{NotReplaced, Replacement, plan as plan_succession},
     },
     data_dir::{ChainReport, CopyState, DamagePlace, StoreReport},
-    journal::TornEnd,
+    journal::{GroupNumber, TornEnd},
 };
 
 pub use crate::{

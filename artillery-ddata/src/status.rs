@@ -228,7 +228,7 @@ pub struct ChainStatus {
     /// Bytes of the chain's keys and values at this member, including old versions.
     #[serde(default)]
     pub store_bytes: u64,
-    /// The exhausted resource because of which the chain accepts no values. `None`: none is exhausted.
+    /// The exhausted resource: until it is available again, the chain accepts no values. `None`: none is exhausted.
     #[serde(default)]
     pub full: Option<Exhausted>,
 }

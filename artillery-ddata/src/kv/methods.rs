@@ -173,7 +173,8 @@ impl Kv {
                     | Refusal::NotANumber
                     | Refusal::Overflow
                     | Refusal::ResultsTooLarge { .. }
-                    | Refusal::UpdateTooLarge { .. },
+                    | Refusal::UpdateTooLarge { .. }
+                    | Refusal::ValueTooLarge { .. },
                 ..
             } => Ok(Resolution::NeverApplied),
             Error::OutcomeUnknown { reason: Unknown::SessionExpired, .. } => Ok(Resolution::Forgotten),

@@ -178,7 +178,7 @@ impl Node {
         }
     }
 
-    /// Stops gracefully: the ordinary end of a program, also before its next start.
+    /// Stops gracefully: for the ordinary end of a program, such as a deployment.
     ///
     /// With a directory, the node's chains continue at once with the other serving members, and the node stays a voter of
     /// the configuration log. Its next start joins the chains again, and copies the updates that it missed. This waits at
@@ -212,8 +212,8 @@ impl Node {
         self.end(Stopped::Left).await;
     }
 
-    /// Stops at once and without a message, as a crash does: the other nodes wait until they consider the node dead. For
-    /// tests, and for a program that must not wait.
+    /// Stops without a message, as a crash does: the other nodes wait until they consider the node dead. For tests, and for a
+    /// program that must not wait for other nodes.
     pub async fn abort(&self) {
         self.end(Stopped::Aborted).await;
     }

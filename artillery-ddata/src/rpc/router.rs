@@ -185,7 +185,7 @@ impl Router {
         leaves: impl Fn(&mut Question, &RetryState) -> bool,
     ) -> Result<CallAnswer, RequestError> {
         let mut tries = match start {
-            Start::Unremembered => RetryState::settling(),
+            Start::Unremembered => unremembered(&question.operation),
             _ => RetryState::new(repeat(&question.operation)),
         };
         let mut attempts = Attempts::default();
@@ -302,6 +302,14 @@ fn repeat(operation: &Operation) -> Repeat {
         Operation::Write { request: None, write: Write::OpenSession, .. } => Repeat::Harmless,
         Operation::Write { .. } => Repeat::Twice,
         Operation::Read { .. } | Operation::Admin(_) => Repeat::Harmless,
+    }
+}
+
+/// The state of a request under a given id, which earlier calls may have used.
+fn unremembered(operation: &Operation) -> RetryState {
+    match operation {
+        Operation::Write { write: Write::Resolve, .. } => RetryState::resolving(),
+        _ => RetryState::settling(),
     }
 }
 

@@ -52,7 +52,7 @@ fn the_json_keeps_its_bytes() {
     }
 }
 
-/// A node of an older release lacks the fields that were added since.
+/// A node of an older release doesn't report the fields that were added since.
 #[test]
 fn fields_that_are_absent_have_defaults() {
     let old = MEMBER

@@ -66,19 +66,27 @@ pub enum Ending {
 pub struct RetryState {
     repeat: Repeat,
     unanswered: bool,
+    resolves: bool,
     refusal: Option<Refusal>,
     guards: Guards,
 }
 
 impl RetryState {
     pub const fn new(repeat: Repeat) -> Self {
-        Self { repeat, unanswered: false, refusal: None, guards: Guards::ALL }
+        Self { repeat, unanswered: false, resolves: false, refusal: None, guards: Guards::ALL }
     }
 
-    /// A state for [resolving](crate::api::Write::Resolve) a request after an unknown number of attempts.
+    /// A state for a write under a given request id, after an unknown number of attempts.
     pub const fn settling() -> Self {
         let mut tries = Self::new(Repeat::Recorded);
         tries.unanswered = true;
+        tries
+    }
+
+    /// A state for [resolving](crate::api::Write::Resolve) a request after an unknown number of attempts.
+    pub const fn resolving() -> Self {
+        let mut tries = Self::settling();
+        tries.resolves = true;
         tries
     }
 
@@ -134,11 +142,20 @@ impl RetryState {
         if allows!(self.guards, BelieveRefusals) {
             self.unanswered = false;
         }
-        match says(refusal) {
+        match self.says(refusal) {
             Says::NotNow => NextAttempt::Again,
             Says::NotHere if matches!(self.repeat, Repeat::Harmless) => NextAttempt::Again,
             Says::Settled => NextAttempt::Over(Ending::NotApplied(self.refusal)),
             Says::NotHere | Says::Never => NextAttempt::Over(self.give_up()),
+        }
+    }
+
+    /// `ValueTooLarge` can mean the value of the request itself or the value after an append. Only the latter leaves a
+    /// record, and only it can answer a request without a value.
+    const fn says(&self, refusal: Refusal) -> Says {
+        match refusal {
+            Refusal::ValueTooLarge { .. } if self.resolves => Says::Settled,
+            refusal => says(refusal),
         }
     }
 }
@@ -171,8 +188,6 @@ const fn says(refusal: Refusal) -> Says {
         | Refusal::Overflow
         | Refusal::ResultsTooLarge { .. }
         | Refusal::UpdateTooLarge { .. } => Says::Settled,
-        // `ValueTooLarge` can mean the value of the request itself or the value after an append; only the latter leaves
-        // a record.
         Refusal::TooFewMembers { .. }
         | Refusal::DiskFull { .. }
         | Refusal::MemoryFull { .. }
@@ -279,6 +294,16 @@ mod tests {
             assert_eq!(tries.replied(&committed()), NextAttempt::Done);
         }
         assert_eq!(RetryState::settling().give_up(), Ending::Unknown(None));
+    }
+
+    #[test]
+    fn a_request_without_a_value_learns_from_the_record_that_a_value_was_too_large() {
+        let reply = refused(Refusal::ValueTooLarge { len: 2, limit: 1 });
+        let reason = Some(Refusal::ValueTooLarge { len: 2, limit: 1 });
+        assert_eq!(RetryState::resolving().replied(&reply), NextAttempt::Over(Ending::NotApplied(reason)));
+        assert_eq!(RetryState::settling().replied(&reply), NextAttempt::Over(Ending::Unknown(reason)));
+        let other = refused(Refusal::KeyTooLong { len: 2, limit: 1 });
+        assert!(matches!(RetryState::resolving().replied(&other), NextAttempt::Over(Ending::Unknown(_))));
     }
 
     #[test]

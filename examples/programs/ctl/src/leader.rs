@@ -76,3 +76,33 @@ pub(super) async fn ask<T>(
     let none = "found no leader of the configuration in time: no majority of its voters may be running";
     Err(unknown.unwrap_or_else(|| Failure::failed(none)))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use artillery_ddata::{ClusterId, NodeAddress, admin::History};
+
+    use super::*;
+
+    /// One node loses its connection during the order, and the other one refuses it.
+    #[tokio::test]
+    async fn a_refusal_does_not_hide_an_unknown_outcome() {
+        let address = |name: &str| NodeAddress { name: name.to_owned(), addrs: Vec::new(), host: None };
+        let nodes = ["a", "b"].map(|name| (NodeId::from_name(name), address(name)));
+        let cluster = ClusterId(1);
+        let routing = Routing::new(cluster, History { generation: 0, id: 1 }, Vec::new(), nodes.into());
+        let (asked, refused) = (Cell::new(0), "another reorder is in progress");
+        let outcome = ask(&routing, Instant::now() + Duration::from_secs(3600), async |_, _| {
+            asked.set(asked.get() + 1);
+            match asked.get() {
+                1 => Said::<()>::Unknown(Failure::failed("the connection was lost")),
+                _ => Said::Done(Err(Failure::failed(refused))),
+            }
+        });
+        let failure = outcome.await.unwrap_err();
+        assert_eq!(failure.kind, Some("outcome_unknown"));
+        let text = failure.to_string();
+        assert!(text.starts_with(refused) && text.ends_with("the connection was lost"), "{text}");
+    }
+}

@@ -58,3 +58,29 @@ impl Grants {
         Some(std::mem::take(&mut self.asked))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::id;
+
+    #[test]
+    fn only_a_round_that_began_after_a_renewal_answers_it() {
+        let mut grants = Grants::default();
+        let renewal = |number| PendingGrant {
+            from: id(1),
+            number,
+            applied: LogIndex(1),
+            received: Timestamp::from_nanos(number),
+        };
+        grants.add(renewal(1), false);
+        let first = grants.begin_round().expect("a renewal waits");
+        grants.add(renewal(2), false);
+        assert_eq!(grants.begin_round(), None, "one round at a time");
+        let numbers = |asked: Vec<PendingGrant>| asked.iter().map(|waiting| waiting.number).collect::<Vec<_>>();
+        assert_eq!(grants.end_round(first).map(numbers), Some(vec![1]));
+        let second = grants.begin_round().expect("the other one still waits");
+        assert!(grants.end_round(first).is_none(), "the round before");
+        assert_eq!(grants.end_round(second).map(numbers), Some(vec![2]));
+    }
+}

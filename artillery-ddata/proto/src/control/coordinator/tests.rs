@@ -329,6 +329,8 @@ fn nothing_is_renewed_while_a_removal_is_decided() {
     world.pass(1200, &[0, 1]);
     assert_eq!(world.put_off.as_ref().unwrap().len(), 1, "one proposal at a time");
     assert_eq!(world.renew(2), None, "its removal may already be in the log");
+    world.log();
+    assert_eq!(world.renew(2), None, "the log shows no entry at that index yet");
     assert!(world.renew(1).is_some());
     // Another entry takes the index. Then the proposal is void, and the member is back.
     let (term, at, _) = world.put_off.take().unwrap().remove(0);
@@ -377,9 +379,10 @@ fn a_spare_joins_and_is_promoted_when_the_tail_asks() {
     let (head, tail) = (world.head(), world.tail());
     let wish = Promotion { chain: ChainId(0), epoch: present.epoch, member: id(spare) };
     let stale = Promotion { epoch: Epoch(present.epoch.0 - 1), ..wish };
-    for (n, wish) in [(head, wish), (tail, stale)] {
+    let of_another_chain = Promotion { chain: ChainId(1), ..wish };
+    for (n, wish) in [(head, wish), (tail, stale), (tail, of_another_chain)] {
         world.wish(n, wish);
-        assert_eq!(world.config().syncing(), Some(id(spare)), "not from the tail, or not of this epoch");
+        assert_eq!(world.config().syncing(), Some(id(spare)), "not from the tail, or not of this epoch or chain");
     }
     world.wish(tail, wish);
     assert_eq!(world.config().tail(), Some(id(spare)));
@@ -453,6 +456,7 @@ fn voters_are_living_nodes() {
 mod giving_way;
 mod gray;
 mod guards;
+mod removals;
 mod reopen;
 mod reorder;
 mod returning;

@@ -2,8 +2,11 @@
 
 use super::*;
 use crate::{
-    ClusterId, Sequence,
-    control::{log::ChainChange, message::NotGivenUp},
+    ClusterId, Sequence, Version,
+    control::{
+        log::ChainChange,
+        message::{NotGivenUp, StoreHolding},
+    },
 };
 
 const OTHER: ClusterId = ClusterId(9);
@@ -86,6 +89,44 @@ fn data_that_a_sealed_member_reports_takes_the_seal_off() {
     report_all(&mut world, 1);
     assert!(!world.config().is_sealed());
     assert_eq!(world.why, [Why::Sealed, Why::Unsealed]);
+}
+
+/// Whether the cluster is over once one of its members, in the sealed epoch, gives this report.
+fn is_over_by(change: impl FnOnce(&mut Report)) -> bool {
+    let mut world = met(None);
+    meet(&mut world, 0);
+    for n in [0, 1] {
+        let report = gray::report(&world, 0);
+        world.report(n, report);
+    }
+    let mut last = gray::report(&world, 0);
+    change(&mut last);
+    world.report(2, last);
+    world.configs.is_over()
+}
+
+#[test]
+fn an_update_that_a_member_holds_may_be_committed() {
+    assert!(is_over_by(|_| {}));
+    assert!(!is_over_by(|report| (report.held, report.watermark) = (Sequence(1), Sequence(0))));
+    assert!(!is_over_by(|report| report.open = false), "it may still drop or keep what it holds");
+    assert!(!is_over_by(|report| report.halted = true), "it may hold more than it can report");
+}
+
+#[test]
+fn the_data_of_a_returned_store_keeps_a_cluster() {
+    let seals = |watermark| {
+        let mut world = met(None);
+        let last = Version { epoch: Epoch(1), sequence: Sequence(4) };
+        let watermark = Sequence(watermark);
+        let held = StoreHolding { chain: ChainId(0), whole: true, last, watermark, synced: true };
+        let renewal = Renewal { holds: vec![held], ..world.renewal(3) };
+        world.renew_with(3, renewal);
+        meet(&mut world, 0);
+        world.config().is_sealed()
+    };
+    assert!(seals(0));
+    assert!(!seals(1));
 }
 
 /// Whether the cluster has given way after a report from before the seal.

@@ -159,7 +159,7 @@ fn the_only_voter_has_an_heir() {
 }
 
 /// A chain of two without the leader, node 0; and its members. There are no spares.
-fn pair(mutant: Option<Mutant>) -> (World, u8, u8) {
+pub(super) fn pair(mutant: Option<Mutant>) -> (World, u8, u8) {
     let mut worlds = (3..9).map(|nodes| World::new(nodes, 2));
     let mut world = worlds.find(|world| !world.serving().contains(&id(0))).unwrap().without(mutant);
     let (one, other) = (world.head(), world.tail());
@@ -222,53 +222,37 @@ fn leave_and_lose(world: &mut World, dead: u8, last: u8) -> Leave {
     agreed
 }
 
-/// Node `dead` shows an answer and then dies; node `last` has been asked to resign. After `event`, the leader learns of
-/// the resignation.
-fn resign_after(mutant: Option<Mutant>, event: impl FnOnce(&mut World, u8)) -> (World, u8, Leave) {
-    let (mut world, dead, last) = pair(mutant);
+#[test]
+fn only_one_of_two_members_that_leave_at_once_resigns() {
+    let (mut world, one, other) = pair(None);
+    [one, other].map(|n| world.ask(n));
+    world.pass(PROOF, &[0, one, other]);
+    let agreed = [one, other].map(|n| world.ask(n).leave.is_some());
+    assert_eq!(agreed.iter().filter(|&&agreed| agreed).count(), 1, "the other one would be the last copy");
+}
+
+#[test]
+fn a_member_that_has_fallen_silent_since_its_proof_lets_no_other_resign() {
+    let (mut world, dead, last) = pair(None);
     world.ask(last);
     world.pass(PROOF, &[0, dead, last]);
+    world.pass(600, &[0, last]);
+    assert_eq!(world.serving().len(), 2, "node {dead} isn't removed yet");
+    assert_eq!(world.ask(last).leave, None);
+}
+
+/// Node `last` withdraws its resignation. Its next request is a new one: the other member may have died since it showed
+/// an answer.
+#[test]
+fn a_proof_from_before_a_withdrawn_resignation_does_not_count() {
+    let (mut world, other, last) = pair(None);
+    world.ask(last);
+    world.pass(PROOF, &[0, other, last]);
     let agreed = world.ask(last).leave.expect("the other node has shown an answer");
-    event(&mut world, dead);
-    world.leaves.insert(last, agreed);
-    for _ in 0..2 {
-        assert_eq!(world.renew(last), None);
-    }
-    (world, last, agreed)
-}
-
-/// Another term begins, whose leader receives answers of node `dead` before it learns of the request to leave.
-fn elect_and_lose(world: &mut World, dead: u8) {
-    world.elect(2);
-    for _ in 0..2 {
-        world.renew(dead);
-    }
-    world.pass(50, &[0]);
-}
-
-#[test]
-fn a_new_leader_keeps_a_resigned_member_until_another_one_is_proven_to_live() {
-    let (mut world, last, agreed) = resign_after(None, elect_and_lose);
-    assert_eq!(world.serving().len(), 2, "the other member may have died since");
-    world.pass(700, &[0, last]);
-    assert_eq!(world.ask(last).leave, Some(agreed.back(LeaveStage::Asks)), "it did, and {last} is the last one");
-}
-
-#[test]
-fn a_new_leader_that_believes_old_messages_removes_the_last_copy() {
-    let (world, last, _) = resign_after(Some(Mutant::BelieveOldMessages), elect_and_lose);
-    assert!(!world.serving().contains(&id(last)));
-}
-
-#[test]
-fn after_a_pause_a_resigned_member_stays_until_another_one_is_proven_to_live() {
-    let (world, ..) = resign_after(None, |world, dead| {
-        for _ in 0..2 {
-            world.renew(dead);
-        }
-        world.now = world.now + Duration::from_millis(300);
-    });
-    assert_eq!(world.serving().len(), 2, "the other member may have died in the pause");
+    world.leaves.insert(last, agreed.back(LeaveStage::Asks));
+    assert_eq!(world.ask(last).leave, None);
+    world.pass(PROOF, &[0, other, last]);
+    assert!(world.ask(last).leave.is_some());
 }
 
 #[test]

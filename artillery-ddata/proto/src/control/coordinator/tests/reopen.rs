@@ -121,6 +121,30 @@ fn stores_that_may_lack_something_wait() {
     assert_eq!(after(None, &[(1, weak(20)), (2, holding(9))]), [2], "a store that synced each batch has everything");
     assert_eq!(after(None, &[(1, weak(5)), (2, weak(9)), (3, weak(7))]), [2], "the longest of all, alone");
     assert_eq!(after(None, &[(1, weak(5)), (2, weak(9)), (3, torn())]), []);
+    let shorter = StoreHolding { last: holding(4).last, ..torn() };
+    assert_eq!(after(None, &[(1, weak(5)), (2, weak(9)), (3, shorter)]), [], "it may have lost the newest commits");
+}
+
+/// The members may be alive, and only this leader receives nothing from them.
+#[test]
+fn a_leader_that_no_quorum_confirms_opens_no_chain() {
+    let mut world = all_ended(None);
+    world.confirms = false;
+    back(&mut world, &[(2, holding(9))], 6000);
+    assert_eq!(reopened(&world), [0u8; 0]);
+    let (result, serving) = accept(&mut world, &[], 8000);
+    assert_eq!((result, serving), (Some(Err(NotReopened::Unconfirmed)), vec![1, 2, 3]));
+}
+
+#[test]
+fn a_store_that_ends_below_a_watermark_reported_in_this_term_waits() {
+    let mut world = all_ended(None);
+    let report = super::gray::report(&world, 8);
+    world.report(1, report);
+    back(&mut world, &[(1, holding(7)), (2, holding(7))], 6000);
+    assert_eq!(reopened(&world), [0u8; 0]);
+    back(&mut world, &[(3, holding(8))], 6000);
+    assert_eq!(reopened(&world), [3]);
 }
 
 #[test]

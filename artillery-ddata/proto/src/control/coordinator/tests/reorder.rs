@@ -22,6 +22,7 @@ fn the_head_closes_first() {
         let expected = if n == head { vec![Close { chain: ChainId(0), epoch }] } else { vec![] };
         assert_eq!(answer.close, expected, "{n}");
     }
+    world.report(head, report(&world, false));
     assert_eq!(world.config().epoch, epoch, "it must wait until every update is committed");
     world.report(head, report(&world, true));
     assert_eq!(world.serving(), order);
@@ -47,6 +48,23 @@ fn proposes_by_an_old_report(mutant: Option<Mutant>) -> bool {
 #[test]
 fn a_reorder_waits_for_a_report_that_shows_its_own_closing() {
     assert!(!proposes_by_an_old_report(None));
+}
+
+/// The head's newest renewal is answered, then the reorder begins, and a delayed renewal of the head is answered with
+/// it. The head receives only the first of the two answers.
+#[test]
+fn an_answer_from_before_the_reorder_shows_no_closing() {
+    let mut world = World::running(3, 3);
+    let (order, before) = (turned(&world), world.serving());
+    let head = world.head();
+    let delayed = world.renewal(head);
+    world.renew(head);
+    let answered = world.answered[&head];
+    world.handle(CoordinatorInput::Reorder { token: 7, chain: ChainId(0), order });
+    world.renew_with(head, delayed);
+    let renewal = Renewal { reports: vec![report(&world, true)], answered, ..world.renewal(head) };
+    world.renew_with(head, renewal);
+    assert_eq!(world.serving(), before);
 }
 
 #[test]
