@@ -58,6 +58,7 @@ impl Order {
 fn without_reason<T: std::fmt::Debug, R>(outcome: Result<T, AdminError<R>>) -> AdminError<()> {
     match outcome.expect_err("the order has no answer") {
         AdminError::Rejected(_) => AdminError::Rejected(()),
+        AdminError::Undecided(_) => AdminError::Undecided(()),
         AdminError::NotSent(error) => AdminError::NotSent(error),
         AdminError::OutcomeUnknown { node, reason } => AdminError::OutcomeUnknown { node, reason },
     }
