@@ -179,10 +179,18 @@ impl Replica {
 
     /// Runs after each input, and after each step of an assembly or of a joiner's buffered updates.
     fn follow_up(&mut self, now: Timestamp) {
-        self.evict_sessions(now);
-        self.order_barriers(now);
+        if self.membership.place().is_head {
+            if self.log.sessions().bytes() > self.membership.settings().sessions {
+                self.evict_sessions(now);
+            }
+            if self.peers.want_barriers() || self.reads.needs_own_barrier(&self.log) {
+                self.order_barriers(now);
+            }
+        }
         let cx = self.membership.at(now);
-        self.head.report_closed(cx, &self.log, &mut self.outputs);
+        if self.head.is_closed() {
+            self.head.report_closed(cx, &self.log, &mut self.outputs);
+        }
         // Until our history is known to be a prefix, the successor's acknowledgements are deferred.
         let acknowledged = self.upstream.is_prefix().then(|| {
             let successor = self.peers.get(cx.place().successor);

@@ -278,9 +278,6 @@ impl Head {
     /// Evicts the least recently used session if all sessions together exceed the byte limit. An eviction is an update,
     /// so it may have to wait for capacity in the window; it is tried again after every input.
     pub(super) fn evict_session(&mut self, cx: Context<'_>, log: &mut Log) -> Result<IsAppended, Halt> {
-        if !cx.place().is_head {
-            return Ok(false);
-        }
         let Some(session) = log.sessions().to_evict(cx.settings().sessions) else { return Ok(false) };
         let request = RequestKey { session, number: 0, lowest: 0 };
         Ok(self.order_own(cx, log, UpdateKind::SESSION_EVICT, Some(request))?.is_some())

@@ -207,6 +207,10 @@ impl Peers {
         }
     }
 
+    pub(super) fn want_barriers(&self) -> bool {
+        self.links.values().any(PeerLink::wants_barrier)
+    }
+
     /// The peers that request a barrier of this head.
     pub(super) fn wanting_barriers(&self) -> Vec<MemberId> {
         self.iter().filter(|(_, link)| link.wants_barrier()).map(|(id, _)| id).collect()

@@ -56,9 +56,6 @@ impl Replica {
 
     /// Orders the barriers that other members and this head's own reads request.
     pub(super) fn order_barriers(&mut self, now: Timestamp) {
-        if !self.membership.place().is_head {
-            return;
-        }
         for id in self.peers.wanting_barriers() {
             let Some(sequence) = self.order_barrier(now) else { return };
             self.peers.barrier_ordered(id, sequence);
