@@ -235,7 +235,7 @@ impl Replica {
                 || self.promotion.joiner().is_some()
                 || self.log.has_unwritten_watermark()
                 || self.log.fullness(&self.membership) != Fullness::Nothing
-                || !self.unsure_peers().is_empty())
+                || self.peers.iter().any(|(id, link)| self.unsure(id, link).is_some()))
     }
 
     /// Enters a newer configuration that names this member. Configurations may be skipped (docs/DESIGN.md §5.4).

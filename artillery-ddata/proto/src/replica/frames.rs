@@ -526,7 +526,8 @@ impl Replica {
         let cx = self.membership.at(now);
         let resend = cx.settings().resend;
         self.peers.repeat_full(cx, &self.log);
-        for (id, why) in self.unsure_peers() {
+        let unsure = self.peers.iter().filter_map(|(id, link)| Some((id, self.unsure(id, link)?)));
+        for (id, why) in unsure.collect::<SmallVec<[_; 4]>>() {
             let Some(link) = self.peers.get_mut(Some(id)) else { continue };
             link.repeat(why == Unsure::Watermark);
             match (why, resend) {
@@ -539,19 +540,17 @@ impl Replica {
         self.request_promotion(now);
     }
 
-    pub(super) fn unsure_peers(&self) -> SmallVec<[(MemberId, Unsure); 4]> {
-        let connected = self.peers.iter().filter(|(_, link)| link.is_connected());
-        connected.filter_map(|(id, link)| Some((id, self.unsure(id, link)?))).collect()
-    }
-
-    fn unsure(&self, id: MemberId, link: &PeerLink) -> Option<Unsure> {
+    /// The state that a connected peer may not know yet, if any.
+    pub(super) fn unsure(&self, id: MemberId, link: &PeerLink) -> Option<Unsure> {
         let (place, upstream, watermark) = (self.membership.place(), &self.upstream, self.log.watermark());
         let (before, behind) = (place.predecessor == Some(id), place.successor == Some(id));
         let asks = (place.tail == Some(id) && self.reads.awaits_answer())
             || (place.head == Some(id) && self.reads.awaits_barrier());
         let lost = before && (upstream.needs_resume() || upstream.has_gap() || !upstream.is_open());
         let resends = self.membership.settings().resend.is_some();
-        if behind && self.source.is_sending() {
+        if !link.is_connected() {
+            None
+        } else if behind && self.source.is_sending() {
             Some(Unsure::Snapshot)
         } else if asks || lost || (behind && !link.stream().is_following()) || link.is_mark_unconfirmed() {
             Some(Unsure::Other)

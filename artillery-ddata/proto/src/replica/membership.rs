@@ -47,6 +47,11 @@ impl ChainPosition {
         self.is_head && self.is_tail
     }
 
+    /// Whether a joiner is behind this tail.
+    pub(super) fn has_joiner(&self) -> bool {
+        self.is_tail && self.successor.is_some()
+    }
+
     pub(super) fn serves_local_reads(&self, mode: Mode) -> bool {
         self.serves() && (self.is_tail || mode != Mode::Classic)
     }

@@ -274,9 +274,7 @@ impl Replica {
 
     /// Whether the joiner behind this tail may become promotable as time passes, without any other input.
     pub(super) fn may_promote(&self) -> bool {
-        let place = self.membership.place();
-        let has_joiner = place.is_tail && place.successor.is_some();
-        has_joiner && self.promotion.joiner().is_none() && self.upstream.is_open()
+        self.membership.place().has_joiner() && self.promotion.joiner().is_none() && self.upstream.is_open()
     }
 
     /// Whether the joiner behind this tail isn't known to follow: it has not reported its position yet, or receives a
