@@ -494,8 +494,12 @@ impl Replica {
     pub(crate) fn poll_updates(&mut self, now: Timestamp, to: MemberId, room: usize) -> Option<ChainFrame> {
         let cx = self.membership.at(now);
         cx.config().filter(|_| !cx.is_halted())?;
-        let mark = self.peers.poll_mark(cx, &self.log, to, self.source.is_sending());
-        let report = mark.or_else(|| self.peers.poll_full(cx, &self.log, to));
+        let report = if self.log.is_durable() || cx.settings().max_memory.is_some() {
+            let mark = self.peers.poll_mark(cx, &self.log, to, self.source.is_sending());
+            mark.or_else(|| self.peers.poll_full(cx, &self.log, to))
+        } else {
+            None
+        };
         report.or_else(|| self.next_updates(now, to, room)).and_then(|message| self.membership.frame(message))
     }
 

@@ -164,7 +164,7 @@ impl Peers {
 
     /// The report to the head of whether this member is full, if that has changed.
     pub(super) fn poll_full(&mut self, cx: Context<'_>, log: &Log, to: MemberId) -> Option<ChainMessage> {
-        if cx.place().head != Some(to) || !(log.is_durable() || cx.settings().max_memory.is_some()) {
+        if cx.place().head != Some(to) {
             return None;
         }
         let fullness = log.fullness(&cx);
