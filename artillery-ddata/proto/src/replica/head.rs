@@ -131,10 +131,11 @@ impl Head {
         let WriteInput { mut waiter, request, write, wall_clock } = input;
         let token = waiter.token;
         let refusal = match known(cx, log, request, matches!(write, Write::Resolve)) {
-            Ok(KnownRequest::Nothing) => {
-                let ordered = self.order(cx, log, peers, waiter, (request, write, wall_clock), out);
-                return not_ordered(token, ordered, out);
-            }
+            Ok(KnownRequest::Nothing) => match self.order(cx, log, peers, waiter, (request, write, wall_clock), out) {
+                Ok(is_appended) => return Ok(is_appended),
+                Err(NotOrdered::Failed(why)) => return Err(WriteFailed { token, why }),
+                Err(NotOrdered::Refused(refusal)) => refusal,
+            },
             Ok(KnownRequest::Pending(sequence)) => {
                 waiter.replayed = true;
                 self.waiting.push(sequence, WriteResult::Nothing, waiter);
@@ -316,21 +317,6 @@ impl Head {
     pub(super) fn leave_epoch(&mut self, out: &mut Outbox) {
         self.cancel_assembly(Refusal::NoChain, out);
         self.closing = None;
-    }
-}
-
-fn not_ordered(
-    token: Token,
-    ordered: Result<IsAppended, NotOrdered>,
-    out: &mut Outbox,
-) -> Result<IsAppended, WriteFailed> {
-    match ordered {
-        Ok(is_appended) => Ok(is_appended),
-        Err(NotOrdered::Refused(refusal)) => {
-            out.refuse(token, refusal);
-            Ok(false)
-        }
-        Err(NotOrdered::Failed(why)) => Err(WriteFailed { token, why }),
     }
 }
 
