@@ -92,15 +92,10 @@ impl Replica {
     }
 
     fn receive_query(&mut self, now: Timestamp, from: MemberId, query: u64) {
-        let answers = self.answers_queries(now);
-        if let Some(link) = self.peers.get_mut(Some(from)).filter(|_| self.membership.place().is_tail) {
-            link.receive_query(query, answers);
-        }
-    }
-
-    fn answers_queries(&self, now: Timestamp) -> bool {
         let cx = self.membership.at(now);
-        self.upstream.has_caught_up(cx, &self.log) || allows!(cx.guards(), AnswerBeforeOpen)
+        if let Some(link) = self.peers.get_mut(Some(from)).filter(|_| cx.place().is_tail) {
+            link.receive_query(query, self.upstream.answers_queries(cx, &self.log));
+        }
     }
 
     fn receive_answer(&mut self, now: Timestamp, from: MemberId, answer: Option<VersionAnswer>) {
@@ -451,11 +446,11 @@ impl Replica {
     pub(crate) fn poll_control(&mut self, now: Timestamp, to: MemberId) -> Option<ChainFrame> {
         let cx = self.membership.at(now);
         cx.config().filter(|_| !cx.is_halted())?;
-        let (place, watermark, answers) = (cx.place(), self.log.watermark(), self.answers_queries(now));
         let link = self.peers.get_mut(Some(to))?;
         if !link.take_due() {
             return None;
         }
+        let (place, watermark) = (cx.place(), self.log.watermark());
         let mut control = link.control(watermark, self.upstream.is_open());
         if place.successor == Some(to) {
             // During a snapshot the successor has no history that could follow ours.
@@ -473,7 +468,10 @@ impl Replica {
             control.partial = self.upstream.partial();
         }
         // Only a leased tail at which the epoch is open answers for the chain (trap 23).
-        if place.is_tail && answers && (self.reads.is_leased(now) || allows!(cx.guards(), AnswerUnleased)) {
+        if place.is_tail
+            && self.upstream.answers_queries(cx, &self.log)
+            && (self.reads.is_leased(now) || allows!(cx.guards(), AnswerUnleased))
+        {
             control.answer = link.take_answer(watermark);
         }
         if place.is_head {

@@ -74,8 +74,8 @@ impl Upstream {
 
     /// Whether the epoch is open here, and this member's watermark covers every update that was committed in earlier
     /// epochs. Until then a tail answers no version query.
-    pub(super) fn has_caught_up(&self, cx: Context<'_>, log: &Log) -> bool {
-        self.is_open() && !self.awaits_marks(cx, log)
+    pub(super) fn answers_queries(&self, cx: Context<'_>, log: &Log) -> bool {
+        self.is_open() && !self.awaits_marks(cx, log) || allows!(cx.guards(), AnswerBeforeOpen)
     }
 
     pub(super) fn is_prefix(&self) -> bool {
