@@ -47,9 +47,9 @@ impl ChainPosition {
         self.is_head && self.is_tail
     }
 
-    /// Whether a joiner is behind this tail.
-    pub(super) fn has_joiner(&self) -> bool {
-        self.is_tail && self.successor.is_some()
+    /// The joiner behind this tail.
+    pub(super) fn joiner(&self) -> Option<MemberId> {
+        self.successor.filter(|_| self.is_tail)
     }
 
     pub(super) fn serves_local_reads(&self, mode: Mode) -> bool {

@@ -274,13 +274,13 @@ impl Replica {
 
     /// Whether the joiner behind this tail may become promotable as time passes, without any other input.
     pub(super) fn may_promote(&self) -> bool {
-        self.membership.place().has_joiner() && self.promotion.joiner().is_none() && self.upstream.is_open()
+        self.membership.place().joiner().is_some() && self.promotion.joiner().is_none() && self.upstream.is_open()
     }
 
     /// Whether the joiner behind this tail isn't known to follow: it has not reported its position yet, or receives a
     /// snapshot.
     pub(super) fn awaits_joiner(&self) -> bool {
-        let joiner = self.membership.place().successor.filter(|_| self.membership.place().is_tail);
+        let joiner = self.membership.place().joiner();
         let follows = || self.peers.get(joiner).is_some_and(|link| link.stream().is_following());
         joiner.is_some() && (self.source.is_sending() || !follows())
     }
@@ -288,7 +288,7 @@ impl Replica {
     /// The joiner, if it may be promoted: its history is known to be a prefix of ours, and not much is missing.
     fn close_behind(&self) -> Option<MemberId> {
         let (place, guards, settings) = (self.membership.place(), self.membership.guards(), self.membership.settings());
-        let joiner = place.successor.filter(|_| place.is_tail && !self.membership.is_halted())?;
+        let joiner = place.joiner().filter(|_| !self.membership.is_halted())?;
         let is_open = self.upstream.is_open();
         if allows!(guards, PromoteTooEarly) {
             return Some(joiner).filter(|_| is_open);
