@@ -364,9 +364,6 @@ impl Log {
 
     /// Counts a strong read that waits because the newest version of one of its keys isn't known to be committed.
     pub(super) fn count_waiting_read(&mut self, now: Timestamp, query: &Query) -> Result<(), StoreError> {
-        if self.unreplicated.is_empty() {
-            return Ok(());
-        }
         let keys = match query {
             Query::Key(key) => std::slice::from_ref(key),
             Query::Keys(keys) => keys,

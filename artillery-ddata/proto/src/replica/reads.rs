@@ -256,7 +256,7 @@ impl Reads {
             out.reply(asked.token, self.snapshots.read_at(cx, log, &asked.query, (watermark, true, ReadPath::Chain))?);
             return Ok(());
         }
-        if !clean {
+        if !clean && !log.unreplicated().is_empty() {
             log.count_waiting_read(cx.now, &asked.query)?;
         }
         let apart = if allows!(guards, ReadKeysApart) { look_apart(log, &asked.query)? } else { Apart::default() };
@@ -265,21 +265,14 @@ impl Reads {
             parked.round = Some(self.parked.barriers.for_new_read());
         } else {
             // The tail queries no member: it waits for its own watermark, which rises once the epoch is open here.
-            parked.round = (!place.is_tail).then(|| self.round_for_query(cx));
+            let queries = &self.parked.queries;
+            let joins = allows!(guards, JoinQueryInFlight) && queries.is_in_flight();
+            parked.round = (!place.is_tail).then(|| if joins { queries.sent() } else { queries.for_new_read() });
             // Without a lease even a clean version needs the tail's answer.
             parked.watermark = (!clean && leased).then_some(newest);
         }
         self.parked.park(parked);
         Ok(())
-    }
-
-    fn round_for_query(&self, cx: Context<'_>) -> u64 {
-        let queries = &self.parked.queries;
-        if allows!(cx.guards(), JoinQueryInFlight) && queries.is_in_flight() {
-            queries.sent()
-        } else {
-            queries.for_new_read()
-        }
     }
 
     /// The tail answered a version query. The answer serves every read that waited before the query was sent.

@@ -52,7 +52,7 @@ impl UnreplicatedRecords {
         self.updates.iter().map(|update| update.records).sum()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::replica) fn is_empty(&self) -> bool {
         self.updates.is_empty()
     }
 
