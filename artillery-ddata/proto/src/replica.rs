@@ -372,7 +372,7 @@ impl Replica {
 
     /// The other members of the present configuration, in the order of sending.
     pub(crate) fn peers(&self) -> impl Iterator<Item = MemberId> + '_ {
-        self.peers.in_order(&self.membership)
+        self.peers.in_order()
     }
 
     /// Whether this is no member, or a joiner whose history isn't known yet to be a prefix of the chain's.

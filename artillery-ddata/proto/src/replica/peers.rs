@@ -9,7 +9,7 @@ pub(super) use self::{
     link::PeerLink,
     stream::{Cursor, SuccessorStream},
 };
-use super::{Context, Membership, log::Log, unhashed::Unhashed};
+use super::{Context, log::Log, unhashed::Unhashed};
 use crate::{
     MemberId, Sequence, Timestamp, Version,
     message::{ChainMessage, Fullness},
@@ -24,6 +24,9 @@ pub(super) struct Peers {
     /// Every node with a link, whether or not it is a member.
     connected: BTreeSet<MemberId>,
     links: BTreeMap<MemberId, PeerLink>,
+    /// The linked peers in the order of sending. A write waits until the successor has the update and until the head
+    /// knows of its commit, so these two are first. Follows from the configuration.
+    order: Unhashed<Vec<MemberId>>,
     /// When the latest report about fullness expires. The reports themselves are hashed.
     full_until: Unhashed<Timestamp>,
 }
@@ -33,10 +36,15 @@ impl Peers {
     pub(super) fn enter(&mut self, cx: Context<'_>) {
         let links = cx.others().map(|id| (id, PeerLink::new(self.connected.contains(&id))));
         self.links = links.collect();
+        let first = [cx.place().successor, cx.place().head];
+        let others = self.links.keys().filter(|&&id| !first.contains(&Some(id)));
+        let first = first.into_iter().flatten().filter(|&id| self.contains(id));
+        *self.order = first.chain(others.copied()).collect();
     }
 
     pub(super) fn clear(&mut self) {
         self.links.clear();
+        self.order.clear();
     }
 
     pub(super) fn contains(&self, id: MemberId) -> bool {
@@ -59,12 +67,9 @@ impl Peers {
         self.links.values_mut()
     }
 
-    /// The peers in the order of sending. A write waits until the successor has the update and until the head knows of
-    /// its commit, so these two are first.
-    pub(super) fn in_order(&self, member: &Membership) -> impl Iterator<Item = MemberId> + use<'_> {
-        let first = [member.place().successor, member.place().head];
-        let others = self.links.keys().filter(move |&&id| !first.contains(&Some(id)));
-        first.into_iter().flatten().filter(|&id| self.contains(id)).chain(others.copied())
+    /// The peers in the order of sending.
+    pub(super) fn in_order(&self) -> impl Iterator<Item = MemberId> + '_ {
+        self.order.iter().copied()
     }
 
     /// Makes a control frame to this peer due.
