@@ -163,7 +163,9 @@ impl Replica {
             ReplicaInput::Receive { from, frame } => self.receive(now, from, frame),
             ReplicaInput::Write { token, request, write, deadline, wall_clock } => {
                 let waiter = Waiter { token, deadline, replayed: false };
-                self.write(now, WriteInput { waiter, request, write, wall_clock });
+                let input = WriteInput { waiter, request, write, wall_clock };
+                let ordered = self.head.write(cx, &mut self.log, &self.peers, input, &mut self.outputs);
+                self.ordered(now, ordered);
             }
             ReplicaInput::Read { token, query, mode, floor, deadline } => {
                 self.read(now, PendingRead { token, query, mode, floor, deadline });
@@ -175,29 +177,6 @@ impl Replica {
             ReplicaInput::Tick => self.tick(now),
         }
         self.follow_up(now);
-    }
-
-    /// Runs after each input, and after each step of an assembly or of a joiner's buffered updates.
-    fn follow_up(&mut self, now: Timestamp) {
-        if self.membership.place().is_head {
-            if self.log.sessions().bytes() > self.membership.settings().sessions {
-                self.evict_sessions(now);
-            }
-            if self.peers.want_barriers() || self.reads.needs_own_barrier(&self.log) {
-                self.order_barriers(now);
-            }
-        }
-        let cx = self.membership.at(now);
-        if self.head.is_closed() {
-            self.head.report_closed(cx, &self.log, &mut self.outputs);
-        }
-        // Until our history is known to be a prefix, the successor's acknowledgements are deferred.
-        let acknowledged = self.upstream.is_prefix().then(|| {
-            let successor = self.peers.get(cx.place().successor);
-            let acknowledged = successor.map_or(self.log.last().sequence, |link| link.stream().acknowledged());
-            (acknowledged, upstream::ack_delay(cx))
-        });
-        self.pace.measure(cx, &self.log, acknowledged);
     }
 
     fn tick(&mut self, now: Timestamp) {

@@ -2,9 +2,10 @@
 
 use super::{
     Halt, JournalBatch, Replica,
-    head::{IsAppended, WriteFailed, WriteInput},
+    head::{IsAppended, WriteFailed},
     log::Committed,
     reads::{PendingRead, ReadFailed},
+    upstream,
 };
 use crate::{
     MemberId, Sequence, Timestamp,
@@ -14,10 +15,27 @@ use crate::{
 };
 
 impl Replica {
-    pub(super) fn write(&mut self, now: Timestamp, input: WriteInput) {
+    /// Runs after each input, and after each step of an assembly or of a joiner's buffered updates.
+    pub(super) fn follow_up(&mut self, now: Timestamp) {
+        if self.membership.place().is_head {
+            if self.log.sessions().bytes() > self.membership.settings().sessions {
+                self.evict_sessions(now);
+            }
+            if self.peers.want_barriers() || self.reads.needs_own_barrier(&self.log) {
+                self.order_barriers(now);
+            }
+        }
         let cx = self.membership.at(now);
-        let ordered = self.head.write(cx, &mut self.log, &self.peers, input, &mut self.outputs);
-        self.ordered(now, ordered);
+        if self.head.is_closed() {
+            self.head.report_closed(cx, &self.log, &mut self.outputs);
+        }
+        // Until our history is known to be a prefix, the successor's acknowledgements are deferred.
+        let acknowledged = self.upstream.is_prefix().then(|| {
+            let successor = self.peers.get(cx.place().successor);
+            let acknowledged = successor.map_or(self.log.last().sequence, |link| link.stream().acknowledged());
+            (acknowledged, upstream::ack_delay(cx))
+        });
+        self.pace.measure(cx, &self.log, acknowledged);
     }
 
     pub(super) fn continue_assembly(&mut self, now: Timestamp) {
@@ -26,7 +44,7 @@ impl Replica {
         self.ordered(now, ordered);
     }
 
-    fn ordered(&mut self, now: Timestamp, ordered: Result<IsAppended, WriteFailed>) {
+    pub(super) fn ordered(&mut self, now: Timestamp, ordered: Result<IsAppended, WriteFailed>) {
         match ordered {
             Ok(true) => self.appended(now),
             Ok(false) => {}
@@ -65,7 +83,6 @@ impl Replica {
             let cx = self.membership.at(now);
             let served = self.reads.own_barrier_ordered(cx, &self.log, sequence, &mut self.outputs);
             self.served(served);
-            self.request_for_reads();
         }
     }
 
@@ -83,18 +100,15 @@ impl Replica {
         }
         let served = self.reads.read(self.membership.at(now), &mut self.log, asked, &mut self.outputs);
         self.served(served);
-        self.request_for_reads();
     }
 
+    /// Runs after reads were served or parked. Makes the control frames due in which parked reads query the tail or
+    /// request a barrier from the head.
     fn served(&mut self, served: Result<(), ReadFailed>) {
         if let Err(ReadFailed { token, why }) = served {
             self.halt(why.into());
             self.outputs.refuse(token, Refusal::StoreFailed);
         }
-    }
-
-    /// Makes the control frames due in which parked reads query the tail or request a barrier from the head.
-    fn request_for_reads(&mut self) {
         let place = *self.membership.place();
         if self.reads.wants_query() {
             self.peers.due(place.tail);
@@ -107,13 +121,11 @@ impl Replica {
     pub(super) fn answered(&mut self, now: Timestamp, answer: VersionAnswer) {
         let served = self.reads.answered(self.membership.at(now), &self.log, answer, &mut self.outputs);
         self.served(served);
-        self.request_for_reads();
     }
 
     pub(super) fn barrier_ordered(&mut self, now: Timestamp, answer: VersionAnswer) {
         let served = self.reads.barrier_ordered(self.membership.at(now), &self.log, answer, &mut self.outputs);
         self.served(served);
-        self.request_for_reads();
     }
 
     /// Handles again the reads that waited in another epoch, or for an update that was dropped.
