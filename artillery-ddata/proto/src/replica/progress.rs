@@ -57,8 +57,12 @@ impl Replica {
 
     /// Runs after the head has appended an update.
     fn appended(&mut self, now: Timestamp) {
-        self.reads.end_overtaken_snapshots(self.membership.at(now), &self.log);
-        self.commit_as_tail(now);
+        if self.reads.snapshots() > 0 {
+            self.reads.end_overtaken_snapshots(self.membership.at(now), &self.log);
+        }
+        if self.membership.place().is_alone() {
+            self.commit_as_tail(now);
+        }
     }
 
     /// Evicts sessions until the table is within its limit.
