@@ -205,8 +205,7 @@ impl Head {
         mut assembly: Assembly,
         out: &mut Outbox,
     ) -> Result<IsAppended, Halt> {
-        assembly.resolved.join_some(cx.settings().join.max(1));
-        if !assembly.resolved.is_whole() {
+        if !assembly.resolved.join_some(cx.settings().join.max(1)) {
             self.assembling = Some(Box::new(assembly));
             return Ok(false);
         }

@@ -80,14 +80,9 @@ impl Resolved {
         }
     }
 
-    /// Whether all its values are assembled.
-    pub(super) fn is_whole(&self) -> bool {
-        self.joins.is_empty()
-    }
-
-    /// Assembles up to `bytes` bytes of its values.
-    pub(super) fn join_some(&mut self, bytes: usize) {
-        self.joins.step(bytes, &mut self.changes);
+    /// Assembles up to `bytes` bytes of its values. Returns whether all values are assembled.
+    pub(super) fn join_some(&mut self, bytes: usize) -> bool {
+        self.joins.is_empty() || self.joins.step(bytes, &mut self.changes)
     }
 }
 

@@ -208,8 +208,8 @@ impl Joins {
         self.0.is_empty()
     }
 
-    /// Copies up to `bytes` bytes.
-    pub(super) fn step(&mut self, mut bytes: usize, changes: &mut [KeyChange]) {
+    /// Copies up to `bytes` bytes. Returns whether nothing is left.
+    pub(super) fn step(&mut self, mut bytes: usize, changes: &mut [KeyChange]) -> bool {
         while let Some(join) = self.0.last_mut() {
             while let Some(piece) = join.pieces.front_mut() {
                 let some = piece.len().min(bytes);
@@ -217,15 +217,16 @@ impl Joins {
                 piece.advance(some);
                 bytes -= some;
                 if !piece.is_empty() {
-                    return;
+                    return false;
                 }
                 join.pieces.pop_front();
             }
-            let Some(Join { change, value, .. }) = self.0.pop() else { return };
+            let Some(Join { change, value, .. }) = self.0.pop() else { break };
             if let Some(change) = changes.get_mut(change) {
                 change.value = Some(value.freeze());
             }
         }
+        true
     }
 }
 
