@@ -243,9 +243,9 @@ impl Head {
             out.refuse(assembly.waiter.token, refusal);
         }
     }
+    /// Whether a member that [may know](may_know) the requests of its chain may order another update now.
 
     fn may_order(&self, cx: Context<'_>, log: &Log) -> Result<(), Refusal> {
-        may_know(cx)?;
         let Some(config) = cx.config() else { return Err(Refusal::NoChain) };
         if config.is_sealed() {
             return Err(Refusal::Busy);
@@ -265,7 +265,7 @@ impl Head {
         kind: UpdateKind,
         request: Option<RequestKey>,
     ) -> Result<Option<Sequence>, Halt> {
-        if self.may_order(cx, log).is_err() {
+        if may_know(cx).and_then(|()| self.may_order(cx, log)).is_err() {
             return Ok(None);
         }
         let mut update = next_update(cx, log, kind);
