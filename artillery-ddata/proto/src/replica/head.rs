@@ -24,8 +24,7 @@ use super::{
 use crate::{
     Sequence, Timestamp, Version,
     api::{Refusal, Write},
-    message::Fullness,
-    types::update::{KeyChange, MAX_KEY, RequestKey, RequestOutcome, Update, UpdateKind},
+    types::update::{MAX_KEY, RequestKey, RequestOutcome, Update, UpdateKind},
 };
 
 #[derive(Clone, Hash, Debug, Default)]
@@ -186,7 +185,7 @@ impl Head {
             Ok(newest.filter(|held| held.value.is_some()))
         })
         .map_err(Halt::from)?;
-        check_space(cx, log, peers, &resolved.changes)?;
+        peers.check_space(cx, log, &resolved.changes)?;
         // The request that opens a session belongs to none.
         update.request = request.filter(|_| kind != UpdateKind::SESSION_OPEN);
         update.outcome = resolved.outcome;
@@ -243,8 +242,8 @@ impl Head {
             out.refuse(assembly.waiter.token, refusal);
         }
     }
-    /// Whether a member that [may know](may_know) the requests of its chain may order another update now.
 
+    /// Whether a member that [may know](may_know) the requests of its chain may order another update now.
     fn may_order(&self, cx: Context<'_>, log: &Log) -> Result<(), Refusal> {
         let Some(config) = cx.config() else { return Err(Refusal::NoChain) };
         if config.is_sealed() {
@@ -363,18 +362,6 @@ fn check(cx: Context<'_>, request: Option<RequestKey>, write: &Write) -> Result<
         return Err(Refusal::BatchSize { len: size as u64, limit: MAX_STEPS as u64 });
     }
     Ok(())
-}
-
-/// Refuses changes that would add a value while a serving member is full.
-fn check_space(cx: Context<'_>, log: &Log, peers: &Peers, changes: &[KeyChange]) -> Result<(), Refusal> {
-    if changes.iter().all(|change| change.value.is_none()) {
-        return Ok(());
-    }
-    match peers.full_member(cx, log).filter(|_| !allows!(cx.guards(), FillFullDisks)) {
-        Some((member, Fullness::Disk)) => Err(Refusal::DiskFull { member }),
-        Some((member, Fullness::Memory)) => Err(Refusal::MemoryFull { member }),
-        Some((_, Fullness::Nothing)) | None => Ok(()),
-    }
 }
 
 fn next_update(cx: Context<'_>, log: &Log, kind: UpdateKind) -> Update {

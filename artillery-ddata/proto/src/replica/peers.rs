@@ -12,7 +12,9 @@ pub(super) use self::{
 use super::{Context, log::Log, unhashed::Unhashed};
 use crate::{
     MemberId, Sequence, Timestamp, Version,
+    api::Refusal,
     message::{ChainMessage, Fullness},
+    types::update::KeyChange,
 };
 
 /// The number of heartbeats for which a member's report that it is full is valid. If the report that revokes it is
@@ -193,17 +195,20 @@ impl Peers {
         }
     }
 
-    /// A full serving member, if any. While one exists, the head adds no value, because that member would have no disk
-    /// or memory space for it (docs/DESIGN.md §8). Deletes and reads continue.
-    pub(super) fn full_member(&self, cx: Context<'_>, log: &Log) -> Option<(MemberId, Fullness)> {
-        let mine = log.fullness(&cx);
-        if mine != Fullness::Nothing {
-            return Some((cx.me(), mine));
+    /// Refuses changes that would add a value while a serving member is full: that member would have no disk or memory
+    /// space for it (docs/DESIGN.md §8). Deletes and reads continue.
+    pub(super) fn check_space(&self, cx: Context<'_>, log: &Log, changes: &[KeyChange]) -> Result<(), Refusal> {
+        if changes.iter().all(|change| change.value.is_none()) || allows!(cx.guards(), FillFullDisks) {
+            return Ok(());
         }
-        if cx.now >= *self.full_until {
-            return None;
+        let mine = Some((cx.me(), log.fullness(&cx))).filter(|&(_, mine)| mine != Fullness::Nothing);
+        let other = |id| Some((id, self.get(Some(id))?.fullness(cx.now)?));
+        let others = || cx.serving().filter(|_| cx.now < *self.full_until).find_map(other);
+        match mine.or_else(others) {
+            Some((member, Fullness::Disk)) => Err(Refusal::DiskFull { member }),
+            Some((member, Fullness::Memory)) => Err(Refusal::MemoryFull { member }),
+            Some((_, Fullness::Nothing)) | None => Ok(()),
         }
-        cx.serving().find_map(|id| Some((id, self.get(Some(id))?.fullness(cx.now)?)))
     }
 
     pub(super) fn barrier_ordered(&mut self, id: MemberId, sequence: Sequence) {
