@@ -193,8 +193,8 @@ impl<C> ChainRunner<C> {
         let (large, small) = (WriteLine::Large, WriteLine::Small);
         let is_whole = self.each(&clock, &mut turn.frames, |this, (from, frame)| this.frame(now, from, frame))
             && self.each(&clock, &mut turn.reads, |this, read| this.read(now, read.into()))
-            && self.each(&clock, &mut turn.large_writes, |this, write| this.write_of(large, now, write.into(), wall()))
-            && self.each(&clock, &mut turn.writes, |this, write| this.write_of(small, now, write.into(), wall()));
+            && self.each(&clock, &mut turn.large_writes, |this, write| this.write(large, now, write.into(), wall()))
+            && self.each(&clock, &mut turn.writes, |this, write| this.write(small, now, write.into(), wall()));
         if is_whole {
             self.take_more(&clock, &wall, more);
         }
@@ -232,7 +232,7 @@ impl<C> ChainRunner<C> {
             let mut lines = self.lines().into_iter().filter(|&line| self.has_room(line));
             let Some((line, write)) = lines.find_map(|line| Some((line, more(line)?))) else { break };
             let now = clock();
-            self.write_of(line, now, write.into(), wall());
+            self.write(line, now, write.into(), wall());
             if self.is_over(now) {
                 break;
             }
@@ -336,12 +336,8 @@ impl<C> ChainRunner<C> {
         self.replica.handle(now, ReplicaInput::Read { token, query, mode, floor, deadline });
     }
 
-    fn write_of(&mut self, line: WriteLine, now: Timestamp, request: WriteRequest<C>, wall_clock: u64) {
+    fn write(&mut self, line: WriteLine, now: Timestamp, request: WriteRequest<C>, wall_clock: u64) {
         *self.small_writes = if line == WriteLine::Large { 0 } else { self.small_writes.saturating_add(1) };
-        self.write(now, request, wall_clock);
-    }
-
-    fn write(&mut self, now: Timestamp, request: WriteRequest<C>, wall_clock: u64) {
         let WriteRequest { request, history, write, deadline, caller } = request;
         if let Some(refusal) = self.refuses(history) {
             return self.refused.push_back((caller, refusal));
