@@ -146,7 +146,6 @@ impl ChainTask {
             if self.turn.has_inputs() {
                 // Requests are received only once these inputs are handled. So receive no further frames now: they would keep
                 // requests waiting.
-                self.receive_orders();
                 self.take();
                 continue;
             }
@@ -182,9 +181,8 @@ impl ChainTask {
         }
     }
 
-    /// Takes the orders, commands and reads that have arrived, so that they share the next frames.
+    /// Takes the commands and reads that have arrived, so that they share the next frames.
     fn receive_what_is_ready(&mut self) {
-        self.receive_orders();
         for _ in 0..BATCH {
             let Ok(command) = self.commands.try_recv() else { break };
             self.command(command);
@@ -192,7 +190,7 @@ impl ChainTask {
         self.turn.reads.extend(std::iter::from_fn(|| self.reads.try_recv().ok()).take(BATCH));
     }
 
-    /// Takes the node's orders and lease.
+    /// Takes the node's orders and lease, and then the changes of links: orders bring peers.
     fn receive_orders(&mut self) {
         if let Some(leases) = &mut self.leases
             && leases.has_changed().unwrap_or(false)
@@ -203,10 +201,19 @@ impl ChainTask {
             let Ok(order) = self.orders.try_recv() else { break };
             self.ordered(order);
         }
+        for peer in self.peers.values_mut() {
+            let state = peer.lanes.state();
+            if state == peer.seen {
+                continue;
+            }
+            self.turn.links.extend(peer.seen.up.map(LinkChange::Down));
+            self.turn.links.extend(state.up.map(LinkChange::Up));
+            peer.seen = state;
+        }
     }
 
     fn take(&mut self) {
-        self.follow_links();
+        self.receive_orders();
         if let Some(journal) = &self.journal {
             let JournalNews { durable, checkpoint, full } = journal.news(self.chain);
             (self.turn.durable, self.turn.checkpoint, self.turn.disk_full) = (durable, checkpoint, full);
@@ -244,18 +251,6 @@ impl ChainTask {
                 lanes.wake(wake);
                 PeerLanes::new(lanes)
             });
-        }
-    }
-
-    fn follow_links(&mut self) {
-        for peer in self.peers.values_mut() {
-            let state = peer.lanes.state();
-            if state == peer.seen {
-                continue;
-            }
-            self.turn.links.extend(peer.seen.up.map(LinkChange::Down));
-            self.turn.links.extend(state.up.map(LinkChange::Up));
-            peer.seen = state;
         }
     }
 
