@@ -10,7 +10,7 @@
 //!   append further frames and requests to it. Also let other tasks run whenever [`ChainRunner::is_over`] holds: a node
 //!   that is busy with a chain must still renew its lease.
 //! - Handle the results of [`ChainRunner::poll_output`] until it returns `None`. Then pass the results of
-//!   [`ChainRunner::poll_word`] to the node.
+//!   [`ChainRunner::poll_word`] to the node, before or after the following messages.
 //! - Send messages to each of [`ChainRunner::peers`] whenever its link has capacity: [`ChainRunner::poll_control`]
 //!   first, then [`ChainRunner::poll_updates`] while the link has capacity, and finally, on a separate stream,
 //!   [`ChainRunner::poll_snapshot`]. The runner has no queue per link: control frames are built from the current state,

@@ -255,7 +255,7 @@ impl ChainTask {
     }
 
     /// Sends replies first. Then sends each peer control frames, updates and snapshots, up to the capacity of its lanes. A lane
-    /// with capacity again wakes the task.
+    /// with capacity again wakes the task. Other tasks of the node learn the news last: no peer should wait for that.
     fn flush(&mut self) {
         while let Some(output) = self.runner.poll_output() {
             match output {
@@ -267,13 +267,6 @@ impl ChainTask {
                 RunnerOutput::Event(event) => tracing::debug!(?event, "chain"),
             }
         }
-        let now_stands = self.runner.standing();
-        self.standing.send_if_modified(|standing| {
-            let is_news = standing.open != now_stands.open || standing.halted != now_stands.halted;
-            *standing = now_stands;
-            is_news
-        });
-        self.say();
         if let Some(journal) = &self.journal {
             journal.put(self.chain, || self.runner.poll_journal(BATCH_BYTES));
         }
@@ -295,6 +288,13 @@ impl ChainTask {
                 room.send(frame);
             }
         }
+        let now_stands = self.runner.standing();
+        self.standing.send_if_modified(|standing| {
+            let is_news = standing.open != now_stands.open || standing.halted != now_stands.halted;
+            *standing = now_stands;
+            is_news
+        });
+        self.say();
     }
 
     /// Sends the chain's words to the node, up to the capacity of the queue. Drops them if the configuration is fixed.
