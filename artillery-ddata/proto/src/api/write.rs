@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 
-use super::{Expected, ScriptStep, ScriptWrite};
-use crate::Version;
+use super::{Expected, Refusal, ScriptStep, ScriptWrite};
+use crate::{Version, types::update::MAX_KEY};
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Write {
@@ -57,6 +57,18 @@ impl Write {
         };
         let script = self.script().into_iter().flat_map(ScriptWrite::values);
         one.into_iter().chain(self.steps().iter().filter_map(Step::value)).chain(script)
+    }
+
+    /// Refuses the first key that is too long, else the first value that is longer than `max_value` bytes.
+    pub fn check_lengths(&self, max_value: u64) -> Result<(), Refusal> {
+        let first = |pieces: &mut dyn Iterator<Item = &Bytes>, limit: u64| {
+            pieces.map(|piece| piece.len() as u64).find(|&len| len > limit)
+        };
+        if let Some(len) = first(&mut self.keys(), MAX_KEY as u64) {
+            return Err(Refusal::KeyTooLong { len, limit: MAX_KEY as u64 });
+        }
+        let value = first(&mut self.values(), max_value);
+        value.map_or(Ok(()), |len| Err(Refusal::ValueTooLarge { len, limit: max_value }))
     }
 
     /// The keys whose values the write appends to.

@@ -13,7 +13,7 @@ use smallvec::smallvec;
 use self::{
     answer::reply_of,
     close::Closing,
-    resolve::{MAX_STEPS, Resolved, Terms, WriteResult, lengths, resolve},
+    resolve::{MAX_STEPS, Resolved, Terms, WriteResult, resolve},
     waiting::WaitingWrites,
 };
 use super::{
@@ -24,7 +24,7 @@ use super::{
 use crate::{
     Sequence, Timestamp, Version,
     api::{Refusal, Write},
-    types::update::{MAX_KEY, RequestKey, RequestOutcome, Update, UpdateKind},
+    types::update::{RequestKey, RequestOutcome, Update, UpdateKind},
 };
 
 #[derive(Clone, Hash, Debug, Default)]
@@ -344,13 +344,7 @@ fn known(cx: Context<'_>, log: &Log, request: Option<RequestKey>, settles: bool)
 
 /// Refuses a write that is too large or malformed.
 fn check(cx: Context<'_>, request: Option<RequestKey>, write: &Write) -> Result<(), Refusal> {
-    let ((key, value), most) = (lengths(write), cx.settings().max_value);
-    if key > MAX_KEY {
-        return Err(Refusal::KeyTooLong { len: key as u64, limit: MAX_KEY as u64 });
-    }
-    if value > most {
-        return Err(Refusal::ValueTooLarge { len: value as u64, limit: most as u64 });
-    }
+    write.check_lengths(cx.settings().max_value as u64)?;
     let size = match write {
         Write::Batch(steps) => steps.len(),
         Write::Script(script) => script.size(),

@@ -14,7 +14,6 @@ use tokio::time::{Instant, timeout_at};
 use super::{
     CallAnswer, RequestError, Router, Start,
     account::Account,
-    check_key, check_value,
     first::First,
     from_now,
     placing::{as_of, one_chain, refused},
@@ -365,8 +364,6 @@ impl Router {
     }
 
     fn check(&self, write: &Write) -> Result<(), Error> {
-        write.keys().try_for_each(check_key).map_err(refused)?;
-        let Some(limit) = self.max_value_bytes else { return Ok(()) };
-        write.values().try_for_each(|value| check_value(value, limit)).map_err(refused)
+        write.check_lengths(self.max_value_bytes.unwrap_or(u64::MAX)).map_err(refused)
     }
 }

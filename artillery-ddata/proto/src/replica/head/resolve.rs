@@ -91,15 +91,9 @@ pub(super) trait ReadKey: Fn(&Bytes) -> Result<Option<Held>, StoreError> {}
 
 impl<R: Fn(&Bytes) -> Result<Option<Held>, StoreError>> ReadKey for R {}
 
-/// The length of the longest key in `write`, and of its largest value, in bytes.
-pub(super) fn lengths(write: &Write) -> (usize, usize) {
-    let longest = |pieces: &mut dyn Iterator<Item = &Bytes>| pieces.map(Bytes::len).max().unwrap_or(0);
-    (longest(&mut write.keys()), longest(&mut write.values()))
-}
-
 /// Resolves `write` against the versions that `read` returns. Keys must have at most [`MAX_KEY`] bytes.
 pub(super) fn resolve(write: Write, terms: Terms, read: impl ReadKey) -> Result<Resolved, StoreError> {
-    debug_assert!(lengths(&write).0 <= MAX_KEY);
+    debug_assert!(write.keys().all(|key| key.len() <= MAX_KEY));
     Ok(match write {
         Write::Put { key, value } => Resolved::change(key, Some(value), RequestOutcome::Done),
         Write::Delete { key } => Resolved::change(key, None, RequestOutcome::Done),
