@@ -123,6 +123,24 @@ pub(crate) struct RequestQueue<T> {
     room: Budget,
 }
 
+/// A request that takes a share of its queue's bytes.
+pub(crate) trait SizedRequest {
+    /// Its size in the queue, in bytes.
+    fn bytes(&self) -> usize;
+}
+
+impl SizedRequest for ReadRequest {
+    fn bytes(&self) -> usize {
+        budget::of_query(&self.query)
+    }
+}
+
+impl SizedRequest for WriteRequest {
+    fn bytes(&self) -> usize {
+        budget::of_write(&self.write)
+    }
+}
+
 pub(crate) struct Queued<T> {
     pub(crate) request: T,
     _share: Share,
@@ -146,7 +164,7 @@ impl<T> Clone for RequestQueue<T> {
     }
 }
 
-impl<T> RequestQueue<T> {
+impl<T: SizedRequest> RequestQueue<T> {
     pub(crate) fn new(requests: usize, bytes: usize) -> (Self, mpsc::Receiver<Queued<T>>) {
         let (sender, receiver) = mpsc::channel(requests);
         (Self { sender, room: Budget::new(bytes) }, receiver)
@@ -157,8 +175,8 @@ impl<T> RequestQueue<T> {
     }
 
     /// Queues the request if there is capacity now and no earlier request waits; else returns it.
-    fn try_send(&self, request: T, bytes: usize) -> Result<(), T> {
-        let Some(_share) = self.room.try_take(bytes) else { return Err(request) };
+    fn try_send(&self, request: T) -> Result<(), T> {
+        let Some(_share) = self.room.try_take(request.bytes()) else { return Err(request) };
         self.sender.try_send(Queued { request, _share }).map_err(|error| match error {
             TrySendError::Full(queued) | TrySendError::Closed(queued) => queued.request,
         })
@@ -166,8 +184,8 @@ impl<T> RequestQueue<T> {
 
     /// Waits for capacity, then queues the request. Returns it if the receiver is gone. If cancelled, nothing was
     /// queued.
-    async fn send(&self, request: T, bytes: usize) -> Result<(), T> {
-        let _share = self.room.take(bytes).await;
+    async fn send(&self, request: T) -> Result<(), T> {
+        let _share = self.room.take(request.bytes()).await;
         self.sender.send(Queued { request, _share }).await.map_err(|error| error.0.request)
     }
 }
@@ -180,15 +198,13 @@ impl ChainHandle {
 
     /// Passes a read to the chain's task if there is capacity now; else returns the request.
     pub(crate) fn try_read(&self, request: ReadRequest) -> Option<ReadRequest> {
-        let bytes = budget::of_query(&request.query);
-        self.reads.try_send(request, bytes).err()
+        self.reads.try_send(request).err()
     }
 
     /// Passes a read to the chain's task, waiting while its queue is full. The caller bounds the wait; a cancelled call
     /// has queued nothing.
     pub(crate) async fn read(&self, request: ReadRequest) {
-        let bytes = budget::of_query(&request.query);
-        if let Err(request) = self.reads.send(request, bytes).await {
+        if let Err(request) = self.reads.send(request).await {
             request.caller.reply(Reply::Refused(Refusal::NoChain));
         }
     }
@@ -196,16 +212,14 @@ impl ChainHandle {
     /// Passes a write to the chain's task, waiting while its line is full. Otherwise like [`read`](Self::read): a
     /// cancelled call has applied nothing.
     pub(crate) async fn write(&self, request: WriteRequest) {
-        let bytes = budget::of_write(&request.write);
-        if let Err(request) = self.line(&request.write).send(request, bytes).await {
+        if let Err(request) = self.line(&request.write).send(request).await {
             request.caller.reply(Reply::Refused(Refusal::NoChain));
         }
     }
 
     /// Like [`write`](Self::write) if there is capacity now; else returns the request.
     pub(crate) fn try_write(&self, request: WriteRequest) -> Option<WriteRequest> {
-        let bytes = budget::of_write(&request.write);
-        self.line(&request.write).try_send(request, bytes).err()
+        self.line(&request.write).try_send(request).err()
     }
 
     fn line(&self, write: &Write) -> &RequestQueue<WriteRequest> {
