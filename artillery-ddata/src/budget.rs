@@ -93,8 +93,11 @@ impl Budget {
 
     pub(crate) fn try_take(&self, bytes: usize) -> Option<Share> {
         let own = self.room.clone().try_acquire_many_owned(self.units(bytes)).ok()?;
-        let mut share = Share { own: Some(own), whole: None };
-        self.try_fill(&mut share, bytes).then_some(share)
+        let whole = match &self.whole {
+            Some(whole) => Some(whole.room.clone().try_acquire_many_owned(self.of_whole(whole, bytes)).ok()?),
+            None => None,
+        };
+        Some(Share { own: Some(own), whole })
     }
 
     /// Waits for capacity like [`reserve`](Self::reserve), and for one unit of the larger budget.
