@@ -42,16 +42,6 @@ impl From<PipeWriter> for StreamSink {
     }
 }
 
-impl StreamSink {
-    async fn write(&mut self, chunks: &mut [Bytes]) -> Result<(), WriteError> {
-        match self {
-            Self::Quic(stream) => stream.write_all_chunks(chunks).await.map_err(quic::write_error),
-            #[cfg(feature = "testing")]
-            Self::Simulated(inlet) => inlet.write(chunks).await,
-        }
-    }
-}
-
 impl FrameWriter {
     pub(in crate::transport) fn new(stream: StreamSink, limit: usize, counters: Arc<CounterCells>) -> Self {
         Self { stream, limit, counters, single: FrameBatch::new(), writing: false }
@@ -92,7 +82,11 @@ impl FrameWriter {
             return Err(WriteError::Interrupted);
         }
         let (frames, bytes) = (batch.frames() as u64, batch.bytes() as u64);
-        self.stream.write(batch.chunks()).await?;
+        match &mut self.stream {
+            StreamSink::Quic(stream) => stream.write_all_chunks(batch.chunks()).await.map_err(quic::write_error)?,
+            #[cfg(feature = "testing")]
+            StreamSink::Simulated(inlet) => inlet.write(batch.chunks()).await?,
+        }
         self.writing = false;
         self.counters.writes.add(1);
         self.counters.frames_sent.add(frames);
