@@ -27,7 +27,7 @@ use crate::{
     control::formation::FormationMessage,
     message::{ChainFrame, MAX_CHUNK},
     wire::{
-        chain::{self, Encoded, EncodedBody},
+        chain::{self, EncodeError, Encoded, EncodedBody},
         formation, streams,
     },
 };
@@ -251,7 +251,7 @@ impl FrameLaneTask {
         let mut pumps = JoinSet::new();
         let outcome = tokio::select! {
             biased;
-            result = pump(Vec::new(), &mut self.control, &mut control, encode_chain, || wake_all(&self.wake)) => result,
+            result = pump(Vec::new(), &mut self.control, &mut control, chain::encode, || wake_all(&self.wake)) => result,
             result = pump(Vec::new(), &mut self.formation, &mut formation, encode_formation, || {}) => result,
             result = pump_history(&mut pumps, &self.history, &self.wake, connection) => result,
             reason = connection.closed() => Err(WriteError::Lost(reason)),
@@ -282,7 +282,7 @@ async fn pump_history(
                     return Ok(());
                 }
                 let mut stream = connection.open_uni(StreamKind(kind), priority).await?;
-                pump(first, &mut queue, &mut stream, encode_chain, || wake_all(&wake)).await
+                pump(first, &mut queue, &mut stream, chain::encode, || wake_all(&wake)).await
             });
         }
         tokio::select! {
@@ -298,24 +298,9 @@ async fn pump_history(
     }
 }
 
-fn encode_chain(frame: &ChainFrame) -> Option<Encoded> {
-    match chain::encode(frame) {
-        Ok(encoded) => Some(encoded),
-        Err(error) => {
-            tracing::error!(%error, "a frame can't be encoded");
-            None
-        }
-    }
-}
-
-fn encode_formation(message: &FormationMessage) -> Option<Encoded> {
-    match formation::encode(message) {
-        Ok(header) => Some(Encoded { header: header.as_ref().into(), body: EncodedBody::new() }),
-        Err(error) => {
-            tracing::error!(%error, "a message of formation can't be encoded");
-            None
-        }
-    }
+fn encode_formation(message: &FormationMessage) -> Result<Encoded, EncodeError> {
+    let header = formation::encode(message)?;
+    Ok(Encoded { header: header.as_ref().into(), body: EncodedBody::new() })
 }
 
 /// Moves the taken frames, then the queue, into a stream, in batches.
@@ -323,14 +308,17 @@ async fn pump<T>(
     mut taken: Vec<T>,
     queue: &mut mpsc::Receiver<T>,
     stream: &mut FrameWriter,
-    encode: impl Fn(&T) -> Option<Encoded>,
+    encode: impl Fn(&T) -> Result<Encoded, EncodeError>,
     room: impl Fn(),
 ) -> Result<(), WriteError> {
     let mut batch = FrameBatch::new();
     while !taken.is_empty() || queue.recv_many(&mut taken, BATCH).await > 0 {
         room();
-        for Encoded { header, body } in taken.drain(..).filter_map(|frame| encode(&frame)) {
-            batch.push(&header, &body);
+        for frame in taken.drain(..) {
+            match encode(&frame) {
+                Ok(Encoded { header, body }) => batch.push(&header, &body),
+                Err(error) => tracing::error!(%error, "a frame can't be encoded"),
+            }
         }
         stream.send_all(&mut batch).await?;
     }

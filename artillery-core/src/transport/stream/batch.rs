@@ -37,8 +37,7 @@ impl FrameBatch {
             if piece.len() <= MAX_GATHERED_BYTES {
                 self.gathered.extend_from_slice(piece);
             } else {
-                self.close_gathered();
-                self.chunks.push(piece.clone());
+                self.chunks().push(piece.clone());
             }
         }
     }
@@ -62,9 +61,11 @@ impl FrameBatch {
         self.largest
     }
 
-    /// All chunks, in order. Call [`FrameBatch::clear`] afterwards.
-    pub(super) fn chunks(&mut self) -> &mut [Bytes] {
-        self.close_gathered();
+    /// All chunks, in order. Call [`FrameBatch::clear`] after the last one was written.
+    pub(super) fn chunks(&mut self) -> &mut Vec<Bytes> {
+        if !self.gathered.is_empty() {
+            self.chunks.push(self.gathered.split().freeze());
+        }
         &mut self.chunks
     }
 
@@ -73,12 +74,6 @@ impl FrameBatch {
         self.chunks.clear();
         self.gathered.clear();
         (self.frames, self.bytes, self.largest) = (0, 0, 0);
-    }
-
-    fn close_gathered(&mut self) {
-        if !self.gathered.is_empty() {
-            self.chunks.push(self.gathered.split().freeze());
-        }
     }
 }
 
