@@ -51,6 +51,8 @@ use crate::{
 
 /// No retry begins with less time left: it would more likely end with an unknown outcome than with an answer.
 const MIN_ATTEMPT_TIME: Duration = Duration::from_millis(10);
+/// About thirty years.
+const MAX_TIMEOUT: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
 #[derive(Debug, Clone)]
 pub(crate) struct CallAnswer {
@@ -313,13 +315,12 @@ fn unremembered(operation: &Operation) -> RetryState {
     }
 }
 
-/// The instant `timeout` from now, at most thirty years ahead.
+/// The instant `timeout` from now, at most [`MAX_TIMEOUT`] ahead.
 pub(crate) fn from_now(timeout: Duration) -> Instant {
     after(Instant::now(), timeout)
 }
 
 fn after(now: Instant, timeout: Duration) -> Instant {
-    const MAX_TIMEOUT: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
     now + timeout.min(MAX_TIMEOUT)
 }
 
