@@ -27,7 +27,13 @@ use tokio::{runtime::Handle, time::Instant};
 
 pub(crate) use self::begin::poll_budget;
 pub use self::pick::Spread;
-use self::{doubts::DoubtfulCalls, first::First, once::Tried, peers::Peers, pick::Attempts};
+use self::{
+    doubts::DoubtfulCalls,
+    first::First,
+    once::{Tried, ask_here, patience},
+    peers::Peers,
+    pick::{Attempts, Pick},
+};
 pub(crate) use self::{
     read::{HowToRead, SentRead},
     routes::{AskError, LearnedRoutes, Routes, ask_on, ask_once},
@@ -266,7 +272,18 @@ impl Router {
         if let Some(tried) = self.intercept(question, deadline).await {
             return (tried, None);
         }
-        let tried = self.try_once(question, here, attempts, deadline).await;
+        let tried = match here.map_or_else(|| self.pick(question, attempts), Pick::Here) {
+            Pick::Here(here) => (ask_here(&here, question, deadline).await, Some(here.me.node)),
+            Pick::There { member, answers, place, epoch, others } => {
+                if let Some(local) = self.local().filter(|_| attempts.is_first()) {
+                    local.count_forwarded();
+                }
+                let patience = others.then(|| patience(question, attempts)).flatten();
+                let tried = self.ask_there((member, place), (epoch, answers), question, patience, deadline).await;
+                (tried, Some(member.node))
+            }
+            Pick::NoMember => (Tried::Nothing(Error::not_applied(NotApplied::NotFormed)), None),
+        };
         #[cfg(feature = "testing")]
         let tried = self.swallow(tried, question, deadline).await;
         tried

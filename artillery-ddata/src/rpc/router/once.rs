@@ -1,4 +1,4 @@
-//! One attempt: picks a member and asks it, in this process or over the network.
+//! One attempt: asks a member, in this process or over the network.
 
 use std::{pin::Pin, time::Duration};
 
@@ -7,9 +7,9 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use super::{Attempts, CallAnswer, Router, on_the_clock, pick::Pick, repeat};
+use super::{Attempts, CallAnswer, Router, on_the_clock, repeat};
 use crate::{
-    ChainId, Epoch, Error, MemberId, NodeId, Place,
+    ChainId, Epoch, Error, MemberId, Place,
     api::{Query, Refusal, retry::Repeat},
     error::{NotApplied, Unknown},
     local::{
@@ -35,29 +35,7 @@ pub(super) enum Tried {
 }
 
 impl Router {
-    pub(super) async fn try_once(
-        &self,
-        question: &Question,
-        here: Option<Here>,
-        attempts: &Attempts,
-        deadline: Instant,
-    ) -> (Tried, Option<NodeId>) {
-        let picked = here.map_or_else(|| self.pick(question, attempts), Pick::Here);
-        match picked {
-            Pick::Here(here) => (ask_here(&here, question, deadline).await, Some(here.me.node)),
-            Pick::There { member, answers, place, epoch, others } => {
-                if let Some(local) = self.local().filter(|_| attempts.is_first()) {
-                    local.count_forwarded();
-                }
-                let patience = others.then(|| patience(question, attempts)).flatten();
-                let tried = self.ask_there((member, place), (epoch, answers), question, patience, deadline).await;
-                (tried, Some(member.node))
-            }
-            Pick::NoMember => (Tried::Nothing(Error::not_applied(NotApplied::NotFormed)), None),
-        }
-    }
-
-    async fn ask_there(
+    pub(super) async fn ask_there(
         &self,
         (member, place): (MemberId, Place),
         (epoch, answers): (Epoch, MemberId),
@@ -127,7 +105,7 @@ pub(super) fn patience(question: &Question, attempts: &Attempts) -> Option<Durat
 /// A request that waits to be passed to the chain. Boxed, since few requests wait.
 type PendingHandover<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
-async fn ask_here(Here { handle, me, place }: &Here, question: &Question, deadline: Instant) -> Tried {
+pub(super) async fn ask_here(Here { handle, me, place }: &Here, question: &Question, deadline: Instant) -> Tried {
     let (responder, reply) = oneshot::channel();
     let (responder, until) = (Responder::Caller(responder), on_the_clock(deadline));
     let is_write = question.operation.is_write();
