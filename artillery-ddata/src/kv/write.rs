@@ -14,27 +14,8 @@ use crate::{
     rpc::router::{CallAnswer, HowToWrite, Router, SentWrite, WriteTarget},
 };
 
-#[derive(Debug, Clone)]
-struct Prepared {
-    router: Arc<Router>,
-    write: Write,
-    how: HowToWrite,
-}
-
 /// The outcome of a write, before its result is checked for the type that the call returns.
 type WriteOutcome = Result<Committed<Computed>, WriteError>;
-
-impl Prepared {
-    fn new(kv: &Kv, write: Write) -> Self {
-        let how = HowToWrite { timeout: kv.timeout, session: kv.session.clone(), request_id: None };
-        Self { router: kv.router.clone(), write, how }
-    }
-
-    fn make<T: 'static, E: 'static>(self, result: fn(WriteOutcome) -> Result<T, E>) -> Call<Result<T, E>> {
-        let Self { router, write, how } = self;
-        Box::pin(Writing { router, how, state: WriteState::New(write), result })
-    }
-}
 
 struct Writing<T, E> {
     router: Arc<Router>,
@@ -168,31 +149,34 @@ pub(super) fn outcome(answer: CallAnswer, id: RequestId) -> WriteOutcome {
 /// [`WriteError`] if the write has conditions.
 #[must_use = "a call does nothing until it is awaited"]
 pub struct WriteCall<T, E = Error> {
-    prepared: Prepared,
+    router: Arc<Router>,
+    write: Write,
+    how: HowToWrite,
     result: fn(WriteOutcome) -> Result<T, E>,
 }
 
 impl<T, E> WriteCall<T, E> {
     fn new(kv: &Kv, write: Write, result: fn(WriteOutcome) -> Result<T, E>) -> Self {
-        Self { prepared: Prepared::new(kv, write), result }
+        let how = HowToWrite { timeout: kv.timeout, session: kv.session.clone(), request_id: None };
+        Self { router: kv.router.clone(), write, how, result }
     }
 
     /// Sets how long the write may take. If that expires before the commit is confirmed, the outcome is unknown.
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.prepared.how.timeout = timeout;
+        self.how.timeout = timeout;
         self
     }
 
     /// Makes the write in a session: later reads in that session see it.
     pub fn session(mut self, session: &Session) -> Self {
-        self.prepared.how.session = Some(session.clone());
+        self.how.session = Some(session.clone());
         self
     }
 
     /// Makes the write under this id, from [`Kv::new_request_id`] or an unknown outcome. However often a
     /// write is repeated under one id, it is applied at most once.
     pub fn request_id(mut self, id: RequestId) -> Self {
-        self.prepared.how.request_id = Some(id);
+        self.how.request_id = Some(id);
         self
     }
 }
@@ -202,19 +186,21 @@ impl<T: 'static, E: 'static> IntoFuture for WriteCall<T, E> {
     type IntoFuture = Call<Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        self.prepared.make(self.result)
+        let Self { router, write, how, result } = self;
+        Box::pin(Writing { router, how, state: WriteState::New(write), result })
     }
 }
 
 impl<T, E> Clone for WriteCall<T, E> {
     fn clone(&self) -> Self {
-        Self { prepared: self.prepared.clone(), result: self.result }
+        let Self { router, write, how, result } = self;
+        Self { router: router.clone(), write: write.clone(), how: how.clone(), result: *result }
     }
 }
 
 impl<T, E> fmt::Debug for WriteCall<T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WriteCall").field("prepared", &self.prepared).finish_non_exhaustive()
+        f.debug_struct("WriteCall").field("write", &self.write).field("how", &self.how).finish_non_exhaustive()
     }
 }
 
