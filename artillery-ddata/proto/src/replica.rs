@@ -359,8 +359,12 @@ impl Replica {
         !self.membership.place().serves() && !self.upstream.is_prefix()
     }
 
+    pub(crate) fn has_full_disk(&self) -> bool {
+        self.log.has_full_disk()
+    }
+
     /// Notes whether the driver treats this member's disk as full.
-    pub(crate) fn disk_is_full(&mut self, is_full: bool) {
+    pub(crate) fn set_disk_full(&mut self, is_full: bool) {
         if let Some(journal) = self.log.journal_mut() {
             journal.set_full(is_full);
         }

@@ -187,7 +187,9 @@ impl<C> ChainRunner<C> {
         if std::mem::take(&mut turn.checkpoint) {
             self.replica.begin_checkpoint();
         }
-        self.replica.disk_is_full(turn.disk_full);
+        if turn.disk_full != self.replica.has_full_disk() {
+            self.replica.set_disk_full(turn.disk_full);
+        }
         turn.links.drain(..).for_each(|link| self.link(now, link));
         turn.orders.drain(..).for_each(|order| self.order(now, order));
         let (large, small) = (WriteLine::Large, WriteLine::Small);

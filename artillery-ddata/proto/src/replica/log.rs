@@ -326,13 +326,16 @@ impl Log {
         self.journal.as_mut()?.next_batch(member.chain(), room, data, late)
     }
 
+    pub(super) fn has_full_disk(&self) -> bool {
+        self.journal.as_ref().is_some_and(|journal| journal.is_full())
+    }
+
     /// The resource in which this member has no space left, if the member serves.
     pub(super) fn fullness(&self, member: &Membership) -> Fullness {
-        let has_full_disk = || self.journal.as_ref().is_some_and(|journal| journal.is_full());
         let has_full_memory = || member.settings().max_memory.is_some_and(|most| self.store.bytes() >= most);
         if !member.place().serves() {
             Fullness::Nothing
-        } else if has_full_disk() {
+        } else if self.has_full_disk() {
             Fullness::Disk
         } else if has_full_memory() {
             Fullness::Memory

@@ -126,9 +126,9 @@ fn on_a_full_disk_a_checkpoint_has_most_of_each_batch() {
             rig.write(1, Write::Put { key: "other".into(), value: vec![2; 60_000].into() });
         }
         let replica = rig.replicas.get_mut(&1).unwrap();
-        replica.disk_is_full(true);
+        replica.set_disk_full(true);
         written += replica.poll_journal(1 << 20).map_or(0, |batch| batch.bytes);
-        replica.disk_is_full(false);
+        replica.set_disk_full(false);
     }
     assert!(written < 8 << 20, "{written} bytes were written during 400 parts");
 }

@@ -17,7 +17,7 @@ fn chain(mutant: Option<Mutant>) -> Rig {
 }
 
 fn fill(rig: &mut Rig, n: u8, is_full: bool) {
-    rig.replicas.get_mut(&n).unwrap().disk_is_full(is_full);
+    rig.replicas.get_mut(&n).unwrap().set_disk_full(is_full);
     rig.settle();
 }
 
@@ -128,7 +128,7 @@ fn of_two_full_members_the_other_one_counts_still() {
 fn a_lost_word_refuses_nothing_for_ever() {
     let mut rig = chain(None);
     fill(&mut rig, 3, true);
-    rig.replicas.get_mut(&3).unwrap().disk_is_full(false);
+    rig.replicas.get_mut(&3).unwrap().set_disk_full(false);
     rig.lose_frames();
     let put = rig.put(1, "k", "2");
     assert!(matches!(rig.replies[&put], Reply::Refused(_)), "the head doesn't know");
