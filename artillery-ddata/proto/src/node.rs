@@ -37,12 +37,14 @@ use self::{
     acting::Acting, base::Base, disk::Disk, giving_way::GivingWay, leaving::Leaving, ready::Readiness,
     succession::Company,
 };
-pub use crate::control::coordinator::{ChangeReason, CoordinatorSettings, LogWarning, ProposalFate, Why};
+pub use crate::control::coordinator::{
+    ChangeReason, CoordinatorOutput, CoordinatorSettings, LogWarning, ProposalFate, Why,
+};
 use crate::{
     ChainId, ClusterId, MemberId, NodeId, Timestamp,
     control::{
         Configs, HeardStores, NodeInfo, StorePosition, Term,
-        coordinator::{Coordinator, CoordinatorInput, CoordinatorOutput},
+        coordinator::{Coordinator, CoordinatorInput},
         message::{Renewal, Renewed, StoreHolding},
     },
     replica::ChainProgress,
@@ -373,19 +375,11 @@ impl NodeMachine {
                     continue;
                 }
                 CoordinatorOutput::Answer { to, renewed } => {
-                    NodeOutput::Answer { to, renewed: Renewed { position: self.base.position(), ..renewed } }
+                    CoordinatorOutput::Answer { to, renewed: Renewed { position: self.base.position(), ..renewed } }
                 }
-                CoordinatorOutput::Confirm { round, term } => NodeOutput::Confirm { round, term },
-                CoordinatorOutput::Append { term, at, change, why } => NodeOutput::Append { term, at, change, why },
-                CoordinatorOutput::SetVoters { term, voters } => NodeOutput::SetVoters { term, voters },
-                CoordinatorOutput::Resign { term } => NodeOutput::Resign { term },
-                CoordinatorOutput::Stand => NodeOutput::Stand,
-                CoordinatorOutput::Warn(warning) => NodeOutput::Warn(warning),
-                CoordinatorOutput::Reordered { token, result } => NodeOutput::Reordered { token, result },
-                CoordinatorOutput::Reopened { token, result } => NodeOutput::Reopened { token, result },
-                CoordinatorOutput::GivenUp { token, result } => NodeOutput::GivenUp { token, result },
+                other => other,
             };
-            self.base.push(output);
+            self.base.push(NodeOutput::Coordinator(output));
         }
         self.tick = self.tick.or_else(|| self.coordinator.next_tick(now));
         self.giving_way.see_whether_over(now, &mut self.base);

@@ -9,7 +9,7 @@ use artillery_proto::{
     MemberId, ReadMode, Timestamp,
     api::{Query, Reply, Write},
     control::{Configs, log::LogEntry},
-    node::{NodeInput, NodeOutput as Says, ProposalFate},
+    node::{CoordinatorOutput as Decision, NodeInput, NodeOutput as Says, ProposalFate},
     runner::{ChainOrder, LinkChange, ReadRequest, RunnerOutput, Turn, Word, WriteRequest},
     store::Held,
 };
@@ -272,16 +272,16 @@ impl World {
             self.leader.handle(moment(self.now), told);
             while let Some(says) = self.leader.poll_output() {
                 match says {
-                    Says::Answer { to, renewed } => {
+                    Says::Coordinator(Decision::Answer { to, renewed }) => {
                         if let Some(node) = self.index(to).filter(|&node| self.nodes[node].dials()) {
                             self.answers[node].push_back(renewed);
                         }
                     }
-                    Says::Confirm { round, .. } => {
+                    Says::Coordinator(Decision::Confirm { round, .. }) => {
                         inputs.push(NodeInput::Confirmed { round, leads: true, answered: self.answered() });
                     }
-                    Says::Resign { .. } => self.seen.gave_up = true,
-                    Says::Append { term, at, change, why: _ } => {
+                    Says::Coordinator(Decision::Resign { .. }) => self.seen.gave_up = true,
+                    Says::Coordinator(Decision::Append { term, at, change, why: _ }) => {
                         let entry = LogEntry { index: at, term, change };
                         inputs.extend(self.append(&entry));
                     }

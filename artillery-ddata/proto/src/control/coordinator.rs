@@ -62,7 +62,7 @@ mod voters;
 
 use std::collections::{BTreeSet, VecDeque};
 
-pub(crate) use self::types::{CoordinatorInput, CoordinatorOutput};
+pub(crate) use self::types::CoordinatorInput;
 use self::{
     cluster::Cluster,
     grants::Grants,
@@ -76,7 +76,7 @@ use self::{
 pub use self::{
     reason::{ChangeReason, Why},
     settings::CoordinatorSettings,
-    types::{LogWarning, ProposalFate},
+    types::{CoordinatorOutput, LogWarning, ProposalFate},
 };
 use super::{
     log::Term,

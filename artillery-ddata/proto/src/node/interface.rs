@@ -4,14 +4,13 @@ use std::{
     sync::Arc,
 };
 
-use super::{ChangeReason, LogWarning, ProposalFate};
+use super::{CoordinatorOutput, ProposalFate};
 use crate::{
-    ChainId, ClusterId, Epoch, MemberId, Timestamp,
+    ChainId, ClusterId, MemberId, Timestamp,
     control::{
         Configs, HeardStores, History, Term,
-        log::{ConfigChange, LogIndex},
-        message::{NotGivenUp, Renewal, Renewed, ReorderError, StoreHolding, Unsettled},
-        reopening::{NotReopened, Reopened},
+        log::LogIndex,
+        message::{Renewal, Renewed, StoreHolding, Unsettled},
     },
     runner::{ChainOrder, Lease, Word},
 };
@@ -37,14 +36,14 @@ pub enum NodeInput {
     Reached {
         by: MemberId,
     },
-    /// [`NodeOutput::Append`] has ended.
+    /// [`CoordinatorOutput::Append`] has ended.
     Appended {
         at: LogIndex,
         fate: ProposalFate,
     },
-    /// [`NodeOutput::SetVoters`] has ended, successfully or not.
+    /// [`CoordinatorOutput::SetVoters`] has ended, successfully or not.
     VotersSet,
-    /// A renewal from another node. Answered by [`NodeOutput::Answer`], or never.
+    /// A renewal from another node. Answered by [`CoordinatorOutput::Answer`], or never.
     Renewal {
         /// The sender, verified by the driver.
         from: MemberId,
@@ -72,7 +71,7 @@ pub enum NodeInput {
     Gone(MemberId),
     /// This node listens on these addresses now. The next renewals pass them to the log.
     Moved(Vec<SocketAddr>),
-    /// An operator's order of a chain's serving members. Answered by [`NodeOutput::Reordered`].
+    /// An operator's order of a chain's serving members. Answered by [`CoordinatorOutput::Reordered`].
     Reorder {
         token: u64,
         chain: ChainId,
@@ -80,7 +79,7 @@ pub enum NodeInput {
         order: Vec<MemberId>,
     },
     /// An operator accepts the loss of every update of a chain that is missing from all available stores. Answered by
-    /// [`NodeOutput::Reopened`].
+    /// [`CoordinatorOutput::Reopened`].
     AcceptLoss {
         token: u64,
         chain: ChainId,
@@ -96,7 +95,7 @@ pub enum NodeInput {
         by: Option<ClusterId>,
     },
     /// An operator gives this cluster up in favour of another one, and its data are lost. Answered by
-    /// [`NodeOutput::GivenUp`].
+    /// [`CoordinatorOutput::GivenUp`].
     GiveUp {
         token: u64,
     },
@@ -151,53 +150,8 @@ pub enum NodeOutput {
     Begins(Arc<Configs>),
     /// All chains act by these configurations.
     Acts(Arc<Configs>),
-    /// Begin a round: check whether this node still leads in this term. One round at a time.
-    Confirm {
-        round: u64,
-        term: Term,
-    },
-    /// Propose a change to the log. One proposal at a time.
-    Append {
-        /// The proposal is valid only in this term.
-        term: Term,
-        /// The index that it must take.
-        at: LogIndex,
-        change: ConfigChange,
-        /// For operators.
-        why: Vec<ChangeReason>,
-    },
-    /// Replace the voters of the log's group. One such change at a time.
-    SetVoters {
-        /// The change is valid only in this term.
-        term: Term,
-        voters: BTreeSet<MemberId>,
-    },
-    /// No other node can reach this one: resign the leadership of this term, so that another node is elected, and be no
-    /// candidate until [`NodeOutput::Stand`].
-    Resign {
-        term: Term,
-    },
-    /// This node may lead again, in a later term.
-    Stand,
-    Warn(LogWarning),
-    Answer {
-        to: MemberId,
-        renewed: Renewed,
-    },
-    Reordered {
-        token: u64,
-        /// The epoch of the configuration with that order.
-        result: Result<Epoch, ReorderError>,
-    },
-    Reopened {
-        token: u64,
-        result: Result<Reopened, NotReopened>,
-    },
-    GivenUp {
-        token: u64,
-        /// `Ok`: the cluster has given way.
-        result: Result<(), NotGivenUp>,
-    },
+    /// A decision of this node as the leader of the log, or an end of its leadership.
+    Coordinator(CoordinatorOutput),
     /// The cluster has given way to another one, and the other nodes have had time to learn of it. The node may end;
     /// its next incarnation joins the other cluster.
     Over,

@@ -24,7 +24,7 @@ use std::{
 use artillery_proto::{
     ChainId, ClusterId, Incarnation, MemberId,
     control::{Bootstrap, ChainSettings, History, Timing, log::Configs, message::Promotion},
-    node::{CoordinatorSettings, NodeInput, NodeMachine as Decider, NodeOutput, Why},
+    node::{CoordinatorOutput as Decision, CoordinatorSettings, NodeInput, NodeMachine as Decider, NodeOutput, Why},
     runner::{ChainOrder, Lease, Word},
 };
 
@@ -437,7 +437,7 @@ impl World {
             NodeOutput::Order(chain, order) => return self.order(node, chain, order),
             NodeOutput::Lease(lease) => return self.lease_all(node, lease),
             NodeOutput::Begins(_) | NodeOutput::Acts(_) => return,
-            NodeOutput::Answer { to, renewed } => {
+            NodeOutput::Coordinator(Decision::Answer { to, renewed }) => {
                 self.check_answer(node, to, &renewed);
                 return self.say(node, to, Message::Renewed(self.history_of(node), renewed));
             }
@@ -448,11 +448,11 @@ impl World {
                 return self.join_stranger(node);
             }
             NodeOutput::Over => return self.join_stranger(node),
-            NodeOutput::GivenUp { .. } => return,
+            NodeOutput::Coordinator(Decision::GivenUp { .. }) => return,
             NodeOutput::Event(event) => return self.trace.line(self.now, |out| write!(out, "n{node}: {event:?}")),
-            NodeOutput::Reordered { result, .. } => return self.reordered(&result),
-            NodeOutput::Reopened { result, .. } => return self.answered_operator(&result),
-            NodeOutput::Confirm { round, term } => {
+            NodeOutput::Coordinator(Decision::Reordered { result, .. }) => return self.reordered(&result),
+            NodeOutput::Coordinator(Decision::Reopened { result, .. }) => return self.answered_operator(&result),
+            NodeOutput::Coordinator(Decision::Confirm { round, term }) => {
                 // The answer only promises that the node led after the question. The model decides at once whether it
                 // leads, and reports the answer later.
                 let (leads, closes, answered) = (self.has_majority(id, term), self.is_closing(), self.answered(node));
@@ -461,7 +461,7 @@ impl World {
                 let event = Event::Confirmed { node, id, round, leads, answered };
                 return self.queue.push(self.now + delay + slow, super::Event::Control(event));
             }
-            NodeOutput::Append { term, at, change, why } => {
+            NodeOutput::Coordinator(Decision::Append { term, at, change, why }) => {
                 self.trace.line(self.now, |out| {
                     write!(out, "n{node} proposes {at} in term {term}: {change:?}")?;
                     why.iter().try_for_each(|why| write!(out, "; {why}"))
@@ -473,10 +473,14 @@ impl World {
                 self.counts.disks.reopened += u64::from(why.iter().any(|why| why.why == Why::Reopened));
                 Event::Append { node, id, term, at, change: Box::new(change) }
             }
-            NodeOutput::Resign { .. } => return self.may_lead(node, false),
-            NodeOutput::Stand => return self.may_lead(node, true),
-            NodeOutput::Warn(warning) => return self.trace.line(self.now, |out| write!(out, "n{node}: {warning:?}")),
-            NodeOutput::SetVoters { term, voters } => Event::SetVoters { node, id, term, voters },
+            NodeOutput::Coordinator(Decision::Resign { .. }) => return self.may_lead(node, false),
+            NodeOutput::Coordinator(Decision::Stand) => return self.may_lead(node, true),
+            NodeOutput::Coordinator(Decision::Warn(warning)) => {
+                return self.trace.line(self.now, |out| write!(out, "n{node}: {warning:?}"));
+            }
+            NodeOutput::Coordinator(Decision::SetVoters { term, voters }) => {
+                Event::SetVoters { node, id, term, voters }
+            }
             NodeOutput::Keep(configs) => Event::Keep { node, id, configs },
             NodeOutput::KeepHeard(heard) => Event::KeepHeard { node, id, heard },
             NodeOutput::RolledBack { to, .. } => return self.say(node, to, Message::RolledBack),

@@ -10,7 +10,7 @@ use artillery_proto::{
 };
 use tokio::sync::mpsc::error::TrySendError;
 
-use super::{ControlEnd, ControlTask, Done, callers::answer, events};
+use super::{ControlEnd, ControlTask, Done, events};
 use crate::{
     ChainConfig, ChainId, Routing,
     control::{Configs, StorePosition, StoreRolledBack, message::Renewal},
@@ -25,20 +25,10 @@ impl ControlTask {
             NodeOutput::Lease(lease) => drop(self.parts.queues.leases.send_replace(lease)),
             NodeOutput::Begins(configs) => self.parts.local.update(Routing::of(self.parts.cluster, &configs)),
             NodeOutput::Acts(configs) => self.acts(&configs),
-            NodeOutput::Answer { to, renewed } => self.callers.renewed(to, renewed.number, Ok(renewed)),
             NodeOutput::RolledBack { to, number } => {
                 tracing::error!(node = %to, "the directory of a node is an older copy, or a second one: it is refused");
                 self.callers.renewed(to, number, Err(StoreRolledBack(to)));
             }
-            NodeOutput::Reordered { token, result } => answer(&mut self.callers.reorders, token, result),
-            NodeOutput::Reopened { token, result } => {
-                match &result {
-                    Ok(reopened) => tracing::warn!(by = %reopened.by, %reopened, "an operator accepted a loss"),
-                    Err(why) => tracing::warn!(%why, "a chain is not opened again"),
-                }
-                answer(&mut self.callers.reopenings, token, result);
-            }
-            NodeOutput::GivenUp { token, result } => answer(&mut self.callers.givers, token, result),
             NodeOutput::Over => self.end(ControlEnd::Superseded),
             NodeOutput::Left => self.callers.left(),
             NodeOutput::Succeeded { by } => {
@@ -58,12 +48,7 @@ impl ControlTask {
                     self.keep(None, |record| record.heard.merge(heard));
                 }
             }
-            NodeOutput::Warn(warning) => events::warn(self.parts.cluster, &warning),
-            NodeOutput::Confirm { .. }
-            | NodeOutput::Append { .. }
-            | NodeOutput::SetVoters { .. }
-            | NodeOutput::Resign { .. }
-            | NodeOutput::Stand => self.ask_log(output),
+            NodeOutput::Coordinator(output) => self.act_for_coordinator(output),
         }
     }
 

@@ -1,8 +1,8 @@
-//! Calls to the log, and its changes.
+//! Executes the outputs of the node's coordinator, most of which are calls to the log, and reads the log's changes.
 
-use artillery_proto::node::{ChangeReason, NodeInput, NodeOutput, ProposalFate};
+use artillery_proto::node::{ChangeReason, CoordinatorOutput, NodeInput, ProposalFate};
 
-use super::{ControlTask, Done};
+use super::{ControlTask, Done, callers::answer, events};
 use crate::control::{
     ConfigLog,
     log::{AppendError, LogIndex, Term},
@@ -22,18 +22,29 @@ impl ControlTask {
         self.handle(NodeInput::Log { leads, leader, configs, voters });
     }
 
-    /// Starts a call to the log. The node has at most one pending call of each kind.
-    pub(super) fn ask_log(&mut self, question: NodeOutput) {
+    /// The node has at most one pending call of each kind to the log.
+    pub(super) fn act_for_coordinator(&mut self, output: CoordinatorOutput) {
         let log = self.parts.log.clone();
-        match question {
-            NodeOutput::Confirm { round, term } => {
+        match output {
+            CoordinatorOutput::Answer { to, renewed } => self.callers.renewed(to, renewed.number, Ok(renewed)),
+            CoordinatorOutput::Reordered { token, result } => answer(&mut self.callers.reorders, token, result),
+            CoordinatorOutput::Reopened { token, result } => {
+                match &result {
+                    Ok(reopened) => tracing::warn!(by = %reopened.by, %reopened, "an operator accepted a loss"),
+                    Err(why) => tracing::warn!(%why, "a chain is not opened again"),
+                }
+                answer(&mut self.callers.reopenings, token, result);
+            }
+            CoordinatorOutput::GivenUp { token, result } => answer(&mut self.callers.givers, token, result),
+            CoordinatorOutput::Warn(warning) => events::warn(self.parts.cluster, &warning),
+            CoordinatorOutput::Confirm { round, term } => {
                 self.tasks.spawn(async move {
                     let leads = log.confirm(term).await.is_ok();
                     let answered = log.answered();
                     Done::Input(Box::new(NodeInput::Confirmed { round, leads, answered }))
                 });
             }
-            NodeOutput::Append { term, at, change, why } => {
+            CoordinatorOutput::Append { term, at, change, why } => {
                 tracing::debug!(%term, %at, ?change, "proposed to the configuration log");
                 // Before the proposal: its result may reach the chains before its outcome is known here.
                 self.parts.reasons.add(&why);
@@ -50,7 +61,7 @@ impl ControlTask {
                     Done::Input(Box::new(NodeInput::Appended { at, fate: fate(&outcome) }))
                 });
             }
-            NodeOutput::SetVoters { term, voters } => {
+            CoordinatorOutput::SetVoters { term, voters } => {
                 tracing::info!(%term, ?voters, "other nodes will keep the configuration log");
                 self.tasks.spawn(async move {
                     if let Err(error) = log.set_voters(term, voters).await {
@@ -59,18 +70,17 @@ impl ControlTask {
                     Done::Input(Box::new(NodeInput::VotersSet))
                 });
             }
-            NodeOutput::Resign { term } => {
+            CoordinatorOutput::Resign { term } => {
                 tracing::warn!(
                     %term,
                     "no other node reaches this one, though they answer it: it resigns the leadership of the configuration log. Check that its address can be dialled"
                 );
                 log.may_lead(false);
             }
-            NodeOutput::Stand => {
+            CoordinatorOutput::Stand => {
                 tracing::info!("other nodes reach this one: it may lead the configuration log again");
                 log.may_lead(true);
             }
-            _ => {}
         }
     }
 }

@@ -86,7 +86,8 @@ pub enum ProposalFate {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum CoordinatorOutput {
+pub enum CoordinatorOutput {
+    /// The answer to a renewal.
     Answer {
         to: MemberId,
         renewed: Renewed,
@@ -96,7 +97,7 @@ pub(crate) enum CoordinatorOutput {
         round: u64,
         term: Term,
     },
-    /// Propose a change. One proposal at a time.
+    /// Propose a change to the log. One proposal at a time.
     Append {
         /// The proposal is valid only in this term.
         term: Term,
@@ -126,7 +127,8 @@ pub(crate) enum CoordinatorOutput {
         term: Term,
         voters: BTreeSet<MemberId>,
     },
-    /// Resign the leadership of this term, and be no candidate until [`CoordinatorOutput::Stand`].
+    /// No other node can reach this one: resign the leadership of this term, so that another node is elected, and be no
+    /// candidate until [`CoordinatorOutput::Stand`].
     Resign {
         term: Term,
     },

@@ -15,7 +15,7 @@ use crate::{
         message::{Renewal, Renewed},
     },
     fixtures::{self, founder, id},
-    node::{CoordinatorSettings, NodeInput, NodeMachine},
+    node::{CoordinatorOutput, CoordinatorSettings, NodeInput, NodeMachine},
     replica::ChainProgress,
     runner::Word,
 };
@@ -162,7 +162,10 @@ fn a_member_that_is_alone_gives_way_and_goes_on_when_it_hears_another() {
     rig.renewal_of(9);
     rig.pass(LEASE * 20);
     assert_eq!(
-        rig.count(|said| matches!(said, NodeOutput::Answer { .. } | NodeOutput::Succeeded { .. })),
+        rig.count(|said| matches!(
+            said,
+            NodeOutput::Coordinator(CoordinatorOutput::Answer { .. }) | NodeOutput::Succeeded { .. }
+        )),
         0,
         "it admits no node"
     );
@@ -170,7 +173,7 @@ fn a_member_that_is_alone_gives_way_and_goes_on_when_it_hears_another() {
     rig.renewal_of(1);
     rig.pass(LEASE * 3);
     assert_eq!(
-        rig.count(|said| matches!(said, NodeOutput::Answer { .. })),
+        rig.count(|said| matches!(said, NodeOutput::Coordinator(CoordinatorOutput::Answer { .. }))),
         1,
         "nodes of its own cluster may learn that it is alive"
     );

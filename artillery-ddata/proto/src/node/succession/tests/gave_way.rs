@@ -76,7 +76,7 @@ fn leader_yields(voters: &[u8], answer: &[u8]) -> (usize, bool, Option<Unready>)
         }
         let outputs: Vec<_> = std::iter::from_fn(|| rig.node.poll_output()).collect();
         for output in outputs {
-            if let NodeOutput::Confirm { round, .. } = output {
+            if let NodeOutput::Coordinator(CoordinatorOutput::Confirm { round, .. }) = output {
                 let answered = answer.iter().map(|&n| (id(n), rig.now)).collect();
                 rig.node.handle(rig.now, NodeInput::Confirmed { round, leads: true, answered });
             }
