@@ -135,8 +135,7 @@ impl Log {
 
     /// The sequence of the newest version of a key, committed or not.
     pub(super) fn newest(&self, key: &[u8]) -> Result<Sequence, StoreError> {
-        let newest = self.store.read(key, Sequence::MAX)?;
-        Ok(newest.map_or(Sequence::ZERO, |held| held.version.sequence))
+        Ok(self.store.read(key, Sequence::MAX)?.map_or(Sequence::ZERO, |held| held.version.sequence))
     }
 
     /// Whether the store has this version of the key, or a newer one.

@@ -1,5 +1,7 @@
 //! The link to one peer: answers and reports for the peer, and the peer's own reports.
 
+use std::mem::{replace, take};
+
 use super::SuccessorStream;
 use crate::{
     Sequence, Timestamp, Version,
@@ -78,13 +80,12 @@ impl PeerLink {
 
     /// Whether a control frame can be sent and is due. It is no longer due afterwards.
     pub(in crate::replica) fn take_due(&mut self) -> bool {
-        self.is_connected && std::mem::take(&mut self.due)
+        self.is_connected && take(&mut self.due)
     }
 
     /// The part of a control frame that every peer receives.
     pub(in crate::replica) fn control(&mut self, watermark: Sequence, is_open: bool) -> Control {
-        let confirm = std::mem::take(&mut self.confirm);
-        Control { watermark, echo: self.watermark, confirm, is_open, ..Control::default() }
+        Control { watermark, echo: self.watermark, confirm: take(&mut self.confirm), is_open, ..Control::default() }
     }
 
     pub(in crate::replica) fn stream(&self) -> &SuccessorStream {
@@ -146,7 +147,7 @@ impl PeerLink {
 
     /// The answer to the waiting query.
     pub(in crate::replica) fn take_answer(&mut self, watermark: Sequence) -> Option<VersionAnswer> {
-        let is_owed = std::mem::take(&mut self.owes_answer);
+        let is_owed = take(&mut self.owes_answer);
         is_owed.then_some(VersionAnswer { number: self.query, sequence: watermark })
     }
 
@@ -195,7 +196,7 @@ impl PeerLink {
 
     /// Notes a durable mark for the peer. Returns whether it can be sent and is new.
     pub(super) fn report_mark(&mut self, version: Version) -> bool {
-        self.is_connected && std::mem::replace(&mut self.reported_mark, version) != version
+        self.is_connected && replace(&mut self.reported_mark, version) != version
     }
 
     /// Whether the peer may not have received the last durable mark.
@@ -205,7 +206,7 @@ impl PeerLink {
 
     /// Notes this member's fullness for the peer. Returns whether it can be sent and is new.
     pub(super) fn report_fullness(&mut self, fullness: Fullness) -> bool {
-        self.is_connected && std::mem::replace(&mut self.reported_fullness, fullness) != fullness
+        self.is_connected && replace(&mut self.reported_fullness, fullness) != fullness
     }
 
     pub(super) fn forget_reported_fullness(&mut self) {
