@@ -1,10 +1,10 @@
-//! Reads the clocks that leases and timers use.
+//! Reads the monotonic clock and the wall clock.
 
 use std::time::SystemTime;
 
 use crate::time::Timestamp;
 
-/// The node's monotonic clock. It includes suspended time where the system provides such a clock.
+/// The node's monotonic clock. It includes suspended time on Linux, Android and macOS.
 pub fn now() -> Timestamp {
     #[cfg(feature = "testing")]
     if let Some(now) = followed::now() {
@@ -45,7 +45,8 @@ mod followed {
     }
 
     /// While a value exists, this thread's clocks follow tokio's: they pause when the runtime's clock is paused, and
-    /// stay in step with its timers. They start at one second, so that a run does not depend on the date.
+    /// agree with its timers. The monotonic clock starts at one second and the wall clock at a fixed date, so that a
+    /// run does not depend on the date.
     #[derive(Debug)]
     pub struct Followed(());
 

@@ -1,8 +1,8 @@
 //! A node in a cluster: discovery, membership and transport combined.
 //!
-//! The node dials the addresses that discovery finds. A node that passes the handshake is announced to the membership.
-//! Membership packets travel over links that this node dials itself: as QUIC datagrams, or on streams if they are too
-//! large or announce a departure.
+//! The node dials the addresses that discovery finds. A node that passes the handshake is reported to the membership,
+//! which announces this node to it. Membership packets travel over links that this node dials itself: as QUIC
+//! datagrams, or on streams if they are too large or announce a departure.
 //!
 //! The membership is only a hint: a member that is `Down` here may be alive. No decision may rest on it alone.
 
@@ -96,8 +96,9 @@ impl Cluster {
         &self.inner.cluster
     }
 
-    /// The preferred address at which other nodes dial this node. It may change: with the addresses of this machine if
-    /// the node listens on all of them and was given none to advertise, or with those of its host name.
+    /// The preferred address at which other nodes dial this node. It changes with the addresses of its host name, if it
+    /// has one. Otherwise it changes with the addresses of this machine, if the node listens on all of them and was
+    /// given no specific one to advertise.
     pub fn addr(&self) -> SocketAddr {
         self.inner.endpoint.advertised_addr()
     }
@@ -107,8 +108,8 @@ impl Cluster {
         &self.inner.endpoint
     }
 
-    /// The other members as this node currently sees them, in the order of node ids. Members that are down or have left
-    /// stay listed until [`SwimSettings::forget_after`](crate::config::SwimSettings::forget_after).
+    /// The other members as this node currently sees them, ordered by node id. Members that are down or have left stay
+    /// listed for [`SwimSettings::forget_after`](crate::config::SwimSettings::forget_after).
     pub fn members(&self) -> Vec<Member> {
         self.inner.hub.members()
     }
@@ -134,24 +135,25 @@ impl Cluster {
         self.inner.record.seeds()
     }
 
-    /// Whether this node was started with multicast DNS, seeds or another source of addresses.
+    /// Whether this node was started with multicast DNS (even if it is unavailable), seeds or another source of
+    /// addresses.
     pub fn looks_for_others(&self) -> bool {
         self.inner.looks
     }
 
     /// Whether this node still awaits an answer from a seed, announced node or listed place. Seeds that also resolve to
-    /// this node are excluded.
+    /// this node, and announced nodes that it has stopped dialling after many failures, are excluded.
     pub fn is_searching(&self) -> bool {
         self.inner.record.is_unanswered()
     }
 
     /// The peers that this node refused, and the announced peers that refused it, with the newest reason for each
-    /// address. The list is bounded: if there are many peers, some are missing.
+    /// address. At most 64 addresses are listed, and entries stay after a peer is accepted.
     pub fn refused_peers(&self) -> Vec<RefusedPeer> {
         self.inner.record.refused()
     }
 
-    /// Why multicast DNS is unavailable. `None` if it is available or switched off.
+    /// Why multicast DNS could not be started. `None` if it was started, even if it failed later, or is switched off.
     pub fn no_multicast(&self) -> Option<String> {
         self.inner.record.no_multicast()
     }
@@ -168,7 +170,8 @@ impl Cluster {
         self.inner.record.name_taken().await
     }
 
-    /// Replaces the payload that this node publishes to all members. Gossip carries it to them with a delay.
+    /// Replaces the payload that this node publishes. It is sent to all active members at once. A member that misses it
+    /// receives it later. After [`MemberEvent::Superseded`] the call has no effect.
     ///
     /// # Errors
     /// [`PayloadError::TooLarge`] above [`Member::MAX_PAYLOAD`] bytes, and [`PayloadError::Stopped`] if the node has
@@ -206,15 +209,15 @@ impl Cluster {
         self.inner.endpoint.set_holds_data();
     }
 
-    /// The formation that this node belongs to.
+    /// The formation that this node belongs to. `None` before it belongs to one.
     pub fn cluster_id(&self) -> Option<ClusterId> {
         self.inner.endpoint.cluster_id()
     }
 
     /// From now on, passes peers' streams (of kinds from
     /// [`StreamKind::FIRST_FREE`](crate::transport::StreamKind::FIRST_FREE) on) and all other calls to `service`.
-    /// Streams that arrive while there is no service are refused. Use [`ClusterBuilder::service`] if no call may be
-    /// missed.
+    /// Streams that arrive while no service is set are refused. Use [`ClusterBuilder::service`] if no call may be
+    /// missed. Datagrams whose first byte is 2 carry membership packets and are not passed to the service.
     ///
     /// A service must not hold this handle: dropping the other handles would then never stop the node.
     pub fn serve(&self, service: Arc<dyn Service>) {
@@ -228,7 +231,8 @@ impl Cluster {
         self.shutdown().await;
     }
 
-    /// Stops, and closes all connections. To the other members this looks like a crash.
+    /// Stops, and closes all connections. The departure is not announced, so the other members detect it as they would
+    /// a crash.
     pub async fn shutdown(&self) {
         let _ = self.ask(MembershipInput::Stop).await;
         self.inner.tasks.lock().unwrap_or_else(PoisonError::into_inner).abort_all();

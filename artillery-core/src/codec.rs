@@ -16,7 +16,7 @@ pub enum CodecError {
     /// Bytes follow the encoding.
     #[error("{0} bytes left over")]
     Trailing(usize),
-    /// More than [`MAX_HEADER`] bytes.
+    /// The header has more than [`MAX_HEADER`] bytes. Not returned for values.
     #[error("a header of {0} bytes exceeds the limit of {MAX_HEADER}")]
     TooLarge(usize),
     /// The value can't be encoded.
@@ -31,15 +31,15 @@ fn config() -> impl bincode::config::Config {
 /// Appends the encoding of a header or value to `out`.
 ///
 /// # Errors
-/// [`CodecError::Unencodable`] if the value cannot be serialized.
+/// [`CodecError::Unencodable`] if the value cannot be serialized, or `out` fails.
 pub fn encode<T: Serialize + ?Sized>(header: &T, out: &mut impl io::Write) -> Result<(), CodecError> {
     bincode::serde::encode_into_std_write(header, out, config())
         .map(|_| ())
         .map_err(|error| CodecError::Unencodable(error.to_string()))
 }
 
-/// Whether `bytes` are the encoding of `header`. The decoder also accepts others, such as a small number in extra
-/// bytes.
+/// Whether `bytes` are the encoding of `header`. The decoder also accepts other bytes, such as a small number in a
+/// longer encoding.
 pub fn is_encoding<T: Serialize + ?Sized>(header: &T, bytes: &[u8]) -> bool {
     let mut left = ExpectedBytes(bytes);
     encode(header, &mut left).is_ok() && left.0.is_empty()
@@ -64,7 +64,7 @@ impl io::Write for ExpectedBytes<'_> {
 /// Decodes a header. All of `bytes` must belong to it.
 ///
 /// # Errors
-/// [`CodecError`] states the fault. Decoding allocates at most a small multiple of [`MAX_HEADER`].
+/// [`CodecError`] except [`CodecError::Unencodable`]. Decoding allocates at most a small multiple of [`MAX_HEADER`].
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
     if bytes.len() > MAX_HEADER {
         return Err(CodecError::TooLarge(bytes.len()));
@@ -82,7 +82,7 @@ const MAX_CLAIM_PER_BYTE: usize = 16;
 /// a recursive type are unbounded.
 ///
 /// # Errors
-/// [`CodecError`] states the fault.
+/// [`CodecError::Malformed`] or [`CodecError::Trailing`].
 pub fn decode_value<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
     if bytes.len() <= MAX_HEADER / MAX_CLAIM_PER_BYTE {
         decode_all(bytes, config())

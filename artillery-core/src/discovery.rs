@@ -11,8 +11,8 @@
 //!
 //! An application may implement [`Discovery`] itself. It passes sources to a node or client with the `discovery` method
 //! of their builders. Each such source runs on a thread of its own, so that one that blocks, panics, ends or never
-//! stops affects only its own hints. A node dials at most 256 places per source. A source that panicked is restarted
-//! after 5 s.
+//! stops affects only its own hints. A node dials at most 256 places without a node id per source. A source that
+//! panicked is restarted after 5 s.
 
 mod candidate;
 mod combined;
@@ -52,8 +52,8 @@ pub type Candidates = Pin<Box<dyn Stream<Item = Candidate> + Send>>;
 /// timers and sockets: it is polled within a runtime that has both.
 pub trait Discovery: Send + Sync + 'static {
     /// Announces this node, replacing the previous announcement, and returns at once. It is called again when an
-    /// address changes. Dropping the source withdraws the announcement. The default announces nothing, and clients
-    /// never announce themselves.
+    /// address changes, or when the source was restarted after a panic. Dropping the source withdraws the announcement.
+    /// The default announces nothing, and clients never announce themselves.
     fn announce(&self, me: &Announcement) {
         let _ = me;
     }

@@ -17,7 +17,7 @@ pub use transport::{
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum IdentityError {
-    /// The cluster secret is short enough to be guessed.
+    /// The cluster secret has fewer than `min` bytes.
     #[error("the secret has {len} bytes; at least {min} are required")]
     SecretTooShort {
         /// The length of the given secret in bytes.

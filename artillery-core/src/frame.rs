@@ -34,7 +34,8 @@ impl Frame {
     }
 }
 
-/// The first [`PREFIX`] bytes of a frame. `header + body` must be below 4 GiB, far above the frame limit of any peer.
+/// The first [`PREFIX`] bytes of a frame. `header + body` must be at most 4 GiB minus 5 bytes, far above the frame
+/// limit of any peer.
 pub fn prefix(header: usize, body: usize) -> [u8; PREFIX] {
     debug_assert!(header + body + 4 <= u32::MAX as usize);
     let mut out = [0; PREFIX];
@@ -43,7 +44,7 @@ pub fn prefix(header: usize, body: usize) -> [u8; PREFIX] {
     out
 }
 
-/// Reassembles frames from received bytes, wherever those were split.
+/// Reassembles frames from received bytes, wherever the bytes were split.
 #[derive(Debug)]
 pub struct FrameDecoder {
     buffer: BytesMut,

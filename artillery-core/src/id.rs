@@ -21,12 +21,12 @@ impl NodeId {
         Self(id)
     }
 
-    /// The id with these bytes.
+    /// The id with these bytes, as returned by [`NodeId::as_bytes`].
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
 
-    /// The bytes of the id.
+    /// The id as bytes, from which [`NodeId::from_bytes`] restores it.
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
     }
@@ -97,9 +97,9 @@ impl fmt::Debug for Incarnation {
 /// A node in one of its incarnations. Configurations and chain messages name members by this id.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct MemberId {
-    /// The node.
+    /// The node, whose id is the same after a restart.
     pub node: NodeId,
-    /// The incarnation.
+    /// The incarnation of the node's process.
     pub incarnation: Incarnation,
 }
 

@@ -29,8 +29,8 @@ struct LocalAddr {
 /// The IPs advertised by a node that listens on all addresses.
 ///
 /// The node cannot know which of them a peer can reach: the host may have a VPN, or a bridge with the same address as
-/// every other host. So it advertises all of them, up to [`MAX_ADDRS`], and peers try them (docs/adr/0045). Addresses
-/// from which packets to the outside world leave (`outward`) come first, link-local ones last. Loopback addresses are
+/// every other host. So it advertises all of them, up to [`MAX_ADDRS`], and peers try them (docs/adr/0045). The source
+/// addresses of packets to the outside world (`outward`) are listed first, link-local ones last. Loopback addresses are
 /// used only if there are no others. With [`Interfaces::All`] this also holds for IPv6 link-local addresses of
 /// container interfaces, which appear and disappear with each container.
 fn choose(outward: &[IpAddr], local: &[LocalAddr], interfaces: &Interfaces) -> Vec<IpAddr> {
@@ -56,15 +56,15 @@ fn is_internal_link_local(one: &LocalAddr) -> bool {
     one.ip.is_ipv6() && is_link_local(one.ip) && is_internal(&one.interface)
 }
 
-/// The addresses to advertise when this read of the interfaces has shown `seen` and the previous one `before`, or
-/// `None` if nothing changes. Order is irrelevant. A machine with no address except loopback is treated as temporarily
-/// cut off: it keeps its advertised addresses.
+/// The addresses to advertise after the interfaces had the addresses `before` at the previous read and `seen` at this
+/// one, or `None` if nothing changes. Order is irrelevant. A machine with no address except loopback is treated as
+/// temporarily disconnected: it keeps its advertised addresses.
 fn settle(advertised: &[SocketAddr], before: &[SocketAddr], seen: &[SocketAddr]) -> Option<Vec<SocketAddr>> {
     let is_cut_off = seen.iter().all(|addr| addr.ip().is_loopback());
     if is_cut_off { None } else { agree(advertised, before, seen) }
 }
 
-/// Like [`settle`], but without the exception for a machine that is cut off.
+/// Like [`settle`], but without the exception for a disconnected machine.
 fn agree(advertised: &[SocketAddr], before: &[SocketAddr], seen: &[SocketAddr]) -> Option<Vec<SocketAddr>> {
     let set = |addrs: &[SocketAddr]| addrs.iter().copied().collect::<BTreeSet<_>>();
     let changes = set(seen) == set(before) && set(seen) != set(advertised);
@@ -122,7 +122,7 @@ pub(super) async fn announce_changes(
     }
 }
 
-/// Keeps the endpoint's advertised addresses in step with this machine's. It never returns.
+/// Updates the endpoint's advertised addresses when this machine's addresses change. It never returns.
 pub(super) async fn follow_interfaces(endpoint: Endpoint, interfaces: Interfaces) {
     let (local, port) = (endpoint.local_addr(), endpoint.advertised_addr().port());
     let mut before = endpoint.advertised_addrs();
@@ -146,8 +146,8 @@ struct NameLooks {
 }
 
 impl NameLooks {
-    /// The addresses to advertise after a lookup has returned `named`, or `None` if nothing changes. If `named` is
-    /// empty, `others` is used.
+    /// The addresses to advertise after a lookup has returned the dialable addresses `named`, or `None` if nothing
+    /// changes. If `named` is empty, the addresses returned by `others` are used.
     fn on_look(
         &mut self,
         advertised: &[SocketAddr],
@@ -167,9 +167,9 @@ impl NameLooks {
     }
 }
 
-/// Keeps the endpoint advertising the addresses of its host name. While the name has no usable address, the endpoint
-/// advertises this machine's addresses if `interfaces` are given, else those that it had at the start. It never
-/// returns.
+/// Advertises the addresses of the node's host name. While the name can't be resolved, the advertised addresses stay.
+/// While it resolves only to addresses that others can't dial (see [`of_name`]), this machine's addresses are
+/// advertised if `interfaces` are given, else those from the start. It never returns.
 pub(super) async fn follow_name(endpoint: Endpoint, name: Seed, interfaces: Option<Interfaces>) {
     let (local, port, first) = (endpoint.local_addr(), endpoint.advertised_addr().port(), endpoint.advertised_addrs());
     let mut looks = NameLooks { before: first.clone() };
@@ -181,15 +181,15 @@ pub(super) async fn follow_name(endpoint: Endpoint, name: Seed, interfaces: Opti
                     endpoint.set_advertised_addrs(addrs);
                 }
             }
-            // A failing name server changes no address.
+            // A failed lookup, or a name without addresses, changes nothing.
             Err(error) => tracing::debug!(%name, %error, "cannot resolve the name of this node"),
         }
         sleep(NAME_PERIOD).await;
     }
 }
 
-/// The addresses of this node's host name that others can dial. Many systems map their own name to a loopback address
-/// in `/etc/hosts`, at which no other host reaches this node.
+/// The addresses of this node's host name that others can dial, at most [`MAX_ADDRS`]. Many systems map their own name
+/// to a loopback address in `/etc/hosts`, at which no other host reaches this node.
 fn of_name(found: &[SocketAddr], local: SocketAddr) -> Vec<SocketAddr> {
     let is_spoken = |addr: &SocketAddr| match local {
         SocketAddr::V4(_) => addr.is_ipv4(),
@@ -198,7 +198,8 @@ fn of_name(found: &[SocketAddr], local: SocketAddr) -> Vec<SocketAddr> {
     let leads_here = |addr: &SocketAddr| local.ip().is_loopback() || !addr.ip().is_loopback();
     let mut addrs: Vec<_> = found.iter().copied().filter(|addr| is_spoken(addr) && leads_here(addr)).collect();
     if addrs.len() > MAX_ADDRS {
-        // Many name servers shuffle their answers. Sorting selects the same addresses each time.
+        // Many name servers shuffle their answers. Sorting selects the same addresses each time, unless the name has
+        // more addresses than `Seed::resolve` returns.
         addrs.sort_unstable();
         addrs.truncate(MAX_ADDRS);
     }
@@ -277,7 +278,7 @@ mod tests {
         assert_eq!(chosen(&[], &all, &Interfaces::All), ["10.0.0.5", "172.17.0.1"]);
     }
 
-    /// Each start of a container would be a change, and other hosts do not reach these addresses.
+    /// Each start of a container would change the advertised addresses, and other hosts can't reach these addresses.
     #[test]
     fn link_local_addresses_of_containers_are_told_if_there_is_nothing_else() {
         let all =

@@ -138,16 +138,17 @@ impl ClusterBuilder {
         self
     }
 
-    /// The address that other nodes dial (the one listened on; if that means all addresses, those of this machine).
-    /// Port 0 means the port listened on.
+    /// The address that other nodes dial (the one listened on). An unspecified IP (`0.0.0.0`, `::`) means the addresses
+    /// of this machine, and port 0 the port listened on.
     pub fn advertise(mut self, addr: SocketAddr) -> Self {
         self.transport.advertise = Some(addr);
         self
     }
 
-    /// A host name of this node (none). The node resolves it every two seconds, and advertises its addresses. While the
-    /// name has no address, or only loopback addresses although the node listens on others, the node advertises the
-    /// addresses that it would advertise without a name.
+    /// A host name of this node (none). The node resolves it every two seconds, and advertises its addresses. Until the
+    /// first answer, and while the name resolves only to addresses that others can't dial (such as loopback, although
+    /// the node listens on others), the node advertises the addresses that it would advertise without a name. While
+    /// lookups fail or return no address, the advertised addresses stay.
     pub fn advertise_name(mut self, name: Seed) -> Self {
         self.advertise_name = Some(name);
         self
@@ -185,7 +186,7 @@ impl ClusterBuilder {
     }
 
     /// Interfaces for multicast DNS (loopback if the node listens on loopback, else all). A node that listens on all
-    /// addresses, and was given none to advertise, advertises the addresses of these interfaces.
+    /// addresses, and was given no specific one to advertise, advertises the addresses of these interfaces.
     pub fn mdns_interfaces(mut self, interfaces: Interfaces) -> Self {
         self.mdns_interfaces = Some(interfaces);
         self
@@ -203,7 +204,7 @@ impl ClusterBuilder {
         self.shared_discovery(Arc::new(source))
     }
 
-    /// Like [`ClusterBuilder::discovery`], for a source that is shared with others (none).
+    /// Like [`ClusterBuilder::discovery`], for a source that is shared with other builders or clients (none).
     pub fn shared_discovery(mut self, source: Arc<dyn Discovery>) -> Self {
         self.discovery.push(source);
         self

@@ -1,8 +1,9 @@
 //! Dials the nodes that discovery finds.
 //!
-//! A target that was announced, by multicast DNS or with a node id, is dialled until it is met, refuses permanently, or
-//! fails too often. Any other place, such as a seed, is dialled until its source withdraws it or it turns out to be
-//! this node. Both kinds are bounded, see `targets` and `places`.
+//! A target that was announced, by multicast DNS or with a node id, is dialled until it is met, turns out to be this
+//! node, refuses permanently, is withdrawn after a failure, or fails too often. Any other place, such as a seed, is
+//! dialled until its source withdraws it or it turns out to be this node. Both kinds are bounded, see `targets` and
+//! `places`.
 
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 

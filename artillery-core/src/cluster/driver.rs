@@ -26,7 +26,7 @@ use crate::{
 
 pub(super) const MAX_INPUTS: usize = 4096;
 
-/// After about this many inputs, outgoing packets and timers are checked.
+/// At most this many inputs, plus one, are handled before due timers run and outgoing packets are sent.
 const MAX_INPUTS_PER_TURN: usize = 64;
 
 /// How often unused links are closed and greetings are repeated.
@@ -56,10 +56,10 @@ pub(super) struct MembershipDriver {
     pub(super) pending: PendingGreetings,
 }
 
-/// Nodes that were met and are not yet members, with the number of greetings left for each.
+/// Nodes that were met and are not yet active members, with the number of repetitions of the greeting left for each.
 pub(super) type PendingGreetings = BTreeMap<NodeId, (SwimPeer, u32)>;
 
-/// How many times a pending node is greeted, once a second: greetings may get lost.
+/// How many times the greeting of a pending node is repeated, once a second: greetings may get lost.
 const MAX_GREETINGS: u32 = 10;
 
 const MAX_GREETED_NODES: usize = 1024;
@@ -167,7 +167,7 @@ impl MembershipDriver {
             }
         }
         let sending = self.links.send_reliably(clock::now(), farewells);
-        // A member that misses the farewell learns of the departure from other members.
+        // A member that misses the farewell is notified of the departure by other members.
         let _ = timeout(FAREWELL_TIMEOUT, sending.join_all()).await;
     }
 

@@ -29,7 +29,7 @@ pub(super) struct MemberHub {
 struct MemberHubState {
     view: MembersByNode,
     log: VecDeque<MemberEvent>,
-    /// Number of the first event in the log.
+    /// Sequence number of the first event in the log.
     first: u64,
     readers: BTreeMap<u64, Option<Waker>>,
     next_reader: u64,
@@ -154,7 +154,7 @@ impl MemberHub {
     }
 }
 
-/// A stream of membership changes. It ends when the node stops.
+/// A stream of membership changes. It ends after the last event when the node stops.
 pub struct MemberEvents {
     hub: Arc<MemberHub>,
     reader: u64,
@@ -163,7 +163,8 @@ pub struct MemberEvents {
 }
 
 impl MemberEvents {
-    /// The members just before the next event, with every earlier event applied.
+    /// The members just before the next event, with every earlier event applied. No event reports that a member was
+    /// forgotten, so members may be listed that [`Cluster::members`](super::Cluster::members) has dropped.
     pub fn members(&self) -> impl Iterator<Item = &Member> {
         self.view.values()
     }

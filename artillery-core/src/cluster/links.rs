@@ -10,7 +10,7 @@ use crate::{
     transport::{Connection, Endpoint, Link, StreamKind},
 };
 
-/// A link to a node that is not an active member is closed after this time without a sent packet.
+/// A link to a node that is not an active member is closed after this time without a packet to send.
 const UNUSED_LINK_TIMEOUT: Duration = Duration::from_secs(5);
 
 const MAX_PACKET_STREAMS: usize = 64;
@@ -32,7 +32,7 @@ impl MembershipLinks {
         Self { endpoint, links: BTreeMap::new(), streams: Arc::new(Semaphore::new(MAX_PACKET_STREAMS)) }
     }
 
-    /// The connection to a node. `None` while the link is not connected.
+    /// The connection to a node. Creates the link, or updates its addresses. `None` while the link is not connected.
     fn connection(&mut self, now: Timestamp, to: NodeId, addrs: Vec<SocketAddr>) -> Option<Connection> {
         let endpoint = &self.endpoint;
         let known = self.links.entry(to).or_insert_with(|| MembershipLink {
@@ -49,7 +49,7 @@ impl MembershipLinks {
     }
 
     /// Sends a packet, which may get lost. A packet that is too large for a datagram on this path is sent on a stream,
-    /// unless too many such streams are open.
+    /// or dropped if too many such streams are open.
     pub(super) fn send(&mut self, now: Timestamp, to: NodeId, addrs: Vec<SocketAddr>, packet: &Bytes) {
         let Some(connection) = self.connection(now, to, addrs) else {
             self.endpoint.count_dropped_datagram();
@@ -81,7 +81,7 @@ impl MembershipLinks {
         for (to, addrs, packet) in packets {
             if let Some(connection) = self.connection(now, to, addrs) {
                 sending.spawn(async move {
-                    // Ignore errors: a member that misses the farewell learns of the departure from others.
+                    // Ignore errors: a member that misses the farewell is notified of the departure by others.
                     let _ = send_by_stream(&connection, &packet).await;
                 });
             }

@@ -1,4 +1,4 @@
-//! Members as applications see them.
+//! Members and events as reported to applications.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -22,7 +22,7 @@ const HAS_CLUSTER_ID: u8 = 1;
 const HAS_ADDR: u8 = 2;
 const HAS_ADDRS: u8 = 4;
 
-/// Another member, as this node currently sees it.
+/// Another member, as this node saw it when this value was created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Member {
@@ -37,29 +37,31 @@ pub struct Member {
     pub addrs: Vec<SocketAddr>,
     /// The application's payload: see [`Cluster::set_payload`](super::Cluster::set_payload).
     pub payload: Bytes,
-    /// The failure detector's current view.
+    /// The failure detector's view when this value was created.
     pub state: MemberState,
     /// The formation that the member belongs to, if this node knows it.
     pub cluster_id: Option<ClusterId>,
 }
 
-/// A change of the membership, or of how this node takes part in it.
+/// A change of the membership, or of this node's participation in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MemberEvent {
-    /// A member was seen for the first time in this incarnation. Its state follows as the next event.
+    /// A member was seen for the first time in this incarnation, or again after it was forgotten. `Up` or `Suspect`
+    /// follows.
     Joined(Member),
-    /// The member answers, for the first time or again after a suspicion.
+    /// The member is considered alive, for the first time or again after `Suspect` or `Down`.
     Up(Member),
     /// The member did not answer in time. It may still refute the suspicion.
     Suspect(Member),
     /// The member is considered dead, or its node runs in a later incarnation.
     Down(Member),
-    /// The member announced its departure.
+    /// The member announced its departure. May follow `Down`, if the announcement arrived late.
     Left(Member),
     /// The member changed its payload.
     Payload(Member),
-    /// The member joined a formation, or changed to another.
+    /// The member joined a formation, or changed to another. Not reported for a formation that [`MemberEvent::Joined`]
+    /// already contains.
     Formed(Member),
     /// The member can be dialled at other addresses now.
     Moved(Member),
@@ -68,12 +70,13 @@ pub enum MemberEvent {
     SeedRefused {
         /// The seed as it was configured.
         seed: String,
-        /// The address that refused.
+        /// The address of the node at the seed.
         addr: SocketAddr,
         /// The reason for the refusal.
         reason: ConnectError,
     },
-    /// A later incarnation of this node is a member. This incarnation no longer takes part.
+    /// A later incarnation of this node is a member. This incarnation has stopped taking part in the membership
+    /// permanently.
     Superseded {
         /// The later incarnation.
         by: MemberId,
@@ -99,7 +102,8 @@ pub(super) struct MemberPrefix {
 
 /// Encodes the payload that SWIM carries: a tag byte with one bit each for a cluster id, a single address and several
 /// addresses; the cluster id (16 bytes, big endian); the number of addresses if there are several; for each address the
-/// length of the IP (4 or 16), the IP and the port (big endian); then `payload`.
+/// length of the IP (4 or 16), the IP and the port (big endian); then `payload`. Addresses after the first
+/// [`MAX_ADDRS`] are omitted.
 pub(super) fn wrap(prefix: &MemberPrefix, payload: &Bytes) -> Bytes {
     let mut wrapped = BytesMut::with_capacity(MAX_PREFIX_BYTES + payload.len());
     let addrs = &prefix.addrs[..prefix.addrs.len().min(MAX_ADDRS)];
@@ -164,7 +168,8 @@ fn read_addr(bytes: &mut Bytes) -> Option<SocketAddr> {
 }
 
 impl Member {
-    /// The largest payload in bytes: SWIM's limit for a member minus the cluster id and the addresses.
+    /// The largest payload in bytes: SWIM's limit for a member minus the maximum size of the cluster id and the
+    /// addresses.
     pub const MAX_PAYLOAD: usize = membership::MAX_MEMBER_PAYLOAD_BYTES - MAX_PREFIX_BYTES;
 
     pub(super) fn from_swim(member: membership::SwimMember) -> Self {

@@ -1,7 +1,8 @@
-//! Tracks which listed places are dialled: seeds, and places that other sources list without a node id. Pure.
+//! Tracks which listed places are dialled: seeds, and places that other sources list without a node id. Does no I/O.
 //!
 //! All seeds share one quota. Every other source has its own, and all of them share a total. When a quota is used up, a
-//! new place displaces the one that was mentioned least recently. A source cannot withdraw places of another source.
+//! new place displaces the one of that quota that was mentioned least recently. A source cannot withdraw places of
+//! another source.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +36,8 @@ impl<T> Default for DialPlaces<T> {
 }
 
 impl<T> DialPlaces<T> {
-    /// Whether dialling of the mentioned place must start: it is not dialled yet, or its task has finished.
+    /// Records a mention of the place. Returns whether dialling must start: the place is not dialled yet, or its task
+    /// has finished.
     pub(super) fn must_begin(&mut self, candidate: &Candidate, is_finished: impl Fn(&T) -> bool) -> bool {
         self.mentions += 1;
         match self.dialled.get_mut(&key(candidate)) {
@@ -65,7 +67,7 @@ impl<T> DialPlaces<T> {
         self.dialled.remove(&key(candidate)).map(|(_, task)| task).into_iter().collect()
     }
 
-    /// The place to displace if the source's quota is used up.
+    /// The place to displace if the source's quota, or the total of all sources other than seeds, is used up.
     fn has_no_room(&self, source: &Source) -> Option<PlaceKey> {
         let is_seed = |source: &Source| matches!(source, Source::Seed(_));
         // Each seed is a source with its own name, but together they form the operator's list and share one quota.

@@ -1,4 +1,5 @@
-//! Records the progress of the search for other nodes: the state of each seed, and the source of each node.
+//! Records the progress of the search for other nodes: the state of each seed, the source of each node, received
+//! addresses, and refusals.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -42,7 +43,7 @@ pub enum SeedState {
     },
     /// This member answered at the seed.
     Met(NodeId),
-    /// The seed leads to this node itself.
+    /// All addresses of the seed lead to this node itself.
     Itself,
 }
 
@@ -53,7 +54,7 @@ pub struct RefusedPeer {
     /// The address of the peer.
     pub addr: SocketAddr,
     /// [`ConnectError::Rejected`] if this node refused the peer, [`ConnectError::Refused`] if the peer refused this
-    /// node. Other variants name a fault that one side found.
+    /// node. Other variants name a fault that either side detected, such as [`ConnectError::WrongPeer`].
     pub reason: ConnectError,
 }
 
@@ -77,16 +78,18 @@ struct NodeSources {
     by_node: BTreeMap<NodeId, Source>,
     warned: BTreeSet<SocketAddr>,
     met: bool,
-    /// Announced and listed addresses, except seeds, and why the last dial of each failed.
+    /// Announced and listed addresses, except seeds. For announced ones also why the last dial failed; failures at
+    /// listed ones are not recorded here.
     heard: BTreeMap<SocketAddr, Option<String>>,
-    /// Announced nodes and listed places, except seeds, that have neither answered nor refused.
+    /// Announced nodes and listed places, except seeds, that have neither answered nor refused, and were neither
+    /// withdrawn nor abandoned.
     unanswered: BTreeSet<Awaited>,
     /// Seeds that also resolve to this node. Their other nodes are not awaited: when they start, they find this node by
     /// the same seed.
     own: BTreeSet<String>,
     /// Peers that were refused, or that refused this node, with the newest reason.
     refused: BTreeMap<SocketAddr, ConnectError>,
-    /// Why multicast DNS is unavailable although it is enabled.
+    /// Why multicast DNS could not be started although it is enabled.
     no_multicast: Option<String>,
 }
 
@@ -108,7 +111,7 @@ impl Awaited {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Heard {
     pub(super) addr: SocketAddr,
-    /// Why the last dial failed, if one has ended.
+    /// Why the last dial failed, if it was recorded.
     pub(super) failure: Option<String>,
 }
 
@@ -156,7 +159,8 @@ impl DiscoveryRecord {
         self.sources().by_node.get(&node).cloned()
     }
 
-    /// Whether to log a warning about `addr`: at most once for each address, whichever side dialled.
+    /// Whether to log a warning about `addr`: at most once for each address, whichever side dialled, and for at most
+    /// [`MAX_WARNED`] addresses.
     pub(super) fn should_warn(&self, addr: SocketAddr) -> bool {
         let mut sources = self.sources();
         sources.warned.len() < MAX_WARNED && sources.warned.insert(addr)
@@ -259,7 +263,7 @@ impl DiscoveryRecord {
         self.sources().no_multicast.clone()
     }
 
-    /// The announced addresses. Empty once a member was met.
+    /// The announced and listed addresses. Empty once a node was met.
     pub(super) fn heard(&self) -> Vec<Heard> {
         let heard = &self.sources().heard;
         heard.iter().map(|(&addr, failure)| Heard { addr, failure: failure.clone() }).collect()

@@ -1,4 +1,4 @@
-//! The outcome of a round of dialling. Pure.
+//! The outcome of a round of dialling. Does no I/O.
 
 use std::net::SocketAddr;
 

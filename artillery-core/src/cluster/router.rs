@@ -1,4 +1,4 @@
-//! Routes calls of the endpoint to the membership or to the application's service.
+//! Routes calls of the endpoint to the membership, to the application's service, or to both.
 
 use std::{
     net::SocketAddr,
@@ -42,7 +42,7 @@ impl ServiceRouter {
         self.service.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Drops the input if the queue is full, like a packet lost in transit.
+    /// Drops the input if the queue is full or closed, like a packet lost in transit.
     fn enqueue(&self, input: MembershipInput) {
         if self.inputs.try_send(input).is_err() {
             tracing::debug!("dropping an input: the membership queue is full or closed");

@@ -1,11 +1,12 @@
-//! Chooses which announced addresses are dialled. Pure.
+//! Chooses which announced addresses are dialled. Does no I/O.
 //!
-//! Announcements prove nothing: a stranger on the network can name any node, at any address, as often as it likes. Only
-//! a node that was met has proved its id, by mutual TLS. So each target is tried independently, with its own pause.
+//! Announcements prove nothing: a stranger on the network can name any node, at any address, as often as it likes. A
+//! node proves its id only when a connection to it is established, by mutual TLS. So each target is tried
+//! independently, with its own pause.
 //!
-//! A target is proven if its node has answered at the address, or has stated it as a member. No announcement displaces
-//! or withdraws a proven target. All other targets compete for [`MAX_UNPROVEN_TARGETS`] places: a new target displaces
-//! the one that has failed most often, never an untried one.
+//! A target is proven if its node has answered at the address, or is a member that has announced the address as its
+//! own. No announcement displaces or withdraws a proven target. All other targets compete for [`MAX_UNPROVEN_TARGETS`]
+//! places: a new target displaces the one that has failed most often, never an untried one.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -49,11 +50,11 @@ pub(super) struct DialTargets {
     proofs: u64,
 }
 
-/// Addresses at which a node has answered or which it stated, newest first.
+/// Addresses at which a node has answered or that it has announced as a member, newest first.
 #[derive(Debug, Default)]
 struct ProvenAddrs {
     addrs: Vec<SocketAddr>,
-    /// The address at which the node answered last. The other addresses may only have been stated.
+    /// The address at which the node answered last. The member may only have announced the other addresses.
     answered: Option<SocketAddr>,
     last: u64,
 }
@@ -74,7 +75,7 @@ impl DialTargets {
     }
 
     /// Handles an announcement that `node` is gone. A stranger may have sent it, so a target is dropped only if it has
-    /// failed before, and never if it is proven.
+    /// failed before, and never if it is proven. Returns the dropped targets.
     pub(super) fn on_gone(&mut self, node: Option<NodeId>, addrs: &[SocketAddr]) -> Vec<DialTarget> {
         let targets = addrs.iter().map(|&addr| DialTarget { node, addr });
         let tried = |target: &DialTarget| {
@@ -105,8 +106,8 @@ impl DialTargets {
         self.dialled.remove(&target);
     }
 
-    /// Handles proof that `node` is at `addr`. Returns all targets of this node or at this address, which are now
-    /// settled.
+    /// Handles proof that `node` is at `addr`. Removes and returns all targets of this node or at this address: they
+    /// need no further dialling.
     pub(super) fn on_answered(&mut self, node: NodeId, addr: SocketAddr) -> Vec<DialTarget> {
         self.set_proven(node, addr);
         if let Some(proven) = self.proven.get_mut(&node) {
@@ -118,7 +119,7 @@ impl DialTargets {
         end
     }
 
-    /// Records that `node` has answered at `addr`, or has stated it as a member.
+    /// Records that `node` has answered at `addr`, or is a member that has announced `addr` as its own.
     pub(super) fn set_proven(&mut self, node: NodeId, addr: SocketAddr) {
         if !self.proven.contains_key(&node) && self.proven.len() >= MAX_PROVEN_NODES {
             let oldest = self.proven.iter().min_by_key(|(_, proven)| proven.last).map(|(&node, _)| node);
@@ -140,7 +141,8 @@ impl DialTargets {
         proven.is_some_and(|proven| proven.addrs.contains(&target.addr))
     }
 
-    /// Whether one more target fits. To make this so, it may drop the unproven target with the most failed rounds.
+    /// Whether `target` may be added; a proven one always may. If necessary, drops the unproven target with the most
+    /// failed rounds, and adds that to `end`.
     fn has_room(&mut self, target: DialTarget, end: &mut Vec<DialTarget>) -> bool {
         let unproven = || self.dialled.iter().filter(|&(&target, _)| !self.is_proven(target));
         if self.is_proven(target)

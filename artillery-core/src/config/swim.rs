@@ -31,7 +31,7 @@ pub struct SwimSettings {
     pub heal_fan_out: usize,
     /// A member that is down or has left is forgotten after this time.
     pub forget_after: Duration,
-    /// Largest membership packet in bytes (1,000 to 65,000).
+    /// Largest membership packet in bytes (1,000 to 65,000). Larger ones that other members send are rejected.
     pub max_packet: usize,
 }
 

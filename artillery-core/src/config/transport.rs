@@ -55,9 +55,11 @@ pub struct TransportConfig {
     /// UDP address to listen on (`[::]:0`). `[::]` means all addresses of this machine, of both families. With port 0
     /// the system chooses a port.
     pub listen: SocketAddr,
-    /// The address that other nodes dial, if it differs from the one listened on. Port 0 means the port listened on.
+    /// The address that other nodes dial, if it differs from the one listened on. An unspecified IP (`0.0.0.0`, `::`)
+    /// means the source IP that a peer observes, and port 0 the port listened on.
     pub advertise: Option<SocketAddr>,
-    /// Size in bytes that is requested from the system for each of the socket's two buffers.
+    /// Size in bytes that is requested from the system for each of the socket's two buffers. 0 keeps the system's
+    /// default.
     pub socket_buffer_bytes: usize,
     /// Maximum bytes in flight on one stream: at least bandwidth × delay. Keep it a fraction of the connection's
     /// window, so that a few streams full of large values leave capacity for urgent ones.
@@ -73,11 +75,11 @@ pub struct TransportConfig {
     pub idle_timeout: Duration,
     /// Congestion control for sending. Each side of a connection uses its own setting.
     pub congestion: Congestion,
-    /// Largest UDP payload that path MTU discovery tries, in bytes (1,200 to 65,527).
+    /// Largest UDP payload in bytes that path MTU discovery tries, and that is accepted from peers (1,200 to 65,527).
     pub max_udp_payload: u16,
     /// Whether the system splits large sends into packets (GSO).
     pub segmentation_offload: bool,
-    /// Number of packets that a peer acknowledges at once (1 to 100). It acknowledges fewer after
+    /// Number of packets that a peer acknowledges at once (1 to 100). It acknowledges fewer packets after
     /// [`Self::max_ack_delay`]. With QUIC's default of 2, small messages back and forth cost as many acknowledgements
     /// as packets.
     pub packets_per_ack: u32,
@@ -86,11 +88,12 @@ pub struct TransportConfig {
     pub max_ack_delay: Duration,
     /// Time limit for the handshake and the hello together.
     pub hello_timeout: Duration,
-    /// First pause before a link dials again. It doubles up to [`Self::redial_max`].
+    /// First pause before a link dials again. It doubles up to [`Self::redial_max`]. Each pause is shortened at random
+    /// by up to half.
     pub redial_min: Duration,
     /// Longest pause before a link dials again.
     pub redial_max: Duration,
-    /// Maximum number of connections that have not completed their hello.
+    /// Maximum number of connections dialled by peers that have not completed their hello.
     pub max_handshakes: u32,
     /// Maximum number of connections dialled by peers, including those that have not completed their hello.
     pub max_connections: u32,
@@ -179,7 +182,7 @@ impl TransportConfig {
 const MIN_WINDOW_BYTES: u32 = 64 << 10;
 const MIN_FRAME_LIMIT_BYTES: usize = 64 << 10;
 const MAX_FRAME_LIMIT_BYTES: usize = 1 << 30;
-/// The resolution of quinn's timers, and the longest delay that quinn accepts whatever the round trip.
+/// From the resolution of quinn's timers to the longest delay that quinn accepts at any round-trip time.
 const ACK_DELAY_RANGE: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_millis(25);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 

@@ -50,9 +50,9 @@ impl fmt::Display for Source {
 
 /// A hint about the address of a member.
 ///
-/// A candidate that names a `node`, or that multicast DNS found, is dialled until it is met or has failed too often.
-/// Any other candidate is dialled until its source reports it as `gone`: use it for addresses from an operator or a
-/// registry.
+/// A candidate that names a `node`, or that multicast DNS found, is dialled until it is met, refuses permanently, or
+/// has failed too often. Any other candidate is dialled until its source reports it as `gone`, or newer places displace
+/// it: use it for addresses from an operator or a registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Candidate {
@@ -82,16 +82,16 @@ impl Candidate {
         Self { host, ..Self::new(source, None, addr.into_iter().collect()) }
     }
 
-    /// The same hint, withdrawn.
+    /// This hint, marked as withdrawn.
     pub fn withdrawn(self) -> Self {
         Self { gone: true, ..self }
     }
 
-    /// The addresses to dial now: the given ones, then those of the host name in the resolver's order. Call it before
-    /// every dial, since each call resolves the name again. Resolving takes at most 5 s.
+    /// The addresses to dial now: the given ones, then at most 16 of the host name in the resolver's order. Call it
+    /// before every dial, since each call resolves the name again. Resolving takes at most 5 s.
     ///
     /// # Errors
-    /// [`ResolveError`]: try again later.
+    /// [`ResolveError`] if the host name has no address now and none was given: try again later.
     pub async fn resolve(&self) -> Result<Vec<SocketAddr>, ResolveError> {
         let Some(host) = &self.host else { return Ok(self.addrs.clone()) };
         match host.resolve().await {

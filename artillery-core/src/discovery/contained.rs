@@ -30,7 +30,7 @@ const MAX_ADDRS: usize = 16;
 
 const PANIC_PAUSE: Duration = Duration::from_secs(5);
 
-/// Runs a source on a thread and in a runtime of its own.
+/// Runs each stream of a source on a thread and in a runtime of its own.
 pub(crate) struct ContainedDiscovery {
     source: Arc<dyn Discovery>,
     announced: watch::Sender<Option<Announcement>>,

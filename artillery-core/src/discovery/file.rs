@@ -21,8 +21,9 @@ const MAX_FILE_BYTES: u64 = 128 << 10;
 /// A file with one `HOST:PORT` per line. Text after a `#` is a comment; empty lines are ignored.
 ///
 /// The file is read every half second. It may appear later, and may be written in place or replaced: while it is
-/// missing, unreadable or has no address, all places stay. A place is withdrawn once three successive reads have not
-/// listed it. An unterminated last line is used once two reads have shown it. Malformed lines do not affect the others;
+/// missing, unreadable or has no address, all places stay. A place is withdrawn once it is missing from three
+/// successive lists. An unterminated last line is used once two successive reads return the same content. At most 256
+/// places are used, and a file larger than 128 KiB is treated as unreadable. Malformed lines do not affect the others;
 /// one warning names up to eight of them, and is not repeated while they are the same. Host names are resolved at each
 /// dial.
 #[derive(Debug, Clone)]
@@ -70,7 +71,7 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The state between successive reads of one file. Pure.
+/// The state between successive reads of one file. Does no I/O.
 #[derive(Default)]
 struct Readings {
     last: Vec<u8>,
@@ -83,7 +84,8 @@ const MAX_NAMED_LINES: usize = 8;
 const MAX_PROBLEM_CHARS: usize = 300;
 
 impl Readings {
-    /// Parses the addresses. Also returns a report of the malformed lines, unless it equals the previous report.
+    /// Parses the addresses; `Err` if there is none. Also returns a report of the malformed lines, unless there are
+    /// none, the report equals the previous one, or the last line is unfinished.
     fn on_read(&mut self, bytes: Vec<u8>) -> (ListAnswer, Option<String>) {
         let is_new = self.last != bytes;
         let text = String::from_utf8_lossy(&bytes);

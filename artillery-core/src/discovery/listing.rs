@@ -1,4 +1,4 @@
-//! Turns a periodically read list into candidates. The decisions are pure.
+//! Turns a periodically read list into candidates. [`Listing`] decides on changes and does no I/O.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -23,7 +23,7 @@ pub(super) const LOOKS_UNTIL_GONE: u32 = 3;
 /// Time limit for one answer of the function of a [`PolledDiscovery`].
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Minimum interval between two reads.
+/// Minimum pause between two reads.
 const MIN_PERIOD: Duration = Duration::from_millis(100);
 
 /// Derives changes from the successive lists of one source.
@@ -69,7 +69,7 @@ impl Listing {
         news
     }
 
-    /// Handles a failed read. All places stay.
+    /// Logs a failed read: the first of a series as a warning. All places stay.
     pub(super) fn on_failure(&mut self, why: &str) {
         if self.failed {
             tracing::debug!(source = %self.source, why, "cannot read a list of addresses");
@@ -84,8 +84,8 @@ pub(super) type ListAnswer = Result<Vec<Seed>, String>;
 
 type AskedList = Pin<Box<dyn Future<Output = ListAnswer> + Send>>;
 
-/// A stream of the changes between the lists that `ask` returns. It pauses for `period` after each list, and never
-/// ends.
+/// A stream of the changes between the lists that `ask` returns. It pauses for `period` (at least [`MIN_PERIOD`]) after
+/// each list or failure, and never ends.
 pub(super) fn follow<F>(source: Source, period: Duration, mut ask: impl FnMut() -> F + Send + 'static) -> Candidates
 where
     F: Future<Output = ListAnswer> + Send + 'static,
@@ -136,8 +136,9 @@ impl Stream for FollowedList {
     }
 }
 
-/// The addresses of a host name, resolved every 5 s. For a name that resolves to all nodes, like that of a headless
-/// service in Kubernetes. Each address becomes a candidate of its own, whereas a [`Seed`] leads to just one of them.
+/// The addresses of a host name, resolved every 5 s by default. At most 256 are used. For a name that resolves to all
+/// nodes, like that of a headless service in Kubernetes. Each address becomes a candidate of its own, whereas a
+/// [`Seed`] leads to just one of them.
 ///
 /// An address is withdrawn once three successive answers omit it. While the name cannot be resolved, all addresses
 /// stay.

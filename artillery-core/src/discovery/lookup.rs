@@ -20,7 +20,7 @@ pub(super) const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of pending look-ups. Each occupies a thread until the resolver answers.
 const MAX_LOOKUPS: usize = 32;
 
-/// Maximum number of addresses of a name that are dialled. A name server may list any number.
+/// Maximum number of addresses of a name that one dial uses. A name server may list any number.
 const MAX_ADDRS: usize = 16;
 
 type Answer = Option<Result<Vec<SocketAddr>, (io::ErrorKind, String)>>;
@@ -70,7 +70,7 @@ pub enum ResolveError {
         /// The time limit.
         after: Duration,
     },
-    /// The host name has no address.
+    /// The host name has no address, or the lookup panicked.
     #[error("{host} has no address")]
     Nothing {
         /// The host and port.
@@ -79,7 +79,7 @@ pub enum ResolveError {
 }
 
 /// The pending look-ups. A resolver may need far longer than [`LOOKUP_TIMEOUT`], and names are resolved periodically,
-/// so each name has at most one thread, and the number of threads is bounded.
+/// so each name and port has at most one thread, and the number of threads is bounded.
 struct Lookups {
     /// By name and port.
     under_way: Mutex<BTreeMap<(String, u16), watch::Receiver<Answer>>>,

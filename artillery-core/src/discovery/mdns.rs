@@ -36,10 +36,11 @@ pub(super) const SERVICE_TYPE: &str = "_artillery._udp.local.";
 /// The standard UDP port of multicast DNS.
 pub const MDNS_PORT: u16 = 5353;
 
-/// How often the daemon checks this machine's addresses. It sends nothing from an address that it doesn't know.
+/// How often the daemon checks this machine's addresses. The daemon sends nothing from an address that it doesn't know.
 const ADDRESS_CHECK_SECONDS: u32 = 1;
 
-/// The network interfaces used by multicast DNS.
+/// The network interfaces used by multicast DNS and, by a node that advertises this machine's addresses, for the choice
+/// of these addresses.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Interfaces {
@@ -158,7 +159,7 @@ impl MdnsDiscovery {
     /// Starts the daemon. Nothing is announced yet.
     ///
     /// # Errors
-    /// [`MdnsError::Unavailable`]. A lack of interfaces with multicast is no error: it is logged later.
+    /// [`MdnsError::Unavailable`]. A machine without multicast interfaces causes no error: the failure is logged later.
     pub fn new(settings: MdnsSettings) -> Result<Self, MdnsError> {
         let daemon = MdnsDaemon::start(&settings)?;
         Ok(Self { settings, daemon, shared: Arc::default() })
@@ -167,7 +168,8 @@ impl MdnsDiscovery {
     /// Like [`Discovery::announce`], but returns the error.
     ///
     /// # Errors
-    /// [`MdnsError::NoAddress`] or [`MdnsError::Unannounceable`]. The previous announcement stays.
+    /// [`MdnsError::NoAddress`] or [`MdnsError::Unannounceable`]. The previous announcement stays. If only its
+    /// withdrawal fails, because the instance name has changed, both stay.
     pub fn try_announce(&self, me: &Announcement) -> Result<(), MdnsError> {
         let info = self.describe(me)?;
         let full_name = info.get_fullname().to_owned();

@@ -1,4 +1,4 @@
-//! Selects which of many announced addresses are used. Pure.
+//! Selects which of many announced addresses are used. Does no I/O.
 //!
 //! Announcements prove nothing: any host on the network may add addresses to those of a node. So the selection is
 //! random: otherwise forged addresses could displace the true one permanently.

@@ -113,7 +113,7 @@ impl Seed {
         }
     }
 
-    /// The addresses to dial now. Each call resolves a host name again, within 5 s.
+    /// The addresses to dial now, at most 16. Each call resolves a host name again, within 5 s.
     ///
     /// # Errors
     /// [`ResolveError`]: try again later.

@@ -8,8 +8,8 @@ use futures_core::Stream;
 
 use super::{Candidate, Candidates, Discovery, Seed};
 
-/// A fixed list of seeds. Each is reported once and stays a candidate. The caller decides how often to dial it again. A
-/// host name is resolved at every [`Candidate::resolve`].
+/// A fixed list of seeds. Each stream reports each seed once, and none is withdrawn. The caller decides how often to
+/// dial a seed. A host name is resolved at every [`Candidate::resolve`].
 #[derive(Debug, Clone, Default)]
 pub struct SeedDiscovery {
     seeds: Vec<Seed>,

@@ -14,7 +14,7 @@ pub struct VersionRange {
 }
 
 impl VersionRange {
-    /// The newest version that both sides support.
+    /// The newest version that both sides support. `None` if the ranges do not overlap.
     pub fn meet(self, other: Self) -> Option<u16> {
         let newest = self.max.min(other.max);
         (newest >= self.min.max(other.min)).then_some(newest)
@@ -57,7 +57,7 @@ pub enum Refusal {
         /// Versions of the refused side.
         there: VersionRange,
     },
-    /// The peer claims another id than that of the node in its certificate.
+    /// The peer's hello contains another id than that of the node in its certificate.
     #[error("claims to be {claimed:?} with a certificate of {certificate:?}")]
     NotItsCertificate {
         /// Node name in the certificate.
@@ -71,10 +71,11 @@ pub enum Refusal {
     /// The peer sent no valid hello: something else, too many bytes, or nothing before the connection was lost.
     #[error("no valid hello: {0}")]
     Malformed(String),
-    /// The peer did not send its hello in time.
+    /// The peer did not complete the handshake and its hello in time.
     #[error("no hello in time")]
     TimedOut,
-    /// The peer is this node: a node dialled its own address, or two nodes share one name.
+    /// The peer has the refusing node's name: a node dialled its own address, or two processes share one name. Contains
+    /// the id of the refusing process.
     #[error("{0:?} is this node itself")]
     Itself(MemberId),
     /// A newer incarnation of the peer's node is already known. This release accepts this refusal but never sends it.
@@ -86,7 +87,7 @@ pub enum Refusal {
     /// A limit of connections is reached.
     #[error("too many connections")]
     Busy,
-    /// A reason given by the service, or by a newer version.
+    /// A reason given by the service, or one that this release cannot decode.
     #[error("{0}")]
     Other(String),
     /// One node keeps its data on disk, the other in memory only.
@@ -146,7 +147,8 @@ impl Refusal {
     }
 }
 
-/// Why no connection was established. No application data was sent, so a retry is safe.
+/// Why no connection was established. No application data was sent, so a retry is safe. Exception: `LinkState::Down`
+/// may contain the reason why an established connection was closed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
@@ -175,7 +177,7 @@ pub enum ConnectError {
     /// The peer sent no valid reply to the hello.
     #[error("no valid hello: {0}")]
     Malformed(String),
-    /// The connection was lost before it was established.
+    /// The connection was lost before it was established. In `LinkState::Down`, it may have been established.
     #[error("lost: {0}")]
     Lost(CloseReason),
     /// No address to dial is known.
@@ -212,7 +214,7 @@ pub enum CloseReason {
         /// The peer's reason.
         reason: String,
     },
-    /// One side refused the other, for instance because the other joined another formation after the hello.
+    /// The peer refused this node, for instance because one of them joined another formation after the hello.
     #[error("refused: {0}")]
     Refused(Refusal),
     /// The peer closed the connection before the handshake completed: it stopped, or its time limit passed.
@@ -221,13 +223,14 @@ pub enum CloseReason {
     /// Nothing was received during the idle timeout.
     #[error("nothing received for too long")]
     TimedOut,
-    /// Nothing that was sent was acknowledged during the idle timeout.
+    /// Nothing that was sent was acknowledged during the idle timeout, or for a shorter time after the peer has moved
+    /// to another address. Only links report this: they close such connections.
     #[error("nothing acknowledged for too long")]
     Unacknowledged,
     /// The peer does not know the connection: its process was restarted.
     #[error("the peer was restarted")]
     Reset,
-    /// A certificate was refused.
+    /// A certificate was refused by either side.
     #[error("not trusted: {0}")]
     Untrusted(String),
     /// A violation of the QUIC protocol, detected by either side.
@@ -268,7 +271,8 @@ pub enum WriteError {
     /// The stream was finished or reset on this side.
     #[error("the stream is finished")]
     Finished,
-    /// An earlier call was cancelled or failed in the middle of a frame. The receiver sees a reset stream.
+    /// An earlier call was cancelled or failed, perhaps in the middle of a frame. Dropping the writer resets the
+    /// stream.
     #[error("an earlier write was cancelled or failed")]
     Interrupted,
     /// The connection was closed.
@@ -300,20 +304,21 @@ pub enum DatagramError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FrameError {
-    /// The announced length exceeds the receiver's limit.
+    /// Header and body together exceed the receiver's limit.
     #[error("a frame of {len} bytes exceeds the limit of {limit}")]
     TooLarge {
-        /// Announced length in bytes.
+        /// Announced length in bytes: header, body and the four bytes of the header length.
         len: u64,
         /// The receiver's limit in bytes.
         limit: usize,
     },
-    /// The announced header is longer than its frame, or than any header may be.
+    /// The announced header is longer than its frame, or than any header may be, or the announced frame is too short
+    /// for a header length.
     #[error("a header of {header} bytes in a frame of {len}")]
     BadHeaderLength {
         /// Announced header length in bytes.
         header: u64,
-        /// Announced frame length in bytes.
+        /// Announced frame length in bytes, including the four bytes of the header length.
         len: u64,
     },
     /// The stream ended within a frame.

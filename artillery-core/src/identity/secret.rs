@@ -69,7 +69,8 @@ impl Authority {
     }
 }
 
-/// A certificate that never expires in practice: operators replace the secret, and the nodes' clocks may disagree.
+/// Parameters of a certificate that never expires in practice: operators replace the secret, and the nodes' clocks may
+/// disagree.
 fn named(common_name: &str) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.not_before = date_time_ymd(2000, 1, 1);

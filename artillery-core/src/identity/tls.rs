@@ -114,7 +114,7 @@ fn unusable(error: impl std::fmt::Display) -> IdentityError {
     IdentityError::Unusable(error.to_string())
 }
 
-/// The node name in a leaf certificate. The chain must have been verified.
+/// The node name in a leaf certificate. A peer's chain must have been verified before.
 pub(crate) fn name_of(leaf: &CertificateDer<'_>) -> Result<String, IdentityError> {
     let leaf = webpki::EndEntityCert::try_from(leaf).map_err(unusable)?;
     let dns = leaf.valid_dns_names().next().ok_or(IdentityError::NoNodeName)?;

@@ -8,7 +8,7 @@ use crate::MemberId;
 /// The state of a member as this node sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MemberState {
-    /// The member answers.
+    /// The member answers probes, or is new and not suspected.
     Alive,
     /// The member did not answer a probe in time. It may still refute the suspicion.
     Suspect,
@@ -25,13 +25,14 @@ pub struct SwimMember {
     pub id: MemberId,
     /// The stable name of its node.
     pub name: String,
-    /// The address at which the member can be dialled.
+    /// The address at which the member can be dialled, as of its start.
     pub addr: SocketAddr,
     /// The payload that the member publishes about itself.
     pub payload: Bytes,
-    /// Starts at 1 in each incarnation, and grows at least with every change of the payload.
+    /// Starts at 1 in each incarnation. Increases when the payload changes, when the member claims a later start, and
+    /// when it leaves.
     pub payload_version: u64,
-    /// The member's state.
+    /// The state when this value was created.
     pub state: MemberState,
 }
 
@@ -46,8 +47,8 @@ impl SwimMember {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SwimEvent {
-    /// A member was seen for the first time in this incarnation, and its name and payload are known. `Up` or `Suspect`
-    /// follows at once.
+    /// A member was seen for the first time in this incarnation, or again after it was forgotten, and its name and
+    /// payload are known. `Up` or `Suspect` follows at once.
     Joined(SwimMember),
     /// The member is alive: for the first time, or again after `Suspect` or `Down`.
     Up(SwimMember),
@@ -71,7 +72,7 @@ pub enum SwimEvent {
 pub enum SwimOutput {
     /// Send `bytes` to `to` as one datagram, which may get lost. The driver establishes a connection if necessary.
     Packet {
-        /// The receiver.
+        /// The member, with its address as known to SWIM. The driver may know a newer address.
         to: SwimPeer,
         /// At most [`SwimSettings::max_packet`](crate::config::SwimSettings::max_packet) bytes.
         bytes: Bytes,
@@ -103,10 +104,10 @@ pub enum PacketError {
         /// The sender named in the packet.
         claimed: MemberId,
     },
-    /// This node itself sent the packet.
+    /// The sender is this node, in any incarnation.
     #[error("a membership packet from this node itself ({0})")]
     FromOurselves(MemberId),
-    /// The packet is well-formed but violates the protocol.
+    /// The SWIM part of the packet violates the protocol, or is malformed after its header.
     #[error("a membership packet violates the protocol: {0}")]
     Protocol(String),
 }

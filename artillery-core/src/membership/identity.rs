@@ -21,7 +21,8 @@ pub struct SwimPeer {
 pub(super) struct SwimIdentity {
     pub(super) member: MemberId,
     pub(super) addr: SocketAddr,
-    /// Wall clock at the start of this incarnation, in milliseconds. 0 if unknown.
+    /// Wall clock at the start of this incarnation, or a later start that it claims, in milliseconds since 1970. 0 if
+    /// unknown.
     pub(super) started_at_ms: u64,
     pub(super) renewals: u32,
 }
@@ -34,7 +35,7 @@ pub(super) fn incarnation_order(member: &MemberId, started_at_ms: u64) -> Incarn
 }
 
 impl SwimIdentity {
-    /// The identity of a peer whose start time is unknown. It suffices for sending it an announcement.
+    /// The identity of a peer whose start time is unknown. This suffices to send an announcement to the peer.
     pub(super) fn of_peer(peer: SwimPeer) -> Self {
         Self { member: peer.id, addr: canonical(peer.addr), started_at_ms: 0, renewals: 0 }
     }

@@ -4,7 +4,8 @@
 //! permits: of the sender's profile, of the receiver's profile as the sender knows it, and of one other member's
 //! profile, taken in turn. A receiver with an older version requests the profile by sending the version it has. A
 //! receiver with a newer version sends the profile. So a change reaches all connected members despite losses, and
-//! bypasses a broken link through other members. A node also sends changes of its own profile to all members at once.
+//! bypasses a broken link through other members. A node also sends a new payload, and its departure, to all active
+//! members at once.
 
 use std::collections::BTreeMap;
 
@@ -62,7 +63,8 @@ impl Profiles {
         self.of(member).map_or(0, |profile| profile.version)
     }
 
-    /// Stores `profile` if it is newer than the known one. Returns whether it was stored.
+    /// Stores `profile` if none is known, or the known one is older or of another incarnation. Returns whether it was
+    /// stored.
     pub(super) fn insert_newer(&mut self, profile: Profile) -> bool {
         let newer = profile.version > self.version(&profile.member);
         if newer {
@@ -75,7 +77,7 @@ impl Profiles {
         self.by_node.retain(|_, profile| keep(&profile.member));
     }
 
-    /// The version of the next member in turn, skipping `except`.
+    /// The profile version of the next member in turn, skipping `except`. `None` if no other profile is known.
     pub(super) fn next_version(&mut self, except: NodeId) -> Option<ProfileVersion> {
         use std::ops::Bound::{Excluded, Unbounded};
         let after = self.told.map_or(Unbounded, Excluded);

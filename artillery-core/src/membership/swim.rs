@@ -145,7 +145,8 @@ impl Swim {
         }
     }
 
-    /// All known other members, by node. Members that are down or have left stay listed until they are forgotten.
+    /// All other members whose profile is known and that were active, ordered by node id. Members that are down or have
+    /// left stay listed until they are forgotten.
     pub fn members(&self) -> Vec<SwimMember> {
         self.views.members().cloned().collect()
     }
@@ -168,7 +169,7 @@ impl Swim {
     /// Advances the time. Call it at [`Swim::next_timer`]; additional calls are harmless.
     ///
     /// A call that is late by more than a probe period shows that this process was stalled, so the silence of other
-    /// members proves nothing. All timers are then delayed, which lets queued answers be handled first.
+    /// members proves nothing. All of foca's timers are then delayed, so that queued answers are handled first.
     pub fn tick(&mut self, now: Timestamp) {
         if self.stopped {
             return;
@@ -188,8 +189,8 @@ impl Swim {
         }
     }
 
-    /// Announces this node to `peer` and requests the members that `peer` knows. It may be repeated at any time, for
-    /// instance when discovery finds the peer again or a connection to it is established.
+    /// Announces this node to `peer` and requests the members that `peer` knows. The call may be repeated at any time,
+    /// for instance when discovery finds the peer again or a connection to it is established.
     pub fn announce_to(&mut self, now: Timestamp, peer: SwimPeer) {
         if self.stopped || peer.id.node == self.me.member.node {
             return;
@@ -204,7 +205,8 @@ impl Swim {
     /// Handles a packet. `from` is its sender, as authenticated by the transport.
     ///
     /// # Errors
-    /// [`PacketError`]: drop the packet. No other action is needed.
+    /// [`PacketError`]: drop the packet. No other action is needed. A packet of an outdated incarnation, or one
+    /// received after this node has stopped, is ignored without an error.
     pub fn handle_packet(&mut self, now: Timestamp, from: MemberId, packet: &[u8]) -> Result<(), PacketError> {
         if self.stopped {
             return Ok(());
@@ -228,7 +230,8 @@ impl Swim {
         Ok(())
     }
 
-    /// Changes the payload of this node. Other members learn of it with a delay.
+    /// Changes the payload of this node, unless the node has stopped. It is sent to active members at once. Members
+    /// that miss it request it later.
     ///
     /// # Errors
     /// [`SwimError::PayloadTooLarge`]: the previous payload stays.
@@ -264,7 +267,8 @@ impl Swim {
 }
 
 impl Swim {
-    /// Handles the SWIM part of a packet. Returns `false` if the sender is an outdated incarnation.
+    /// Handles the SWIM part of a packet. Returns `false` if the sender is an outdated incarnation, whose packet is
+    /// ignored.
     fn handle_swim(&mut self, now: Timestamp, from: MemberId, packet: &[u8]) -> Result<bool, PacketError> {
         let header = get_header(&mut &*packet)?;
         if header.src.member != from {

@@ -1,7 +1,7 @@
 //! The encoding of packets, version 1. Numbers have a fixed width and are big-endian.
 //!
 //! ```text
-//! packet   version=1 · count · entry… · count · profile… · SWIM packet (perhaps none)
+//! packet   version:1 (is 1) · count:1 · entry… · count:1 · profile… · SWIM packet (perhaps none)
 //! entry    member · version:8
 //! profile  member · started:8 · version:8 · flags:1 (bit 0: left) · len:1 name · len:2 payload
 //! member   node:16 · store:16 · starts:8
@@ -30,7 +30,7 @@ const PROFILE_VERSION_BYTES: usize = MEMBER_BYTES + 8;
 
 const MEMBER_BYTES: usize = 40;
 
-/// Why bytes could not be decoded as a packet.
+/// Why a packet could not be decoded or encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireError {

@@ -27,6 +27,7 @@ impl CloseCode {
     pub(super) const REFUSED: Self = Self(2);
     /// The peer violated the protocol.
     pub const VIOLATION: Self = Self(3);
-    /// The connection is obsolete: a newer one replaces it, or the peer must be dialled again.
+    /// The connection is no longer usable, for example because another process of the node has connected,
+    /// acknowledgements ceased, or a certificate is no longer trusted. The peer may be dialled again.
     pub const REPLACED: Self = Self(4);
 }

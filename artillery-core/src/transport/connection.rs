@@ -24,8 +24,9 @@ use crate::{
     identity::Identity,
 };
 
-/// A connection whose sides have accepted each other. Clones share the connection. It is closed once all clones and all
-/// of its streams are dropped.
+/// A connection whose sides have accepted each other. Clones share the connection. A connection that this node dialled
+/// is closed once all clones and all of its streams are dropped. The endpoint keeps one that a peer dialled until it is
+/// closed or lost.
 #[derive(Debug, Clone)]
 pub struct Connection {
     inner: Arc<ConnectionInner>,
@@ -131,6 +132,7 @@ impl Connection {
     }
 
     /// Whether a message on a simulated connection arrives and is answered. The call waits while the path is cut.
+    /// `false` for QUIC.
     #[cfg(feature = "testing")]
     pub(super) async fn is_answered(&self) -> bool {
         match &self.inner.carrier {
@@ -158,7 +160,7 @@ impl Connection {
         &self.inner.peer
     }
 
-    /// Opens a stream to the peer. Among streams with data to send, those with a higher `priority` go first.
+    /// Opens a stream to the peer. Among streams with data to send, those with a higher `priority` are sent first.
     ///
     /// The side that was dialled may open streams too, but only a few at a time. At that limit, the call waits until
     /// the side that dialled has [accepted](Self::accept_uni) and read earlier ones.
@@ -176,7 +178,8 @@ impl Connection {
         }
     }
 
-    /// Opens a bidirectional stream. Only the side that dialled may do so. On the other side the call never returns.
+    /// Opens a bidirectional stream. Only the side that dialled may do so. On the other side the call waits until the
+    /// connection is closed (on a simulated network, indefinitely).
     ///
     /// # Errors
     /// [`WriteError`], usually [`WriteError::Lost`].
@@ -234,8 +237,9 @@ impl Connection {
         Ok(self.writer(stream.into()))
     }
 
-    /// Sends a datagram, which may get lost. It never waits: older unsent datagrams are dropped to free buffer space.
-    /// The peer's endpoint acknowledges an empty datagram and does not pass it on.
+    /// Sends a datagram, which may get lost. The call never waits: older unsent datagrams are dropped to free buffer
+    /// space. Only the side that dialled should send datagrams, since the other direction is not read. The peer's
+    /// endpoint acknowledges an empty datagram and does not pass it to the service.
     ///
     /// # Errors
     /// [`DatagramError`]. A datagram that is not sent is counted.

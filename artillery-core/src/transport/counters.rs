@@ -4,14 +4,15 @@ use crate::error::Refusal;
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Values of an endpoint's counters.
+        /// Values of an endpoint's counters since it was opened. They are read one by one, not as a consistent
+        /// snapshot.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
         #[non_exhaustive]
         pub struct Counters {
             $($(#[$doc])* pub $name: u64,)*
         }
 
-        /// The counters. They are read one by one, so a reading is not a consistent snapshot.
+        /// The cells that [`Counters`] are read from.
         #[derive(Debug, Default)]
         pub(crate) struct CounterCells {
             $(pub(crate) $name: CounterCell,)*
@@ -60,13 +61,15 @@ counters! {
     frame_bytes_received,
     /// Datagrams passed to QUIC.
     datagrams_sent,
-    /// Datagrams dropped because they did not fit or had no connection.
+    /// Datagrams that were not passed to QUIC: too large, not supported by the peer, or without an open connection.
     datagrams_dropped,
-    /// Datagrams received.
+    /// Non-empty datagrams received.
     datagrams_received,
     /// Connections that peers dialled and that were accepted.
     accepted,
-    /// Connections that were refused, for any reason: when a peer dialled, or later because the formations differ.
+    /// Connections that this node refused, for any reason: when a peer dialled (including failed handshakes), or later
+    /// because the formations differ. Peers that this node refused after dialling them are included in
+    /// [`dial_failures`](Self::dial_failures) instead.
     refused,
     /// Dialled connections that were established.
     dialled,

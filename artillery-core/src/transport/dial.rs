@@ -23,7 +23,8 @@ use crate::{
 /// The server name that TLS requires. Neither side checks it: nodes are dialled by address.
 const SERVER_NAME: &str = "node.artillery.internal";
 
-/// Dials `addr` and exchanges hellos. A link-local address without a zone is dialled on several interfaces at once.
+/// Dials `addr` and exchanges hellos. A link-local IPv6 address without a zone is dialled on several interfaces at
+/// once.
 pub(super) async fn dial(
     shared: &Arc<EndpointShared>,
     addr: SocketAddr,

@@ -28,7 +28,8 @@ pub struct Endpoint {
     handle: Arc<EndpointHandle>,
 }
 
-/// Closes the endpoint when the last clone is dropped. Tasks hold only `shared`, so they do not keep the endpoint open.
+/// Closes the endpoint when the last clone of [`Endpoint`] is dropped. Tasks hold only `shared`, so they do not keep
+/// the endpoint open.
 struct EndpointHandle {
     shared: Arc<EndpointShared>,
 }
@@ -141,8 +142,8 @@ impl Endpoint {
         self.shared().advertised.subscribe()
     }
 
-    /// Sets the formations that this node's formation succeeds, each retired by an operator. A peer of one of them
-    /// learns of this when it is refused ([`Service::succeeded`]). Call it before
+    /// Sets the formations that this node's formation succeeds, each retired by an operator. A peer of one of them is
+    /// notified of this when it is refused ([`Service::succeeded`]). Call it before
     /// [`set_cluster_id`](Self::set_cluster_id).
     pub fn set_predecessors(&self, line: Vec<ClusterId>) {
         self.shared().registry.set_predecessors(line);
@@ -213,7 +214,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// The formation that this node belongs to.
+    /// The formation that this node belongs to. `None` before it belongs to one.
     pub fn cluster_id(&self) -> Option<ClusterId> {
         self.shared().registry.cluster_id()
     }
@@ -238,7 +239,7 @@ impl Endpoint {
     /// exists.
     ///
     /// There is one link per peer. A further call returns the same link, and replaces its addresses unless the new ones
-    /// are empty. Must be called within a tokio runtime.
+    /// are empty. The link runs in the runtime in which the endpoint was bound.
     pub fn link(&self, peer: NodeId, addresses: Vec<SocketAddr>) -> Link {
         redial::link(self.shared(), peer, addresses)
     }

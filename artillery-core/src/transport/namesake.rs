@@ -21,8 +21,8 @@ const CHECK_PERIOD: Duration = Duration::from_millis(5);
 /// The interval between two probes without an acknowledgement.
 const ASK_PERIOD: Duration = Duration::from_millis(50);
 
-/// Number of acknowledgements required. The first may have been in transit when the hello arrived. The second answers a
-/// probe sent after the first was received.
+/// Number of acknowledgements required. The first may have been in transit when the hello arrived. The second is taken
+/// to answer a probe sent after the first was received.
 const PROOF_ROUNDS: u32 = 2;
 
 /// Determines whether the process at the other end of a connection is running.
@@ -69,7 +69,8 @@ impl LifeProof {
     }
 }
 
-/// Repeats `add` until it does not conflict with a connection to another process of the peer's name.
+/// Repeats `add` until it no longer conflicts with connections to another process with the peer's name. Closes these
+/// connections if their process isn't running.
 ///
 /// # Errors
 /// The refusal of `add`, or [`Refusal::NameTaken`] if such a process is running.
@@ -83,7 +84,7 @@ pub(super) async fn once_free<T>(shared: &EndpointShared, add: impl Fn() -> Resu
     }
 }
 
-/// Closes these connections, unless a process at the other end of one is running.
+/// Closes these connections, unless a process at the other end of one is running: then returns [`Refusal::NameTaken`].
 async fn give_way(shared: &EndpointShared, namesakes: Vec<Connection>) -> Result<(), Refusal> {
     let limit = PROOF_TIMEOUT.min(shared.config.hello_timeout / 2);
     if let Some(by) = living(&namesakes, limit).await {

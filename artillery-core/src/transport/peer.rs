@@ -39,11 +39,12 @@ pub struct PeerInfo {
     pub id: MemberId,
     /// Node or client.
     pub kind: PeerKind,
-    /// The address that the peer states, with the IP of its packets if it states none. A node can be dialled there.
+    /// The address that the peer states, with the IP of its packets if the stated IP is unspecified. A node can be
+    /// dialled there.
     pub addr: SocketAddr,
-    /// The source address of the peer's packets.
+    /// The source address of the peer's packets when the connection was established.
     pub remote: SocketAddr,
-    /// The formation in the peer's hello.
+    /// The formation in the peer's hello. It is not updated if the peer joins one later: see `Service::joined_cluster`.
     pub cluster_id: Option<ClusterId>,
     /// The protocol version of this connection.
     pub version: u16,

@@ -210,7 +210,7 @@ pub(super) fn close_refused(connection: &quinn::Connection, refusal: &Refusal) {
     connection.close(CloseCode::REFUSED.0.into(), &reason);
 }
 
-/// Converts the error of a failed handshake on the dialling side.
+/// Converts the error of a failed handshake or hello on the dialling side.
 pub(super) fn connect_error(error: ConnectionError) -> ConnectError {
     match close_reason(error) {
         CloseReason::Untrusted(reason) => ConnectError::Untrusted(reason),
@@ -221,7 +221,7 @@ pub(super) fn connect_error(error: ConnectionError) -> ConnectError {
     }
 }
 
-/// Converts the error of a failed handshake on the accepting side.
+/// Converts the error of a failed handshake or hello on the accepting side.
 pub(super) fn refusal(error: ConnectionError) -> Refusal {
     match close_reason(error) {
         CloseReason::Untrusted(reason) => Refusal::Untrusted(reason),

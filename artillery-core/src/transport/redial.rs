@@ -132,9 +132,9 @@ async fn dial_peer(
     }
 }
 
-/// The addresses of `peer`. Those stated on its own connections to this node come first: users of the link may know
-/// different incarnations of the peer, but the connected one is alive. Some of the other addresses may be reachable
-/// only from other hosts.
+/// The addresses of `peer`. Those stated on its own connections to this node are dialled first: users of the link may
+/// know different incarnations of the peer, but the connected one is alive. Some of the other addresses may be
+/// reachable only from other hosts.
 fn addresses_of(shared: &EndpointShared, peer: NodeId, told: &[SocketAddr]) -> Vec<SocketAddr> {
     in_order(shared.registry.stated_addrs(peer), &shared.registry.answered_addrs(peer), told)
 }

@@ -49,7 +49,8 @@ pub(super) struct Ticket(u64);
 #[derive(Debug)]
 pub(super) enum NotAdded {
     Refused(Refusal),
-    /// Connections to other incarnations of the peer's node. Probe whether these are running, then try again.
+    /// Connections to other incarnations of the peer's node. Probe whether their processes are running, and close the
+    /// connections to ended processes, before the next attempt.
     Namesakes(Vec<Connection>),
 }
 
@@ -62,7 +63,7 @@ impl From<Refusal> for NotAdded {
 #[derive(Debug)]
 pub(super) struct Consequences {
     pub(super) foreign: Vec<(Connection, Refusal)>,
-    /// Connections dialled by this node. Their acceptors must learn the formation.
+    /// Connections dialled by this node. Their acceptors must be notified of the formation.
     pub(super) to_tell: Vec<Connection>,
 }
 
@@ -124,7 +125,8 @@ impl Registry {
         consequences
     }
 
-    /// Adds a connection dialled by a peer, unless that peer has too many.
+    /// Adds a connection dialled by a peer, unless the formations differ, the peer's node already has `per_peer` such
+    /// connections, or another incarnation of the node is connected.
     pub(super) fn add_accepted(&self, connection: &Connection, per_peer: u32) -> Result<Ticket, NotAdded> {
         let peer = connection.peer();
         let mut state = self.lock();
@@ -155,7 +157,8 @@ impl Registry {
         Ok(())
     }
 
-    /// Adds a connection dialled by this node. Returns this node's current formation.
+    /// Adds a connection dialled by this node, unless the formations differ or another incarnation of the peer's node
+    /// is connected. Returns this node's current formation.
     pub(super) fn add_dialled(&self, connection: &Connection) -> Result<Option<ClusterId>, NotAdded> {
         let mut state = self.lock();
         hello::check_cluster_id(state.cluster_id, connection.peer().cluster_id)?;
@@ -190,7 +193,7 @@ impl Registry {
         living.filter(|connection| connection.close_reason().is_none()).map(|connection| connection.age()).max()
     }
 
-    /// The connections dialled by `node`, as their hellos described them.
+    /// The descriptions of `node` in the hellos of the connections that it dialled.
     pub(super) fn accepted_from(&self, node: NodeId) -> Vec<std::sync::Arc<PeerInfo>> {
         let state = self.lock();
         let peers = state.accepted.values().map(|accepted| accepted.connection.peer());
@@ -250,7 +253,7 @@ impl RegistryState {
 }
 
 /// The addresses at which a peer can be dialled: the one that it stated, and the current source IP of its packets. The
-/// latter comes first if it has changed since the hello.
+/// latter is listed first if it has changed since the hello.
 fn peer_addrs(peer: &PeerInfo, remote: SocketAddr) -> [SocketAddr; 2] {
     let present = hello::at_port(reach::canonical(remote), peer.addr.port());
     if remote.ip() == peer.remote.ip() { [peer.addr, present] } else { [present, peer.addr] }

@@ -24,7 +24,8 @@ pub struct IncomingStream {
 
 /// The receiving side of an endpoint. The endpoint's tasks call it, so its methods must not block or take long.
 pub trait Service: Send + Sync + 'static {
-    /// Decides whether to accept a peer that dialled and passed the checks of the hello.
+    /// Decides whether to accept a peer that dialled and passed the checks of the hello. If the reply to an admitted
+    /// peer can't be sent, [`disconnected`](Self::disconnected) is not called.
     ///
     /// # Errors
     /// The reason, which is sent to the peer.
@@ -33,7 +34,7 @@ pub trait Service: Send + Sync + 'static {
         Ok(())
     }
 
-    /// A dialled peer has accepted this node.
+    /// A dialled peer has accepted this node, and this node the peer.
     fn reached(&self, peer: &Arc<PeerInfo>) {
         let _ = peer;
     }
@@ -69,18 +70,18 @@ pub trait Service: Send + Sync + 'static {
         let _ = peer;
     }
 
-    /// Peers refuse this process because another process with this node's name, `by`, is running.
+    /// Peers refuse this process because another process with this node's name, `by`, is running. Stop this process.
     fn name_taken(&self, by: MemberId) {
         let _ = by;
     }
 
-    /// A peer that dialled was refused, or a connection was closed because its sides now belong to different
-    /// formations.
+    /// A peer that dialled was refused or failed to complete the handshake and hello, or a connection was closed
+    /// because its sides now belong to different formations.
     fn refused(&self, addr: SocketAddr, reason: &Refusal) {
         let _ = (addr, reason);
     }
 
-    /// A connection dialled by a peer was closed.
+    /// A connection that a peer dialled and that was accepted was closed.
     fn disconnected(&self, peer: &Arc<PeerInfo>, reason: &CloseReason) {
         let _ = (peer, reason);
     }

@@ -73,7 +73,7 @@ impl EndpointCarrier {
         }
     }
 
-    /// A random number in `[0, 1)`. It shortens pauses, so that nodes do not dial in step.
+    /// A random number in `[0, 1)`. It shortens pauses, so that nodes do not dial simultaneously.
     pub(super) fn chance(&self) -> f64 {
         match self {
             #[allow(clippy::disallowed_methods, reason = "nodes that dial in step would stay in step")]

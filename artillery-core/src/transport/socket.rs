@@ -1,5 +1,5 @@
-//! The UDP socket below QUIC. It counts packets, avoids superfluous system calls and, in tests, drops the packets that
-//! a filter rejects.
+//! The UDP socket below QUIC. It counts system calls and bytes, avoids superfluous system calls and, in tests, drops
+//! the packets that a filter rejects.
 //!
 //! All code that depends on quinn's `AsyncUdpSocket` is here, since that trait changes with quinn's next release.
 

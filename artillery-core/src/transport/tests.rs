@@ -1,4 +1,4 @@
-//! Misbehaving peers: they have the secret, but use QUIC directly.
+//! Misbehaving peers, which have the secret but use QUIC directly, and replaced secrets.
 
 mod hellos;
 mod replies;

@@ -15,7 +15,7 @@ const SETTLED_AFTER: Duration = Duration::from_secs(10);
 
 const TWIN_WARNING_PERIOD: Duration = Duration::from_secs(60);
 
-/// The state of this process when a peer reports that its name is taken.
+/// The state that decides whether this process stops when its name is used by another process.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NameClaim {
     /// Time since the endpoint was opened.
@@ -42,7 +42,7 @@ impl NameClaim {
 #[derive(Debug)]
 pub(super) struct Twins {
     begun: Instant,
-    /// The process refused last. A refused process stops, so remembering one suffices.
+    /// The process refused last. A refused process normally stops, so remembering one suffices.
     refused: Mutex<Option<MemberId>>,
     warned: Mutex<Option<Instant>>,
 }

@@ -43,7 +43,8 @@ pub(super) fn lacks_zone(addr: SocketAddr) -> Option<SocketAddrV6> {
 }
 
 /// The address with the zones of this machine's interfaces, up to [`MAX_ZONES`], except where it is the address of this
-/// node's own socket (`own_port`). Interfaces that lead out of this host come first, since they reach other hosts.
+/// node's own socket (`own_port`). Interfaces that lead out of this host are listed first, since they reach other
+/// hosts.
 pub(super) fn in_zones(addr: SocketAddrV6, own_port: u16, here: &[ZonedIp]) -> Vec<SocketAddr> {
     let is_own = |zone| addr.port() == own_port && here.iter().any(|one| one.zone == zone && one.ip == *addr.ip());
     let zones: BTreeSet<_> = here.iter().map(|one| (one.is_internal, one.zone)).collect();

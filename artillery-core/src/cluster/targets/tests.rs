@@ -14,7 +14,7 @@ fn target(n: u8, at: u16) -> DialTarget {
     DialTarget { node: Some(node(n)), addr: addr(at) }
 }
 
-/// A node with a proven address, and the port of that address.
+/// A node with a proven address, and the argument of [`addr`] for that address.
 const KNOWN: u8 = 1;
 const THERE: u16 = 1;
 
@@ -117,7 +117,7 @@ fn the_nodes_that_answered_longest_ago_are_forgotten_first() {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Announcements by as many strangers as the first value, at ports from the second value on.
+    /// Announcements by as many strangers as the first value, at the addresses from `addr` of the second value on.
     Crowd(u16, u16),
     Announce(u8, Vec<u16>),
     GoodBye(u8, Vec<u16>),
@@ -185,14 +185,15 @@ proptest! {
     }
 }
 
-/// At each announcement of a member, even a forged one, the dialer treats the addresses that the member states as
-/// proven.
+/// At each announcement of a member, even a forged one, the dialer treats the addresses that the member has announced
+/// as proven.
 #[test]
 fn addresses_that_a_member_states_do_not_displace_the_one_where_it_has_answered() {
     const ANSWERED: u16 = 500;
     let mut targets = DialTargets::default();
     targets.on_answered(node(KNOWN), addr(ANSWERED));
-    // Eight stated addresses, all unreachable from here, and a forged announcement with yet another address.
+    // Eight addresses announced by the member, all unreachable from here, and a forged announcement with yet another
+    // address.
     for stated in (0..8).rev() {
         targets.set_proven(node(KNOWN), addr(stated));
     }

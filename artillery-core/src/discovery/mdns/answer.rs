@@ -1,7 +1,8 @@
-//! Encodes a query for all nodes, and decodes the answers (RFC 1035, RFC 6763). Pure. Any host may have sent an answer.
+//! Encodes a query for all nodes, and decodes the answers (RFC 1035, RFC 6763). Does no I/O. Any host may have sent an
+//! answer.
 //!
-//! The parser of `mdns-sd` is private, and no other dependency parses DNS. This one parses what nodes send: TXT, SRV, A
-//! and AAAA records, at the beginning of a packet.
+//! The parser of `mdns-sd` is private, and no other dependency parses DNS. This one parses the records that nodes send
+//! (TXT, SRV, A and AAAA), at the beginning of a packet.
 
 use std::{
     collections::BTreeMap,
@@ -36,7 +37,8 @@ const MAX_STEPS: usize = 128;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Instance {
     pub(super) txt: TxtRecord,
-    /// The port in the instance's SRV record. `ips` are the addresses of that record's host, at most [`MAX_RECORDS`].
+    /// The port in the instance's SRV record, and in `ips` the addresses of that record's host, at most
+    /// [`MAX_RECORDS`]. Without an SRV record, the port is 0 and `ips` is empty.
     pub(super) port: u16,
     pub(super) ips: Vec<IpAddr>,
 }

@@ -12,7 +12,8 @@ use crate::discovery::{
     txt::TxtRecord,
 };
 
-/// `None` if the record is malformed or belongs to another cluster.
+/// The candidate that a record describes. `None` if the record is malformed, belongs to another cluster, or has no
+/// address with a port.
 pub(super) fn read(service: &ResolvedService, cluster: &str) -> Option<Candidate> {
     let property = |key: &str| service.get_property_val(key).flatten();
     let txt = match TxtRecord::parse(property) {

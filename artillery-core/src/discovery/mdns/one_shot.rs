@@ -1,8 +1,8 @@
 //! Queries all nodes once, from an ephemeral port (RFC 6762, section 5.1).
 //!
-//! A responder multicasts a record at most once a second, so a search that starts within a second of another one's
-//! answer would get its own answer a second later. A query from any port other than the multicast DNS port is answered
-//! at once, to the querying socket alone (section 6.7).
+//! A responder multicasts a record at most once a second, so a search that starts within a second after an answer to
+//! another search would be answered up to a second later. A query from any port other than the multicast DNS port is
+//! answered at once, to the querying socket alone (section 6.7).
 
 use std::{
     collections::BTreeSet,
@@ -105,7 +105,8 @@ fn at_port(group: SocketAddr, port: u16) -> SocketAddr {
     group
 }
 
-/// Whether multicast DNS uses an interface: as in `mdns-sd`, it must be up and not point-to-point.
+/// Whether multicast DNS uses an interface: it must be selected by `interfaces` and, as in `mdns-sd`, be up and not
+/// point-to-point.
 fn is_used(one: &Interface, interfaces: &Interfaces) -> bool {
     let is_meant = match interfaces {
         Interfaces::All => true,

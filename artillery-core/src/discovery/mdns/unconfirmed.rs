@@ -1,7 +1,7 @@
-//! Tracks answers to the one-shot query that the continuous search has not confirmed. Pure.
+//! Tracks answers to the one-shot query that the continuous search has not confirmed. Does no I/O.
 //!
 //! The continuous search reports the removal of an instance only if it has seen the instance before. So an answer that
-//! it does not confirm in time is withdrawn.
+//! this search does not confirm in time is withdrawn.
 
 use std::time::Duration;
 
@@ -34,7 +34,8 @@ impl Unconfirmed {
         true
     }
 
-    /// The continuous search has found a node at these addresses, and will report their removal.
+    /// Handles a candidate of the continuous search. That search will report the removal, so the candidate's addresses
+    /// are dropped from the answers of the same node.
     pub(super) fn on_confirmed(&mut self, found: &Candidate) {
         for (_, known) in self.answers.iter_mut().filter(|(_, known)| known.node == found.node) {
             known.addrs.retain(|addr| !found.addrs.contains(addr));

@@ -17,7 +17,7 @@ impl Swim {
         self.belongs = true;
     }
 
-    /// Handles a report of another incarnation of this node.
+    /// Handles a report of another incarnation of this node. Earlier ones are ignored.
     ///
     /// Incarnations are ordered by wall clocks, which may have been set back. So an incarnation that no member has
     /// accepted claims a later start, at most [`MAX_CLAIMS`] times. It also does so, without this limit, if it belongs

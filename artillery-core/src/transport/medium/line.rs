@@ -1,4 +1,4 @@
-//! A connection. Its sides may report different close reasons. Side 0 dialled, side 1 accepted.
+//! A simulated connection. Its sides may report different close reasons. Side 0 dialled, side 1 accepted.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -43,7 +43,7 @@ impl SimulatedLine {
         self.waiters.wake();
     }
 
-    /// Closes the connection on one side. The other side learns of it unless that direction is cut.
+    /// Closes the connection on one side. The other side is notified unless that direction is cut.
     pub(super) fn close(&self, side: usize, code: CloseCode, words: &str) {
         self.set(side, CloseReason::Here);
         if self.is_open(side) {

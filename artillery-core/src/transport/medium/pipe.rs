@@ -11,7 +11,7 @@ use tokio::{sync::Notify, time::Instant};
 use super::SimulatedLine;
 use crate::error::{ReadError, WriteError};
 
-/// Writing waits while this many bytes are in flight, like the window of a stream.
+/// A write waits while at least this many bytes are in flight, as with the window of a stream.
 const WINDOW_BYTES: usize = 1 << 20;
 
 #[derive(Debug)]

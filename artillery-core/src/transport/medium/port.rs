@@ -27,7 +27,7 @@ impl SimulatedPort {
         Self { medium, name: name.to_owned(), node, addr, closed: AtomicBool::new(false), lines: Mutex::default() }
     }
 
-    /// Closes all connections, and neither accepts nor dials new ones.
+    /// Closes all connections, and prevents new ones in either direction.
     pub(in crate::transport) fn close(&self, code: CloseCode) {
         self.closed.store(true, Ordering::Relaxed);
         let lines = std::mem::take(&mut *self.lines.lock().unwrap_or_else(PoisonError::into_inner));

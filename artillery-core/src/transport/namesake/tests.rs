@@ -3,7 +3,7 @@ use super::{
     *,
 };
 
-/// The verdicts of checks at these times in milliseconds, each with the number of acknowledgements so far, initially 3.
+/// The verdicts of checks at these times in milliseconds, each with the total number of acknowledgements, initially 3.
 fn verdicts<const N: usize>(checks: [(u64, Option<u64>); N]) -> [ProofVerdict; N] {
     let start = Instant::now();
     let mut proof = LifeProof::new(start, Duration::from_millis(500), 3);

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
-/// Pauses that double between two bounds. Each is shortened at random, so that nodes do not dial in step.
+/// Pauses that double between two bounds. Each is shortened at random by up to half, so that nodes do not dial
+/// simultaneously.
 #[derive(Debug)]
 pub(super) struct Backoff {
     min: Duration,

@@ -62,7 +62,7 @@ impl Silence {
     }
 }
 
-/// Waits until an acknowledgement has been due for `limit`.
+/// Waits until an acknowledgement has been due for `limit`. Never returns on a simulated network.
 pub(super) async fn until_too_long(connection: &Connection, limit: Duration) {
     let Some(traffic) = connection.traffic() else { return std::future::pending().await };
     let mut silence = Silence::new(limit, Instant::now(), traffic);
@@ -83,7 +83,8 @@ mod tests {
         *,
     };
 
-    /// The verdicts of checks at these milliseconds, each with the frames sent and acknowledgements received so far.
+    /// The verdicts of checks at these milliseconds, each with the total numbers of frames sent and acknowledgements
+    /// received.
     fn looks<const N: usize>(looks: [(u64, u64, u64); N]) -> [SilenceVerdict; N] {
         let start = Instant::now();
         let traffic = |sent, acknowledgements| Traffic { sent, acknowledgements };

@@ -19,7 +19,8 @@ pub struct FrameReader {
     stream: StreamSource,
     decoder: FrameDecoder,
     counters: Arc<CounterCells>,
-    /// The error that ended the stream, returned by every later read. `None` after a clean end.
+    /// The error that ended the stream, returned by every later read. `None` while the stream is open, and after a
+    /// clean end.
     failed: Option<ReadError>,
 }
 

@@ -61,7 +61,8 @@ impl FrameWriter {
         sent
     }
 
-    /// Sends all frames of the batch in one write and empties it. Like [`FrameWriter::send`], it must not be cancelled.
+    /// Sends all frames of the batch in one write and empties the batch, even after an error. Like
+    /// [`FrameWriter::send`], it must not be cancelled.
     ///
     /// # Errors
     /// [`WriteError`]. If a frame is too large, no part of the batch is written.

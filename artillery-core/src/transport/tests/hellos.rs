@@ -1,4 +1,4 @@
-//! Malformed and forged hellos.
+//! Malformed, forged and missing hellos, and excess handshakes.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Malformed and forged replies.
+//! Malformed, forged and missing replies.
 
 use super::*;
 use crate::error::{CloseReason, ConnectError, VersionRange};

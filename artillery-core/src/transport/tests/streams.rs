@@ -1,4 +1,4 @@
-//! Garbage, and streams that end prematurely.
+//! Garbage, malformed frames, streams that end prematurely, and requested acknowledgements.
 
 use rand::RngExt;
 use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
