@@ -71,7 +71,8 @@ pub enum JournalError {
     /// (trap 72).
     #[error("the disk has failed: {0}")]
     Failed(DiskError),
-    /// A synced part differs from the written bytes, or its format is unknown to this release.
+    /// A synced part differs from the written bytes or belongs to another store, or its format is unknown to this
+    /// release.
     #[error("{file} is damaged at byte {offset}: {damage}")]
     Damaged {
         file: String,
@@ -99,7 +100,7 @@ pub enum Damage {
     /// The file of a segment is missing, although the next one exists.
     #[error("the file is missing")]
     Missing,
-    /// The header is incomplete, or belongs to another file.
+    /// The header is incomplete, damaged or inconsistent, or belongs to another file.
     #[error("its header is not whole")]
     Header,
     /// The format of the segment is unknown to this release.
@@ -157,7 +158,8 @@ impl Journal {
     /// [`sync`](Self::sync).
     ///
     /// # Errors
-    /// [`JournalError::Full`]: nothing valid was written. [`JournalError::Encode`]. [`JournalError::Failed`].
+    /// [`JournalError::Full`]: nothing valid was written. [`JournalError::Encode`]: an entry can't be encoded, or the
+    /// group is too long. [`JournalError::Failed`].
     pub fn append<'a>(
         &mut self,
         entries: impl IntoIterator<Item = &'a JournalEntry>,
@@ -205,8 +207,11 @@ impl Journal {
         Ok(self.synced)
     }
 
-    /// Writes an empty group, which proves the earlier ones. Call it when the journal is idle: without it, damage in groups
-    /// that no later one proves looks like a torn end after a kill.
+    /// Writes an empty group, which proves that the earlier ones were synced. Call it after a sync when the journal is
+    /// idle: otherwise, damage in groups that no later group proves looks like a torn end after a kill.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append).
     pub fn close_group(&mut self) -> Result<(), JournalError> {
         self.append([]).map(drop)
     }
@@ -243,8 +248,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Removes the files of at most `most` freed segments, oldest first. Removing a large file takes long, and delays
-    /// the next write.
+    /// Removes the files of at most `most` freed segments, oldest first. Removing a large file takes a long time, and
+    /// delays the next write.
     ///
     /// # Errors
     /// [`JournalError::Failed`].
@@ -265,8 +270,8 @@ impl Journal {
         self.synced
     }
 
-    /// The number of the newest segment. The control file must have it before a group in that segment is valid: the
-    /// journal itself doesn't show that its last file is missing.
+    /// The number of the newest segment. Record it in the control file before a group of that segment is reported as
+    /// durable: the journal itself doesn't show that its last file is missing.
     pub fn newest_segment(&self) -> u64 {
         self.segments.back().map_or(0, |segment| segment.number)
     }

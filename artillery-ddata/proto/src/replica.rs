@@ -8,8 +8,8 @@
 //! ```
 //!
 //! [`Replica`] alone passes effects from part to part. This file has the inputs, the entry and exit of epochs, and the
-//! status; `frames` has the frames to and from other members, `progress` the order in which requests, commits and cuts act
-//! on the parts. `frames` calls `progress`, never the other way.
+//! status; `frames` has the frames to and from other members, `progress` the order in which requests, commits and cuts
+//! act on the parts. `frames` calls `progress`, never the reverse.
 //!
 //! Local clean reads don't pass through here at all: [`Gate`] serves them from any thread.
 
@@ -259,8 +259,9 @@ impl Replica {
     }
 
     /// A newer configuration doesn't name this member (docs/DESIGN.md §5.3, §5.4). The member stops serving local
-    /// readers, then refuses all waiting requests. It keeps its history and store for a return, and rolls nothing back:
-    /// only the chain knows whether updates above our watermark are committed (trap 37).
+    /// readers, then refuses all waiting reads; waiting writes expire, since only the chain knows their outcome. It
+    /// keeps its history and store for a return, and rolls nothing back: only the chain knows whether updates above our
+    /// watermark are committed (trap 37).
     fn expelled(&mut self, now: Timestamp, epoch: Epoch) {
         if epoch <= self.membership.newest() || allows!(self.membership.guards(), ServeWhenExpelled) {
             return;

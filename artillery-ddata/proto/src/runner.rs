@@ -6,8 +6,9 @@
 //! - Receive all waiting inputs into a [`Turn`], and pass it to [`ChainRunner::take`]. At [`ChainRunner::next_tick`],
 //!   pass an empty turn.
 //! - A turn may end before all of its inputs are processed. Do everything that follows a turn, and let the thread's
-//!   other tasks run. Then pass the rest again with the newest lease, the newest durable batch and new orders, and
-//!   append further frames and requests to it. Also let other tasks run whenever [`ChainRunner::is_over`] holds: a node
+//!   other tasks run. Then pass the rest again with the newest lease, the newest durable batch and new orders. Receive
+//!   no further frames or requests until the rest is empty: frames are processed first, so new ones would keep the
+//!   waiting requests from being processed. Also let other tasks run whenever [`ChainRunner::is_over`] holds: a node
 //!   that is busy with a chain must still renew its lease.
 //! - Handle the results of [`ChainRunner::poll_output`] until it returns `None`. Then pass the results of
 //!   [`ChainRunner::poll_word`] to the node, before or after the following messages.
@@ -79,10 +80,10 @@ pub struct ChainRunner<C> {
     /// Derived from the replica's events, like `halted`.
     open: Unhashed<Option<Epoch>>,
     halted: Unhashed<Option<Halt>>,
-    /// Small writes admitted since the last large one. Decides only which line comes first.
+    /// Small writes admitted since the last large one. Decides only which line has precedence.
     small_writes: Unhashed<u32>,
     behind_since: Option<Timestamp>,
-    /// Decides only when other tasks run.
+    /// Decides only where turns end, and so when other tasks run. The order of inputs doesn't depend on it.
     slice: Unhashed<Slice>,
     guards: Guards,
     /// The clock reading of the previous turn, which the mutant `KeepReading` uses.
@@ -349,7 +350,8 @@ impl<C> ChainRunner<C> {
     }
 
     fn refuses(&self, history: Option<ClusterId>) -> Option<Refusal> {
-        // The updates held here may have been abandoned by an operator, until they are found in the chain's history.
+        // An operator may have abandoned the updates held here. This is ruled out once they are known to be a prefix of
+        // the chain's history.
         let is_unproven = self.is_foreign && self.replica.is_unproven();
         let is_unknown = history.is_some() && (is_unproven || self.is_restored && self.history.is_none());
         let is_another = || self.is_another(history).then_some(Refusal::OtherHistory);
@@ -435,7 +437,8 @@ impl<C> ChainRunner<C> {
         self.replica.poll_control(now, to)
     }
 
-    /// Updates for this peer, of about `room` bytes.
+    /// The next frame of updates for this peer, of about `room` bytes, or a report of this member's durable mark or
+    /// fullness. Peers other than the successor get reports, too.
     pub fn poll_updates(&mut self, now: Timestamp, to: MemberId, room: usize) -> Option<ChainFrame> {
         self.replica.poll_updates(now, to, room)
     }
@@ -445,13 +448,13 @@ impl<C> ChainRunner<C> {
         self.replica.poll_snapshot(now, to, room)
     }
 
-    /// The next batch for the journal, of about `room` bytes. Poll it whenever the journal has capacity; members in
-    /// memory return `None`. Report in [`Turn::durable`] when it is durable.
+    /// The next batch for the journal, of about `room` bytes; always `None` for a member without a disk. Poll whenever
+    /// the journal has capacity, and report in [`Turn::durable`] when the batch is durable.
     pub fn poll_journal(&mut self, room: usize) -> Option<JournalBatch> {
         self.replica.poll_journal(room)
     }
 
-    /// Whether work is deferred that [`settle`](Self::settle) does.
+    /// Whether there is deferred work for [`settle`](Self::settle).
     pub fn is_behind(&self) -> bool {
         self.replica.is_behind()
     }

@@ -108,7 +108,7 @@ pub type Persisted = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 ///
 /// Calls are synchronous and only [`persist`](Self::persist) has a callback, so the simulator drives a store without a
 /// runtime. Any thread may call `read` at any time; the reader waits for a writer at most while the writer exchanges
-/// the versions of one key. All other calls for a chain come from its one driver. Versions of a key are applied in
+/// the versions of one key. All other calls for a chain are made by its one driver. Versions of a key are applied in
 /// ascending order.
 pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// The newest version of `key` at or below `at_most`, including tombstones.
@@ -129,7 +129,8 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
 
     /// Applies a batch. Each change becomes visible immediately and as a whole, and durable later.
     ///
-    /// # Errors [`StoreError`]: the store must not be used any longer.
+    /// # Errors
+    /// [`StoreError`]: the store must not be used any longer.
     fn apply(&self, batch: &StoreBatch) -> Result<Applied, StoreError>;
 
     /// Calls `done` once all batches up to `upto` are on stable storage. Several calls may share one sync.
@@ -147,7 +148,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// Releases one pin at `at`.
     fn unpin(&self, chain: ChainId, at: Sequence);
 
-    /// Bytes of keys and values, including old versions.
+    /// Bytes of keys and values of all chains, including old versions.
     fn bytes(&self) -> u64;
 
     /// The size of one chain's data. The store maintains it, so the call is cheap.

@@ -10,7 +10,8 @@ use crate::Sequence;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub enum ReadMode {
-    /// Linearizable, from any member: local when clean, otherwise after one version query to the tail.
+    /// Linearizable, from any serving member; in classic mode, only from the tail. Local if the member holds a lease
+    /// and its version is clean, otherwise after a version query to the tail. A tail without a lease uses a barrier.
     #[default]
     Strong,
     /// Linearizable through a barrier that passes the whole chain; depends on no clock.
@@ -18,11 +19,12 @@ pub enum ReadMode {
     /// The newest version that the member holds. A read of one key outside of a session may return an uncommitted
     /// version, and states so; other reads return committed versions.
     Eventual,
-    /// The newest version that the member holds, if at most `versions` versions of the key are uncommitted there and
-    /// the member is the tail, or has shown within `age`, by its own clock, that it isn't further behind. Otherwise the
-    /// read is served as [`Strong`](Self::Strong).
+    /// Returns the same versions as [`Eventual`](Self::Eventual), if at most `versions` versions of a key are
+    /// uncommitted at the member, and the member is the tail with a lease, or has shown within `age`, by its own clock,
+    /// that it isn't further behind. Otherwise, or if the member hasn't reached the session's floor, the read is served
+    /// as [`Strong`](Self::Strong).
     Bounded {
-        /// The most uncommitted versions of the key.
+        /// The most uncommitted versions of a key; for scans, the most uncommitted updates of the chain.
         versions: u32,
         /// The maximum age of the member's last proof that it isn't further behind: a version query or a lease renewal.
         age: Duration,
@@ -36,7 +38,8 @@ pub enum Query {
     Keys(Vec<Bytes>),
     /// A page of keys in order, at one point of the history.
     Scan(ScanQuery),
-    /// Committed changes in the order of the history. The reply is sent with the first change, or at the deadline.
+    /// Committed changes in the order of the history. The reply is sent with the first change, at the latest at the
+    /// deadline. It may contain no change, only a newer position.
     Changes(WatchQuery),
     /// A page of keys in hash order, at one point of the history.
     Hashed(HashedQuery),
@@ -61,7 +64,7 @@ pub struct ScanQuery {
     pub prefix: Bytes,
     /// Only keys after this one; `None`: from the first.
     pub after: Option<Bytes>,
-    /// The most records in the page.
+    /// The most records in the page, at most 1,024.
     pub limit: u32,
     pub snapshot: Snapshot,
 }
@@ -71,7 +74,8 @@ pub struct ScanQuery {
 pub struct HashedQuery {
     /// Only keys from this [`position`](crate::store::position) up; 0: from the first.
     pub from: u64,
-    /// The most keys in the page. Keys of one position are never split between pages, so a page may exceed it.
+    /// The most keys in the page, at most 1,024. Keys of one position are never split between pages, so a page may
+    /// exceed it.
     pub limit: u32,
 }
 

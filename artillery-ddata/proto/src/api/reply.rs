@@ -140,7 +140,7 @@ pub struct WatchReply {
 pub enum ReadPath {
     /// From the member's own state.
     Local,
-    /// After a version query.
+    /// After a wait for the answer to a version query, or until the member's watermark covered the newest version.
     Query,
     /// After a barrier.
     Chain,
@@ -150,7 +150,8 @@ pub enum ReadPath {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// This member is in no configuration, or has stopped.
+    /// This member can't answer for the chain: it is in no configuration, receives a snapshot, doesn't serve such
+    /// requests in its role, or has stopped. Or its configuration changed while the request waited.
     #[error("this node doesn't serve the chain of that key")]
     NoChain,
     /// Only the head accepts writes; the head, if known.
@@ -162,7 +163,7 @@ pub enum Refusal {
     /// The member's lease has run out, or it has none.
     #[error("this node holds no lease")]
     NoLease,
-    /// The window, or a queue in front of it, is full.
+    /// The window, or a queue or budget in front of it, is full, or the chain orders no writes at present.
     #[error("too many bytes are in flight")]
     Busy,
     /// Fewer members serve than the chain requires for writes.
@@ -224,12 +225,12 @@ pub enum Refusal {
     /// an accepted loss. It is meaningless in this history: begin a new one.
     #[error("the session, watch or request id belongs to another history of the cluster")]
     OtherHistory,
-    /// A batch or script has no step, or too many.
+    /// A batch or script has no step, or too many; or a read of several keys has no key, or too many.
     #[error("a batch of {len} steps; 1 to {limit} are allowed")]
     BatchSize {
-        /// The number of its steps.
+        /// The number of steps including conditions, where an empty group is counted as one; or the number of keys.
         len: u64,
-        /// The most steps of one batch or script.
+        /// The highest allowed number.
         limit: u64,
     },
     /// The member no longer keeps the requested changes: the watch fell behind, or began too far back.
@@ -246,8 +247,8 @@ pub enum Refusal {
         /// The limit in bytes.
         limit: u64,
     },
-    /// This node's cluster was replaced by another one, and this node reaches no other node of its own
-    /// cluster. It keeps its data and serves nothing.
+    /// This node's cluster was replaced by another one, and this node reaches no other node of its own cluster. It
+    /// keeps its data and serves nothing.
     #[error("this node's cluster was replaced by cluster {by}: the node keeps its data and serves nothing")]
     Succeeded {
         /// The cluster that succeeds it.

@@ -54,8 +54,9 @@ pub enum NextAttempt {
 /// How a request ends without an outcome.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Ending {
-    /// Nothing was applied, and nothing will be, under this request id; with the last refusal, if any. After
-    /// [`Refusal::SessionExpired`] the caller may repeat the request in a new session, under another id.
+    /// Nothing was applied, and nothing will be, under this request id, except that an unanswered request for a session
+    /// may have opened one; with the last refusal, if any. After [`Refusal::SessionExpired`] the caller may repeat the
+    /// request in a new session, under another id.
     NotApplied(Option<Refusal>),
     /// The request may have been applied, may still be, or never will be; with the last refusal, if any.
     Unknown(Option<Refusal>),

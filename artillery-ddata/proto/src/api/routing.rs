@@ -62,7 +62,7 @@ impl Routing {
 
     /// Both routings combined: the newer configuration of each chain. If the clusters differ, the result is `self`. If
     /// the histories differ, it is the routing with the newer history, or `self` if neither is newer. If `new` has an
-    /// older configuration of some chain, the addresses in `self` are kept too.
+    /// older configuration of some chain, the addresses in `self` are kept and take precedence.
     #[must_use]
     pub fn merged(&self, new: Self) -> Self {
         if self.cluster != new.cluster {

@@ -23,7 +23,7 @@ pub struct ScriptGroup {
     pub steps: Vec<ScriptStep>,
 }
 
-/// A condition on a key.
+/// A condition on a key, checked before the script or its group runs.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Requirement {
     pub key: Bytes,

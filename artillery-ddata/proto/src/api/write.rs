@@ -30,7 +30,8 @@ pub enum Write {
     Script(ScriptWrite),
     /// Opens a client session. Its id is the version of the update.
     OpenSession,
-    /// Resolves the request whose key it carries: returns the recorded outcome, or bars the request permanently.
+    /// Resolves the request that the operation's request key identifies: returns its recorded outcome, or bars the
+    /// request permanently.
     Resolve,
 }
 

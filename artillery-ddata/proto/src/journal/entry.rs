@@ -7,8 +7,9 @@
 //! 9   …     header, body
 //! ```
 //!
-//! Kinds: 0 a chain frame, 1 not whole, 2 a cut, 3 a watermark, 4 a value that an update removed. Header and body of 0 are
-//! those of the frame on the wire (docs/wire-1.md), with epoch and index 0. The body of 4 is the value; the others have none.
+//! Kinds: 0 a chain frame, 1 not whole, 2 a cut, 3 a watermark, 4 a value that an update removed. Header and body of 0
+//! are those of the frame on the wire (docs/wire-1.md), with epoch and index 0. The body of 4 is the value; the others
+//! have none.
 
 use artillery_core::{
     Frame,
@@ -41,7 +42,7 @@ impl EntryPlace {
 /// State that a chain must recover after a restart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JournalEntry {
-    /// A message for a joiner behind this member: updates, or a part of this member's own checkpoint.
+    /// A message in the form in which a joiner would receive it: updates, or a part of this member's own checkpoint.
     Sent(Box<ChainFrame>),
     /// A resync of the chain begins: its earlier entries are invalid, and its store is incomplete until a checkpoint is
     /// complete.

@@ -65,11 +65,11 @@ struct SegmentRead {
 }
 
 impl FoundJournal {
-    /// Reads and checks all segments. Passes on each entry with its place, oldest first, and the progress.
+    /// Reads and checks all segments. Calls `show` for each entry, oldest first, with its place and the progress.
     ///
     /// # Errors
-    /// [`JournalError::Damaged`]: a synced part differs from the written bytes, or its format is unknown to this
-    /// release. [`JournalError::Failed`].
+    /// [`JournalError::Damaged`]: a synced part differs from the written bytes or belongs to another store, or its
+    /// format is unknown to this release. [`JournalError::Failed`].
     pub fn check(
         disk: Arc<dyn Disk>,
         settings: JournalSettings,
@@ -87,7 +87,10 @@ impl FoundJournal {
         Ok(found)
     }
 
-    /// Passes on all entries again, from the group `from` on.
+    /// Calls `show` again for all entries, from the group `from` on.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check). [`JournalError::Failed`] also if the newest segment has changed since the check.
     pub fn replay(
         &self,
         from: GroupNumber,
@@ -148,7 +151,7 @@ impl FoundJournal {
         self.segments.iter().map(|segment| segment::name(segment.number))
     }
 
-    /// The bytes after the last group.
+    /// The bytes after the last group; `None`: there are none.
     pub fn torn_end(&self) -> Option<TornEnd> {
         let (offset, bytes) = (self.end_at, self.newest_len.saturating_sub(self.end_at));
         (bytes > 0).then(|| TornEnd { file: segment::name(self.newest_segment()), offset, bytes })
@@ -227,10 +230,10 @@ impl FoundJournal {
     }
 
     /// Continues the journal in a new segment. `start` is the number of this start of the store. Each call needs a new
-    /// random `seed`: with an old one, remains of an earlier segment could be valid.
+    /// random `seed`: with an old one, remnants of an earlier segment could become valid.
     ///
     /// Groups that aren't proven to be synced are written and synced again there, because after a failed sync the
-    /// kernel may show bytes that aren't durable. So none of them is valid before this returns.
+    /// kernel may show bytes that aren't durable. Rely on none of them before this returns.
     ///
     /// # Errors
     /// [`JournalError::Full`]; [`JournalError::Failed`].

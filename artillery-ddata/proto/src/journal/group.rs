@@ -1,7 +1,7 @@
 //! A group: the entries that one sync makes durable.
 //!
 //! ```text
-//! 0   u32   CRC-32C of the segment's salt (u128), of this place in the file (u64), and of the rest up to the entries' end
+//! 0   u32   CRC-32C of the segment's salt (u128), this place in the file (u64), and the rest up to the entries' end
 //! 4   u32   length of the entries in bytes
 //! 8   u64   number
 //! 16  u64   all groups below this one were synced when this one was written
@@ -9,8 +9,8 @@
 //!     u32   the CRC once more, in the last bytes before a multiple of 4096
 //! ```
 //!
-//! A group that a full disk cut short is refused, and another one replaces it. Without the second CRC, the refused group could
-//! become valid later, if the other group is torn.
+//! A group that a full disk cut short is refused, and another one replaces it. Without the second CRC, the refused
+//! group could become valid later, if the other group is torn.
 
 use bytes::Bytes;
 

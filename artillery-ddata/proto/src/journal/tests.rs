@@ -16,7 +16,7 @@ use crate::{
 
 const HARSH: CutSettings = CutSettings { tears_sectors: true, leaves_garbage: true };
 const STORE: u128 = 7;
-/// Three or four groups.
+/// The header, and three groups of one block each.
 const SEGMENT: u64 = 16 << 10;
 const CHAIN: ChainId = ChainId(3);
 

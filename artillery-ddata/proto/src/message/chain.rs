@@ -1,8 +1,9 @@
 //! Messages between the members of a chain.
 //!
 //! [`Updates`] carry history down the chain, and [`Chunk`]s carry updates that are too large for one frame.
-//! [`SnapshotPart`]s carry to a joiner the data whose history is no longer kept. [`Control`] carries everything else,
-//! as *cumulative state*: what the sender currently holds, has committed, asks and answers. A later one contains
+//! [`SnapshotPart`]s carry to a joiner the data whose history is no longer kept. [`ChainMessage::Durable`] and
+//! [`ChainMessage::Full`] report the state of the sender's disk and memory. [`Control`] carries everything else, as
+//! *cumulative state*: what the sender currently holds, has committed, asks and answers. A later control frame contains
 //! everything in an earlier one. So a member keeps only one pending control frame per peer, and loss, repetition and
 //! reordering only cause delay.
 
@@ -39,7 +40,8 @@ pub enum ChainMessage {
     /// A durable mark. To the successor: all members from the head to the sender hold everything up to this version on
     /// disk. From a joiner to the tail: the joiner does. In-memory members never send it.
     Durable(Version),
-    /// To the head: the sender's disk or memory is full. The report expires after some heartbeats.
+    /// To the head: whether the sender's disk or memory is full. A report that it is full expires after some
+    /// heartbeats.
     Full(Fullness),
 }
 

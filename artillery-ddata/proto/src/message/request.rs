@@ -91,7 +91,7 @@ pub enum AdminOperation {
     /// As `Routing`, but also answered if another cluster has succeeded this one.
     RoutingAnyway,
     /// Reopens a chain from the best available store, or empty. Only the leader does so, and only if every serving
-    /// member has failed and no available store of theirs is known to hold all committed updates.
+    /// member has failed and no available store of theirs may hold all committed updates.
     Reopen { chain: ChainId },
 }
 

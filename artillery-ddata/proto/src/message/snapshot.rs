@@ -49,8 +49,9 @@ impl SnapshotContent {
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct SnapshotHeader {
-    /// The newest version that the joiner reported ([`Version::NONE`] too, if it was in the middle of another
-    /// snapshot). If it has another one by now, the header is outdated and the joiner doesn't begin this snapshot.
+    /// The newest version that the joiner reported; [`Version::NONE`] also if it was in the middle of another snapshot.
+    /// If it is in no snapshot and has another version by now, the header is outdated and the joiner doesn't begin this
+    /// snapshot.
     pub said: Version,
     /// The source's newest committed version at the start. Later updates are sent as history; records may already
     /// reflect some of them.
@@ -106,7 +107,7 @@ pub struct SnapshotCursor {
     /// The key of the last complete record; `None`: there is none yet.
     #[serde(with = "raw")]
     pub behind: Option<Bytes>,
-    /// Bytes of the next record's value.
+    /// The number of bytes of the next record's value before this position.
     pub bytes: u64,
 }
 

@@ -303,8 +303,8 @@ impl Replica {
         }
     }
 
-    /// Whether the update at `sequence`, which follows `after`, continues our history. If updates are missing before
-    /// it, or `after` isn't our last version, the predecessor must compare histories.
+    /// Whether the update at `sequence`, which follows `after`, continues our history and can be accepted now. If
+    /// updates are missing before it, or `after` isn't our last version, the predecessor must compare histories.
     fn is_next(&mut self, now: Timestamp, from: MemberId, after: Version, sequence: Sequence) -> bool {
         let guards = self.membership.guards();
         if self.is_clogged() && !allows!(guards, QueueAll) || !self.joiner.accepts_updates(self.membership.at(now)) {
@@ -371,7 +371,7 @@ impl Replica {
             self.upstream.in_order();
             self.log.follow_newest_stamp();
         }
-        // Repeated updates: the acknowledgement was lost, so it is sent again.
+        // Repeated updates: the acknowledgement may have been lost, so it is sent again.
         let repeats = !in_order && !self.upstream.has_gap();
         let cx = self.membership.at(now);
         if repeats || in_order && self.upstream.acknowledges(cx, &self.log, watermark) {

@@ -117,7 +117,8 @@ impl Gate {
     /// §6). `serving` is loaded both before the lookup and at the end: in between, the member may be removed and return
     /// (trap 28).
     ///
-    /// # Errors [`NotLocal`]: the read must be served by another path.
+    /// # Errors
+    /// [`NotLocal`]: the read must be served by another path.
     pub fn read(
         &self,
         store: &dyn Store,
@@ -182,8 +183,8 @@ impl Gate {
         &self.counters
     }
 
-    /// Opens the gate in `epoch`, or closes it. A reader whose second load of `serving` comes later sees the change, so
-    /// the old epoch doesn't serve it.
+    /// Opens the gate in `epoch`, or closes it. A reader whose second load of `serving` is later sees the change, and
+    /// doesn't return a value of the old epoch.
     pub(crate) fn serve(&self, epoch: Option<Epoch>) {
         let held = self.serving.load(Ordering::Relaxed) & HELD_BIT;
         self.serving.store(epoch.map_or(0, |epoch| epoch.0) | held, Ordering::SeqCst);

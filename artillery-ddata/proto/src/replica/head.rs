@@ -325,7 +325,7 @@ fn may_know(cx: Context<'_>) -> Result<(), Refusal> {
     if cx.place().is_head { Ok(()) } else { Err(Refusal::NotHead(cx.place().head)) }
 }
 
-/// The state of a request at the head. Other members refuse.
+/// The state of a request at the head. `Err`: this member isn't the head, is in no configuration, or has halted.
 fn known(cx: Context<'_>, log: &Log, request: Option<RequestKey>, settles: bool) -> Result<KnownRequest, Refusal> {
     may_know(cx)?;
     let Some(request) = request else { return Ok(KnownRequest::Nothing) };

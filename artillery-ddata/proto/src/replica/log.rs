@@ -75,7 +75,7 @@ impl Log {
         }
     }
 
-    /// Test-only: the copy of a member has a store and a gate of its own.
+    /// Test-only: attaches the copy of a member to its own store and gate.
     #[cfg(feature = "mutants")]
     pub(super) fn attach(&mut self, store: Arc<dyn Store>, gate: Arc<Gate>) {
         self.store.attach(store, gate);
@@ -299,7 +299,7 @@ impl Log {
         Some(self.journal.as_ref()?.held().sequence)
     }
 
-    /// Whether the journal has only a lower watermark than the present one.
+    /// Whether the highest watermark in the journal is below the present one.
     pub(super) fn has_unwritten_watermark(&self) -> bool {
         self.journal.as_ref().is_some_and(|journal| journal.watermark() < self.watermark)
     }
@@ -329,7 +329,7 @@ impl Log {
         self.journal.as_ref().is_some_and(|journal| journal.is_full())
     }
 
-    /// The resource in which this member has no space left, if the member serves.
+    /// The resource of this member that is full; [`Fullness::Nothing`] also if the member doesn't serve.
     pub(super) fn fullness(&self, member: &Membership) -> Fullness {
         let has_full_memory = || member.settings().max_memory.is_some_and(|most| self.store.bytes() >= most);
         if !member.place().serves() {

@@ -197,7 +197,7 @@ impl Replica {
     }
 
     /// Drops the updates that the predecessor doesn't have, if our history still ends where the predecessor expects.
-    /// Halts if the predecessor had already confirmed our history.
+    /// Halts if the predecessor had already confirmed our history, or if a committed update would be dropped.
     pub(super) fn cut(&mut self, now: Timestamp, cut: Truncate) {
         let (guards, watermark) = (self.membership.guards(), self.log.watermark());
         if self.log.last() != cut.said {

@@ -64,7 +64,7 @@ impl Reads {
         }
     }
 
-    /// Test-only: the copy of a member has a gate of its own.
+    /// Test-only: attaches the copy of a member to its own gate.
     #[cfg(feature = "mutants")]
     pub(super) fn attach(&mut self, gate: Arc<Gate>) {
         *self.gate = gate;
@@ -148,7 +148,7 @@ impl Reads {
         self.parked.barriers.is_waiting()
     }
 
-    /// Serves a read, or parks it.
+    /// Serves, refuses or parks a read.
     pub(super) fn read(
         &mut self,
         cx: Context<'_>,

@@ -121,7 +121,7 @@ impl ChainProgress {
         Self { epoch, open, member: true, ..Self::default() }
     }
 
-    /// The report at `now`; `None`: this node is no member of the chain and has no problem to report.
+    /// The report at `now`; `None`: this node is no member of the chain, and its replica has not halted.
     pub fn report(&self, chain: ChainId, now: Timestamp) -> Option<Report> {
         let Self { epoch, open, held, watermark, pace, closed, member, unheard_since, halted, .. } = *self;
         let unheard = unheard_since.map_or(Duration::ZERO, |since| now - since);

@@ -24,8 +24,8 @@ pub(crate) struct Token(pub u64);
 
 #[derive(Clone, Debug)]
 pub struct ReplicaSettings {
-    /// Bytes of updates above the watermark at which a head starts to refuse writes with
-    /// [`Refusal::Busy`](crate::Refusal::Busy).
+    /// Bytes of updates above the watermark, and of results that wait for their commit, at which a head starts to
+    /// refuse writes with [`Refusal::Busy`](crate::Refusal::Busy).
     pub window: usize,
     /// Bytes of committed updates kept for resends.
     pub backlog: usize,
@@ -43,8 +43,9 @@ pub struct ReplicaSettings {
     /// Bytes of watch queries that may wait for changes at the same time. Further ones are answered
     /// [`Busy`](crate::Refusal::Busy).
     pub watches: usize,
-    /// Changes examined for one watch query, in addition to the rest of the last update. The bound keeps a long history
-    /// from delaying other requests.
+    /// Steps of one watch query, or of all waiting ones after a commit: updates, changes and prefixes that are
+    /// examined, in addition to the rest of the last update. The bound keeps a long history from delaying other
+    /// requests.
     pub watch_steps: usize,
     /// Bytes of values that a head assembles in one step, at least 1. Other requests are handled between two steps.
     pub join: usize,
@@ -218,10 +219,11 @@ pub enum ReplicaEvent {
         /// The newest version of the member.
         upto: Version,
     },
-    /// Progress of settling the records that a restart found above the watermark. Reported from time to time while some
-    /// are left, and once when none is left.
+    /// Progress of settling the records that a restart found above the watermark. Reported every 10 s while some are
+    /// left, and once when none is left.
     Rereplicating(Box<Rereplication>),
-    /// An invariant is broken or the store failed. The member stopped serving and keeps its store.
+    /// An invariant is broken, the store failed, or an update is unknown to this release. The member stopped serving
+    /// and keeps its store.
     Halted(Halt),
 }
 
@@ -279,7 +281,7 @@ pub struct ResyncProgress {
 pub struct ResyncStatus {
     /// Resyncs with a snapshot that this member completed as a joiner.
     pub full: u64,
-    /// Resyncs completed from the predecessor's backlog alone.
+    /// Epochs in which this member, as a joiner, needed no snapshot: its history was a prefix of its predecessor's.
     pub partial: u64,
     /// The snapshot that this member receives.
     pub receiving: Option<ResyncProgress>,
@@ -292,13 +294,13 @@ pub struct SessionStatus {
     pub count: usize,
     /// Bytes of sessions and their records, including those of uncommitted updates.
     pub bytes: usize,
-    /// Bytes of the records of uncommitted updates.
+    /// Bytes of the records and sessions of uncommitted updates.
     pub pending_bytes: usize,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// The newest configuration that the member entered.
+    /// The newest configuration that the member entered; `None` also while it is expelled.
     pub config: Option<Arc<ChainConfig>>,
     /// Whether the epoch is open at this member.
     pub open: bool,
@@ -331,7 +333,7 @@ pub struct Status {
     pub rereplication: Rereplication,
     /// Size of the chain in the store.
     pub size: Size,
-    /// The resources in which this member has no space left.
+    /// The resource of this member that is full; [`Fullness::Nothing`] also if the member doesn't serve.
     pub full: Fullness,
 }
 

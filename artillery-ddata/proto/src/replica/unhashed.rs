@@ -1,11 +1,12 @@
-//! State on which behaviour doesn't depend.
+//! State that is left out of a member's hash.
 
 use std::{
     hash::{Hash, Hasher},
     ops::{Deref, DerefMut},
 };
 
-/// Left out of the hash by which the model checker recognizes equivalent members (docs/adr/0019-model-checking.md).
+/// Left out of the hash by which the model checker recognizes equivalent members (docs/adr/0019-model-checking.md):
+/// constants, derived state, and state that affects only times, reports and precedence.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Unhashed<T>(pub(crate) T);
 

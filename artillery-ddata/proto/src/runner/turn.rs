@@ -103,8 +103,8 @@ pub struct Turn<R, W> {
     pub lease: Option<Lease>,
     /// The number of the last [batch](crate::replica::JournalBatch) that has become durable.
     pub durable: Option<u64>,
-    /// Whether the chain must begin a checkpoint, so that the journal becomes shorter. Has no effect while one is in
-    /// progress.
+    /// Whether the chain must begin a checkpoint, so that the journal becomes shorter. Has no effect while a checkpoint
+    /// or a resync is in progress.
     pub checkpoint: bool,
     /// Whether the node's disk is considered full.
     pub disk_full: bool,

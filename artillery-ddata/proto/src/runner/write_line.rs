@@ -6,7 +6,7 @@ use crate::{api::Write, replica::ReplicaSettings};
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum WriteLine {
-    /// The line of most writes.
+    /// The line of all other writes.
     Small,
     /// The line of writes whose update uses at least a sixteenth of the window.
     Large,

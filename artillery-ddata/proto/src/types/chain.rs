@@ -14,7 +14,7 @@ pub struct ChainId(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Mode {
-    /// Every member, by apportioned reads of clean and dirty versions (Terrace & Freedman 2009, §2.3).
+    /// Every serving member, by apportioned reads of clean and dirty versions (Terrace & Freedman 2009, §2.3).
     #[default]
     Craq,
     /// Only the tail: classic chain replication (van Renesse & Schneider 2004), the baseline of the benchmarks' graphs.
@@ -47,7 +47,7 @@ pub enum Place {
     Tail,
     /// Behind the tail, catching up.
     Syncing,
-    /// Not a member of the chain.
+    /// Not a member of the chain, or a member in a reserved role.
     Spare,
 }
 

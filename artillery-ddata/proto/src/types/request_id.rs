@@ -6,8 +6,8 @@ use artillery_core::{error::ParseIdError, internal::text::parsed};
 
 use crate::{ChainId, ClusterId, Version, types::update::RequestKey};
 
-/// Identifies one write of one client. Its text form is `CLUSTER/CHAIN/EPOCH.SEQUENCE/NUMBER`. Store it where the write
-/// must happen exactly once even if this process ends before the answer.
+/// Identifies one write of one client. Its text form is `CLUSTER/CHAIN/EPOCH.SEQUENCE/NUMBER`. Store it persistently if
+/// the write must happen exactly once even if this process ends before the answer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RequestId {
     /// The id of the cluster's history.

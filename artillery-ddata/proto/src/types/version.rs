@@ -43,7 +43,8 @@ pub struct Version {
 }
 
 impl Version {
-    /// The version of a key that was never written.
+    /// The version of a key that is absent: never written, or deleted. As a position in a history: before the first
+    /// update.
     pub const NONE: Self = Self::new(0, 0);
 
     /// The version `epoch.sequence`.

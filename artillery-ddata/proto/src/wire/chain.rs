@@ -24,8 +24,8 @@ use snapshot::{HeardSnapshot, SaidSnapshot, check_mark, decode_snapshot, encode_
 
 /// The most updates in one frame.
 ///
-/// An encoded update with one change is shorter than its [`Update::cost`], however large its numbers. So a sender that
-/// fills a frame by cost up to [`MAX_HEADER`] stays below this limit too.
+/// An encoded update with one change is shorter than its [`Update::cost`], however large its numbers. So if a sender
+/// fills a frame by cost up to [`MAX_HEADER`], the header fits, too.
 pub const MAX_UPDATES: usize = 1 << 16;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -57,7 +57,8 @@ pub enum EncodeError {
     History(#[from] HistoryError),
     #[error(transparent)]
     Codec(#[from] CodecError),
-    /// The frame, or a value in it, is longer than its length field can express.
+    /// The frame, or a value or number of changes in it, exceeds its length field. Also a group of the journal that is
+    /// too long.
     #[error("a frame of {0} bytes")]
     TooLong(u64),
 }
@@ -188,7 +189,8 @@ struct ChunkHeader<P> {
 
 /// Encodes `message`. Keys and values are shared, not copied.
 ///
-/// # Errors [`EncodeError`] if [`decode`] would reject the message, or if the frame would be too long.
+/// # Errors
+/// [`EncodeError`] if [`decode`] would reject the message, or if the frame would be too long.
 pub fn encode(message: &ChainFrame) -> Result<Encoded, EncodeError> {
     let (said, body) = match &message.message {
         ChainMessage::Updates(updates) => {
@@ -314,7 +316,8 @@ impl VersionOrder {
 
 /// Decodes the message in a frame. Unknown kinds of updates are kept as they are.
 ///
-/// Large values are slices of the frame's memory; small ones are copied so that they don't keep the frame alive.
+/// Large values that make up at least half of the body, and pieces of values, are slices of the frame's memory.
+/// Everything else is copied, so that it doesn't keep the frame alive.
 ///
 /// # Errors
 /// [`DecodeError`]. A message that decodes encodes to the same frame again.

@@ -1,4 +1,4 @@
-//! Every byte of a journal is flipped, one at a time.
+//! Damage to a journal: a flipped bit in each byte, a missing file, another store, and a value that looks like a group.
 
 use super::*;
 

@@ -10,7 +10,8 @@ pub(super) struct Run {
     rng: ChaCha8Rng,
     pub(super) disk: SimulatedDisk,
     guards: Guards,
-    /// Whether syncs fail occasionally.
+    /// Whether a session injects faults: failed syncs, a full disk, and pages that the kernel discards. [`Run::start`]
+    /// arms a failing sync in any case.
     pub(super) fails: bool,
     /// All entries that may be found, oldest first.
     pub(super) written: Vec<(GroupNumber, JournalEntry)>,
@@ -28,7 +29,8 @@ impl Run {
         Self { rng, disk, guards, fails: true, written: Vec::new(), synced: 0, floor, number: 0 }
     }
 
-    /// One start, up to its end. An error names lost or reappeared entries.
+    /// Runs one start of the journal, ended by a restart or a power cut. `Err` states what is broken: entries are lost
+    /// or reappear, needed groups are gone, or the journal is damaged.
     pub(super) fn start(&mut self, start: u64) -> Result<(), String> {
         if self.rng.random_range(0..3) == 0 {
             self.disk.cut_power_after(self.rng.random_range(0..20));
@@ -46,8 +48,8 @@ impl Run {
         Ok(())
     }
 
-    /// Opens the journal, compares it, and writes. After a failed sync, the kernel may show bytes that aren't on the
-    /// disk.
+    /// Opens the journal, compares its entries with `written`, and appends more. Some sessions discard cached pages
+    /// between the check and the opening: after a failed sync, the check may have read bytes that aren't on the disk.
     pub(super) fn session(&mut self, start: u64, steps: u32) -> Result<(), String> {
         let forgets = self.fails && self.rng.random_range(0..3) == 0;
         let opened = opened_with(&self.disk, start, self.guards, || {
@@ -122,7 +124,8 @@ impl Run {
             if self.rng.random_range(0..3) == 0 {
                 let fails = self.fails && self.rng.random_range(0..12) == 0;
                 self.disk.fail_sync_after(fails.then_some(0));
-                // A process whose sync fails exits. Only a mutant trusts a second attempt.
+                // After a failed sync the journal refuses another one. Only the mutant `SyncAgain` lets the second
+                // attempt succeed.
                 if journal.sync().or_else(|_| journal.sync()).is_err() {
                     return;
                 }
@@ -139,7 +142,8 @@ impl Run {
     }
 }
 
-/// Runs a seed. An error names lost or reappeared entries.
+/// Runs eleven starts, with all choices drawn from `seed`. Returns the number of power cuts that lost something
+/// readable; errors as [`Run::start`].
 pub(super) fn run(seed: u64, guards: Guards) -> Result<u64, String> {
     let mut run = Run::new(seed, guards);
     (1..12).try_for_each(|start| run.start(start))?;

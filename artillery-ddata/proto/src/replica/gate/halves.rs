@@ -15,14 +15,16 @@ pub struct Begun(Looked);
 impl Gate {
     /// The first half of [`read`](Self::read): everything except the lease and the second load of `serving`.
     ///
-    /// # Errors [`NotLocal`]: the read must be served by another path.
+    /// # Errors
+    /// [`NotLocal`]: the read must be served by another path.
     pub fn begin(&self, store: &dyn Store, key: &[u8]) -> Result<Begun, NotLocal> {
         self.look(store, key).map(Begun)
     }
 
     /// The second half of [`read`](Self::read): checks the lease and loads `serving` again.
     ///
-    /// # Errors [`NotLocal`]: the read must be served by another path.
+    /// # Errors
+    /// [`NotLocal`]: the read must be served by another path.
     pub fn end(&self, begun: Begun, now: impl FnOnce() -> Timestamp) -> Result<Option<Held>, NotLocal> {
         self.leave(begun.0, now)
     }

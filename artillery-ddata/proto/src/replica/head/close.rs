@@ -35,7 +35,7 @@ impl Head {
         self.closing.take_if(|closing| closing.until <= now);
     }
 
-    /// Reports, a single time per closing, that every update in the log is committed.
+    /// Reports once per closing that every update in the log is committed.
     pub(in crate::replica) fn report_closed(&mut self, cx: Context<'_>, log: &Log, out: &mut Outbox) {
         let closing = self.closing.as_mut().filter(|closing| log.is_committed() && !closing.is_reported);
         let Some(closing) = closing else { return };

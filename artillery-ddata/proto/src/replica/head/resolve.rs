@@ -139,7 +139,7 @@ pub(super) fn resolve(write: Write, terms: Terms, read: impl ReadKey) -> Result<
 }
 
 fn batch(steps: Vec<Step>, terms: Terms, read: impl ReadKey) -> Result<Resolved, StoreError> {
-    // Check all requirements against the versions before the batch, even requirements that come after other steps.
+    // Check all requirements against the versions before the batch, including requirements that follow other steps.
     for (at, step) in steps.iter().enumerate() {
         let Step::Require { key, expected } = step else { continue };
         let newest = read(key)?;

@@ -56,7 +56,7 @@ impl Log {
         Ok(())
     }
 
-    /// Writes a part. `None`: it was the last one.
+    /// Writes the next part. Returns the checkpoint after that part; `None`: it was the last one.
     fn next_part(
         &mut self,
         mut checkpoint: Checkpoint,

@@ -31,7 +31,7 @@ impl UpdateHistory {
         self.backlog
     }
 
-    /// The sequence of the first kept update.
+    /// The sequence of the first kept update; if none is kept, of the next update.
     pub(crate) fn first(&self) -> Sequence {
         Sequence(self.last.sequence.0 + 1 - self.updates.len() as u64)
     }
@@ -108,7 +108,7 @@ impl UpdateHistory {
         self.last = keep;
     }
 
-    /// The version at `sequence`, by the table of epochs.
+    /// The version at `sequence`, by the table of epochs; `None`: there is no update at `sequence`.
     pub(crate) fn version_at(&self, sequence: Sequence) -> Option<Version> {
         if sequence > self.last.sequence {
             return None;
@@ -117,7 +117,7 @@ impl UpdateHistory {
         epoch.map(|epoch| Version { epoch, sequence })
     }
 
-    /// The newest version that this history shares with the one at `other`; [`Version::NONE`]: none.
+    /// The newest version that this history shares with the history that `other` describes; [`Version::NONE`]: none.
     ///
     /// Equal versions imply equal histories up to them, so the result lies in the newest epoch that both contain.
     pub(crate) fn common(&self, other: &Position) -> Version {

@@ -180,7 +180,7 @@ impl Journal {
         self.checkpoint.take()
     }
 
-    /// The number of the checkpoint in progress, or of the next one.
+    /// The number of the checkpoint in progress. With `is_next`, another checkpoint begins and gets the next number.
     pub(super) fn checkpoint_number(&mut self, is_next: bool) -> u64 {
         self.checkpoints += u64::from(is_next);
         self.checkpoints

@@ -33,7 +33,8 @@ pub enum RestoreError {
     Gap {
         /// The newest update before it.
         after: Version,
-        /// The update that doesn't follow.
+        /// The update that doesn't follow, or the last version that a cut keeps; [`Version::NONE`]: the next update is
+        /// missing.
         found: Version,
     },
     /// The update's kind is unknown to this release.
@@ -150,16 +151,18 @@ impl RestoreSurvey {
     }
 
     /// The number of updates of this chain in the journal. An update that was written again for a checkpoint is counted
-    /// twice.
+    /// each time.
     pub fn updates(&self, chain: ChainId) -> u64 {
         self.chains.get(&chain).map_or(0, |chain| chain.updates)
     }
 
-    /// Begins to restore a chain into an empty part of `store`. `None`: the journal doesn't hold the whole store, so
-    /// the chain starts empty.
+    /// Begins to restore a chain into an empty part of `store`. `None`: the journal has no complete checkpoint of the
+    /// chain, because it has no entry of it, a resync has begun, or its first checkpoint has no end. Then the chain
+    /// starts empty.
     ///
     /// # Errors
-    /// [`RestoreError::NoBeginning`].
+    /// [`RestoreError::NoBeginning`]: the journal has entries of the chain, but neither the beginning of a checkpoint
+    /// nor that of a resync.
     pub fn restore(
         &self,
         chain: ChainId,

@@ -20,7 +20,7 @@ use crate::{
     types::update::{RequestKey, RequestOutcome, Update, UpdateKind},
 };
 
-/// The maximum number of records in one session.
+/// The number of records at which a session is full. [`Sessions::look_up`] still admits some requests then.
 pub(crate) const MAX_RECORDS: usize = 1 << 16;
 
 const SESSION_BYTES: usize = 160;
@@ -127,8 +127,8 @@ impl Sessions {
     }
 
     /// Returns the state of a request, where `limit` bounds the bytes of all sessions. One session may use a quarter of
-    /// `limit`, so that its client can open another one alongside it. A request that
-    /// [settles](crate::api::Write::Resolve) the outcome of others may use twice as much.
+    /// `limit`, so that its client can open another one alongside it. For a request that
+    /// [settles](crate::api::Write::Resolve) the outcome of others, the session's limits are doubled.
     pub(crate) fn look_up(&self, request: RequestKey, settles: bool, limit: usize) -> KnownRequest {
         let RequestKey { session: id, number, .. } = request;
         let session = self.committed.get(&id);

@@ -1,5 +1,5 @@
-//! The store to which the log applies updates. Other members receive an update before it is applied to this member's
-//! store.
+//! The store to which the log applies updates. Usually, other members receive an update before it is applied to this
+//! member's store.
 //!
 //! Only one member of a chain works on an update at a time, and most of that work is putting keys into the store. So a
 //! member first forwards the update, or announces its commit. Until the update is in the store, the gate is held: local
@@ -128,8 +128,8 @@ impl WriteBehindStore {
     }
 
     /// Allows versions superseded at or below `keep_from` to be dropped. Returns the first update whose versions are
-    /// still deferred. From that update on, each put drops the versions that it supersedes, so only tombstones need a
-    /// separate prune.
+    /// still deferred; [`Sequence::MAX`]: none. From that update on, each put drops the versions that it supersedes, so
+    /// only tombstones need a separate prune.
     pub(crate) fn supersede(&self, keep_from: Sequence) -> Sequence {
         let mut deferred = self.deferred();
         deferred.keep_from = keep_from;

@@ -153,8 +153,8 @@ impl Snapshots {
         })
     }
 
-    /// Answers the first page of a snapshot at a committed sequence. The store keeps that point, unless
-    /// the page is the last one.
+    /// Answers the first page of a snapshot at a committed sequence. The store keeps that point, unless the page is the
+    /// last one.
     fn begin(&mut self, cx: Context<'_>, log: &Log, scan: &ScanQuery, point: Point) -> Result<Reply, StoreError> {
         if self.kept.len() >= MAX_SNAPSHOTS {
             return Ok(Reply::Refused(Refusal::Busy));

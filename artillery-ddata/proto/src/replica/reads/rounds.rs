@@ -32,7 +32,7 @@ impl Rounds {
         self.waiting.remove(&(round, read));
     }
 
-    /// Abandons the query in flight: its answer will be ignored.
+    /// Abandons the round in flight: its answer will be ignored.
     pub(super) fn abandon(&mut self) {
         self.answered = self.sent;
     }
@@ -41,7 +41,7 @@ impl Rounds {
         self.sent > self.answered
     }
 
-    /// The number of the query for a frame that is built now; 0: no query.
+    /// The number of the round for a frame that is built now; 0: none.
     pub(super) fn ask(&mut self, now: Timestamp) -> u64 {
         let wanted = self.waiting.first().map(|&(round, _)| round);
         match wanted {

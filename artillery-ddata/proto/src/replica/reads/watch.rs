@@ -200,7 +200,7 @@ impl PendingWatch {
 }
 
 /// Committed changes after `after`, without the first `shown` of the next update: as many as fit into an answer. Each
-/// change uses a step. The last update may use more steps than are left.
+/// update uses a step, and one more for each of its changes. The last update may use more steps than are left.
 fn changes(
     cx: Context<'_>,
     log: &Log,

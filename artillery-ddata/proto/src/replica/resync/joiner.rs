@@ -31,7 +31,7 @@ pub(in crate::replica) struct Joiner {
     past: VecDeque<Update>,
     /// The number of the newest snapshot that began here in this epoch.
     seen: u64,
-    /// Completed resyncs: with a snapshot (`full`), and from the predecessor's backlog alone (`partial`).
+    /// Completed resyncs with a snapshot (`full`), and epochs in which none was needed (`partial`).
     full: u64,
     partial: u64,
 }
@@ -105,7 +105,8 @@ impl Joiner {
     }
 
     /// Whether this snapshot is new, and meant for a joiner at this position. A snapshot with a known number is in
-    /// progress, complete or obsolete. One for another position is late.
+    /// progress, complete or obsolete. One for another position is late, but a joiner in the middle of a snapshot has
+    /// no position and accepts every new one.
     pub(in crate::replica) fn may_begin(&self, log: &Log, id: u64, beginning: &SnapshotHeader) -> bool {
         id > self.seen && (self.is_filling() || log.last() == beginning.said)
     }

@@ -98,9 +98,9 @@ impl SnapshotReceiver {
         self.id != 0 && !self.hold
     }
 
-    /// Whether the buffer has capacity for an update. After an update that exceeds the limit, further ones are refused
-    /// until [`lift_hold`](Self::lift_hold). After the last part, an empty buffer accepts an update of any size, since
-    /// the records may contain it.
+    /// Whether the buffer has capacity for an update. If not, this update and all further ones are refused until
+    /// [`lift_hold`](Self::lift_hold). After the last part, an empty buffer accepts an update of any size, since the
+    /// records may contain it.
     pub(super) fn accepts(&mut self, bytes: usize, limit: usize) -> bool {
         let may_be_alone = self.until.is_some() && self.buffer.is_empty();
         self.hold |= !may_be_alone && self.buffered.saturating_add(bytes) > limit;

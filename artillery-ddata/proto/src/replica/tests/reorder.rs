@@ -124,7 +124,7 @@ fn any_order_becomes_any_other_and_loses_nothing() {
     }
 }
 
-/// Without the rule, exactly those pairs of orders break in which the new middle preceded the new head.
+/// Without the rule, a pair of orders breaks exactly if the new middle preceded the new head.
 #[test]
 fn following_too_soon_breaks_half_of_all_pairs() {
     let run = |course: Course| {

@@ -54,7 +54,7 @@ pub(super) fn restored_as(n: u8, entries: &[JournalEntry]) -> Result<Option<Foun
     Ok(Some(Found { last, watermark, unreplicated, sessions, records, store, replica }))
 }
 
-/// A chain of three whose order is rotated now and then, with writes of many kinds. No acknowledged update is ever
+/// A chain of three whose order is rotated occasionally, with writes of many kinds. No acknowledged update is ever
 /// lost, so each member's history finally has every committed update.
 struct Unrest {
     rig: Rig,

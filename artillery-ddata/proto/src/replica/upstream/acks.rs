@@ -2,9 +2,9 @@
 //!
 //! The tail commits only updates that all serving members hold, and sends its watermark to each of them. So the
 //! watermark acknowledges updates for every serving member. A member between head and tail sends its own
-//! acknowledgement only from time to time, so that its predecessor learns how long the hop takes, even while another
-//! member slows the chain down (docs/adr/0017-slow-members.md). The watermark doesn't cover a joiner, so a joiner
-//! acknowledges at once. So does a tail, with its watermark.
+//! acknowledgement only occasionally, so that its predecessor learns how long the hop takes, even while another member
+//! slows the chain down (docs/adr/0017-slow-members.md). The watermark doesn't cover a joiner, so a joiner acknowledges
+//! at once. So does a tail, with its watermark.
 
 use std::time::Duration;
 

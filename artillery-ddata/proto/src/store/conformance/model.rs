@@ -179,7 +179,7 @@ impl ModelChain {
         }
     }
 
-    /// Bytes of the newest values: the least that a store can hold.
+    /// Bytes of the keys that hold a value and of their newest values: the least that a store can hold.
     fn needed_bytes(&self) -> u64 {
         let sizes =
             self.versions.iter().filter_map(|(key, versions)| Some(key.len() + value(versions, u64::MAX)?.len()));

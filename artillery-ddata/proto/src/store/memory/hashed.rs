@@ -1,9 +1,9 @@
 //! Keys in hash order, for scans whose cursor is a position in that order.
 //!
-//! The first scan starts building the order, and each call adds a bounded number of keys, so a store without such scans
-//! has no cost. Any thread that adds a key, to this order or to the store, holds the lock of the key's chain. So during
-//! the build a writer always adds its new key itself, and removes a key that leaves the store, which the build then no
-//! longer finds. Afterwards writers maintain the order.
+//! The first scan of a chain starts to build its order, so a chain without such scans has no cost. Each call of
+//! `scan_hashed` adds a bounded number of keys until the order is complete. Every thread that changes the order or the
+//! keys of the store holds the lock of the chain, so the build and the writers take turns. From the first scan on,
+//! writers add their new keys to the order and remove deleted ones. The build adds the keys that existed before.
 
 use std::{cmp::Ordering, ops::Bound, vec};
 
@@ -41,8 +41,8 @@ struct PlacedRef<'a> {
     key: &'a [u8],
 }
 
-/// No key has position 0.
 impl Sorted for HashedKey {
+    // Below all keys: no key has position 0.
     const LOWEST: Self = Self { chain: ChainId(0), position: 0, key: KeyBytes::EMPTY };
 }
 
@@ -90,8 +90,8 @@ impl MemoryStore {
         self.hashed.insert(HashedKey { chain: key.chain, position, key: key.bytes.clone() });
     }
 
-    /// Adds a bounded number of keys to the order, and returns whether the order is complete. Writers wait for at most
-    /// a [`PAGE`] of keys.
+    /// Adds a bounded number of keys to the order, and returns whether the order is complete. Releases the lock after
+    /// each [`PAGE`] of keys, but the lock isn't fair: a writer may wait for the whole call.
     pub(super) fn fill(&self, id: ChainId) -> bool {
         let chain = self.chains.get(id);
         let mut left = self.fill;
