@@ -113,7 +113,8 @@ pub struct NodeInfo {
     pub name: String,
     /// The addresses on which the node listens.
     pub addrs: Vec<SocketAddr>,
-    /// The host name and port that the node advertises, if any: it may still resolve after all addresses have changed.
+    /// The host name and port that the node advertises, if any. The name may still resolve after all addresses have
+    /// changed.
     pub host: Option<String>,
 }
 

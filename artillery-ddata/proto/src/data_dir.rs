@@ -90,7 +90,7 @@ impl ControlRecord {
         if self.refused { self.starts.begin_again(start) } else { self.starts.begin(start) }
     }
 
-    /// Notes that the node belongs to this cluster. Only a founder learns its history from that: the cluster may have
+    /// Notes that the node belongs to this cluster. Only a founder's history follows from that: the cluster may have
     /// been recovered since.
     pub fn keep_founding(&mut self, me: MemberId, founding: &Bootstrap) {
         if founding.members.iter().any(|founder| founder.id.shares_store(me)) && self.history.is_none() {
@@ -99,8 +99,8 @@ impl ControlRecord {
         self.founding = Some(founding.clone());
     }
 
-    /// Notes that the chains of `me` will follow `configs`. If a weak store now syncs each batch, the chains in which it serves
-    /// become strong. Configurations of an ended history are ignored: the node has been recovered since.
+    /// Notes that the chains of `me` will follow `configs`. If a weak store now syncs each batch, the chains in which
+    /// it serves become strong. Configurations of an ended history are ignored: the node has been recovered since.
     pub fn keep(&mut self, me: MemberId, configs: &Configs, mode: SyncMode) {
         if self.history.is_some_and(|mine| configs.history().relation(mine) == Relation::Older) {
             return;

@@ -3,8 +3,7 @@
 //! The journal performs I/O only through [`Disk`]. The network half implements it with the files of one directory;
 //! `simulated` models which bytes survive a power cut. [`conformance`] is the suite that each implementation must pass.
 //!
-//! Three things are made durable separately, as POSIX guarantees no more: the bytes of a file, its length, and its
-//! name.
+//! The bytes of a file, its length, and its name are made durable separately: POSIX guarantees no more.
 
 pub mod conformance;
 #[cfg(any(test, feature = "testing"))]
@@ -47,7 +46,7 @@ pub trait Disk: fmt::Debug + Send + Sync {
     /// Makes all present names durable.
     ///
     /// # Errors
-    /// [`DiskError::Failed`]. Never retry: see [`DiskFile::sync`].
+    /// [`DiskError::Failed`] or [`DiskError::Full`]. Never retry: see [`DiskFile::sync`].
     fn sync_names(&self) -> Result<(), DiskError>;
 
     /// Bytes of free space.
@@ -80,8 +79,8 @@ pub trait DiskFile: fmt::Debug + Send {
     /// Makes all bytes durable that were written before this call, and the length that they require.
     ///
     /// # Errors
-    /// [`DiskError::Failed`]. Never retry: the kernel may have dropped the bytes, still show them to readers, and
-    /// report success for the next sync.
+    /// [`DiskError::Failed`] or [`DiskError::Full`]. Never retry after either: the kernel may have dropped the bytes,
+    /// still show them to readers, and report success for the next sync.
     fn sync(&mut self) -> Result<(), DiskError>;
 }
 

@@ -5,7 +5,7 @@
 //! The driver passes events to [`NodeMachine::handle`], executes the outputs ([`NodeMachine::poll_output`]), sends the
 //! renewals ([`NodeMachine::poll_renewal`]), and returns at [`NodeMachine::next_tick`].
 //!
-//! A node consists of parts, each of which owns its state. A part receives what it needs as arguments, and calls only
+//! A node consists of parts, each of which owns its state. A part receives its inputs as arguments, and calls only
 //! parts below it:
 //!
 //! ```text
@@ -51,7 +51,7 @@ use crate::{
     runner::Word,
 };
 
-/// The maximum number of this node's renewals in flight.
+/// The maximum number of this node's renewals in flight. Renewals to nodes that are asked once are not included.
 const MAX_PENDING_RENEWALS: usize = 8;
 
 /// A node's control state machine, excluding its chains.
@@ -77,8 +77,8 @@ impl NodeMachine {
         Self::begin(me, configs, settings, None)
     }
 
-    /// A node with a disk, which already holds `configs`. `holds` is the disk's copy of each chain in which its store
-    /// served; if it is `None`, the chains wait for [`NodeInput::Loaded`]. `heard` has the last known positions of
+    /// A node with a disk, which already holds `configs`. `holds` is the disk's copy of every chain, as it was at the
+    /// start; if `holds` is `None`, the chains wait for [`NodeInput::Loaded`]. `heard` has the last known positions of
     /// other stores. Newer configurations must be on the disk ([`NodeOutput::Keep`]) before the chains get them.
     pub fn durable(
         me: NodeInfo,
@@ -115,8 +115,8 @@ impl NodeMachine {
         }
     }
 
-    /// Whether the directory is still being loaded. Meanwhile the node renews and keeps the log, but its chains do
-    /// nothing.
+    /// Whether the directory is still being loaded. Until it is loaded, the node renews and keeps the log, but its
+    /// chains do nothing.
     pub fn loads(&self) -> bool {
         self.base.loads()
     }
@@ -125,7 +125,7 @@ impl NodeMachine {
         self.base.state()
     }
 
-    /// The newest configurations known to this node: its chains may not act by them yet.
+    /// The newest configurations known to this node: its chains may still act by older ones.
     pub fn configs(&self) -> &Arc<Configs> {
         self.base.configs()
     }
@@ -235,8 +235,8 @@ impl NodeMachine {
         self.giving_way.end_if_over(now, &mut self.base);
     }
 
-    /// Whether this node may send messages. It stays silent until its chains act by the first configurations, unless
-    /// its directory is still being loaded: that may take long.
+    /// Whether this node may send renewals. It sends none until its chains act by the first configurations, unless its
+    /// directory is still being loaded: that may take a long time.
     fn may_speak(&self) -> bool {
         self.acting.has_acted() || self.loads()
     }
@@ -338,7 +338,8 @@ impl NodeMachine {
         match word {
             Word::ActsBy(upto) => {
                 if self.acting.chain_acts(now, (chain, upto), base) {
-                    // The node first looks for other members one lease after its start.
+                    // The node first looks for other members one lease after its chains act by the first
+                    // configurations.
                     self.company.begin_to_look(now, base);
                     self.leaving.see_whether_left(base);
                     self.acting.act(base);

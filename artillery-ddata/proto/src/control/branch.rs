@@ -8,8 +8,8 @@ use super::{
 };
 use crate::{ChainId, MemberId};
 
-/// Whether `me` may hold committed updates that are missing from the newest history reported by these nodes. `None`: no
-/// node reports a newer history, or `me` isn't one of them.
+/// Whether `me` may hold committed updates that are missing from the newest history that these nodes report. `None`: no
+/// node reports a history newer than that of `me`, or `me` isn't among these nodes.
 pub fn has_parted(me: MemberId, standings: &[Standing]) -> Option<bool> {
     let mine = standings.iter().find(|standing| standing.me.id == me)?;
     let newer = standings.iter().filter(|standing| standing.history.relation(mine.history) == Relation::Newer);
@@ -17,8 +17,8 @@ pub fn has_parted(me: MemberId, standings: &[Standing]) -> Option<bool> {
     Some(holds_more(mine, &newest.branches))
 }
 
-/// Whether a node's store may hold commits that are missing from a later history, which these branches led to. If no
-/// branch starts from the node's history, any commit may be missing.
+/// Whether a node's store may hold commits that are missing from a later history. `branches`: the branches that led to
+/// the later history, oldest first. If none of them starts from the node's history, any commit may be missing.
 pub fn holds_more(mine: &Standing, branches: &[Branch]) -> bool {
     let beyond = |branch: Option<&Branch>| {
         let kept = |chain: ChainId| branch.and_then(|branch| branch.chains.iter().find(|kept| kept.chain == chain));
@@ -31,6 +31,9 @@ pub fn holds_more(mine: &Standing, branches: &[Branch]) -> bool {
     }
 }
 
+/// Whether the copy of `me` may hold a commit that the branch is missing. `kept`: the branch's state of the chain, if
+/// it has one.
+///
 /// A serving member holds every commit of its epoch and of earlier ones, and nothing is committed in its epoch without
 /// it. So only an epoch after the branch's can have committed an update that the branch is missing, unless the disk of
 /// the kept store may have lost some. A store that no longer serves may have served up to the epoch of the

@@ -16,14 +16,14 @@
 //! - A member is removed only after a quorum has confirmed this node in a round that began after the fence, unless the
 //!   member itself has resigned. Otherwise this node may be the one that receives nothing, while its proposals arrive
 //!   (trap 51).
-//! - A leader that receives renewals from no majority of the voters removes no member, even if a quorum confirms it:
-//!   the leader is the one that can't be reached (module `one_way`).
-//! - A member is removed only while another serving member is proven to be alive: it has shown a recent answer of this
+//! - A leader that receives renewals from no majority of the voters removes no member that hasn't resigned, even if a
+//!   quorum confirms it: the leader is the one that can't be reached (module `one_way`).
+//! - A serving member is removed only while another one is proven to be alive: it has shown a recent answer of this
 //!   leader, or is this node. A message alone may be old, because of a pause of this node or a delay in the network
-//!   (trap 42).
-//! - Every proposal names the epoch that it replaces, and at most one is in flight.
+//!   (trap 42). If no serving member is alive, only `reopen` and `accepted_loss` replace them.
+//! - Every change of a chain names the epoch that it replaces, and at most one proposal is in flight.
 //!
-//! A coordinator consists of parts, each of which owns its state. A part receives what it needs as arguments, and calls
+//! A coordinator consists of parts, each of which owns its state. A part receives its inputs as arguments, and calls
 //! only parts below it:
 //!
 //! ```text
@@ -96,7 +96,8 @@ pub(crate) struct Coordinator {
     reach: Reach,
     /// The time of the last input: after a pause this node's knowledge is out of date.
     awake: Timestamp,
-    /// While set, another cluster is met to which this one gives way if it is empty. The report expires at this time.
+    /// When the report of another cluster expires, to which this one gives way if it is empty; `None`: no report is
+    /// valid.
     outranked: Option<Timestamp>,
     outputs: VecDeque<CoordinatorOutput>,
 }
@@ -250,8 +251,8 @@ impl Coordinator {
         }
     }
 
-    /// Ends the term and the orders in progress: their operators must ask the new leader. If a proposal is in flight, it
-    /// may be the change of an order, and may still be committed under the next leader.
+    /// Ends the term and the orders in progress: their operators must ask the new leader. If a proposal is in flight,
+    /// it may be the change of an order, and may still be committed under the next leader.
     fn end_term(&mut self) {
         let leader = self.cluster.leader();
         if let Some(LeaderTerm { proposal, mut orders, .. }) = self.leading.take() {

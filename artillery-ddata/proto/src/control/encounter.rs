@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, fmt, net::SocketAddr, time::Duration};
 pub use self::statement::Statement;
 use crate::{ClusterId, NodeId, Timestamp, guards::Guards};
 
-/// The number of clusters that are remembered.
+/// The maximum number of other clusters that a node remembers.
 pub const MAX_ENCOUNTERS: usize = 4;
 
 /// A cluster whose nodes were not met for this long is treated as gone.
@@ -23,8 +23,8 @@ pub const STEADY_AFTER: Duration = Duration::from_secs(5);
 /// One of two clusters that meet.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Party {
-    /// Whether the cluster holds data, or has ever held some. It never becomes false again; other nodes learn of it
-    /// with a delay.
+    /// Whether the cluster holds data, or has ever held some. Once true, it stays true; other nodes learn of it with a
+    /// delay.
     pub holds_data: bool,
     pub cluster: ClusterId,
 }
@@ -102,8 +102,8 @@ impl Encounters {
         self.seen.insert(other.cluster, Seen { holds_data, name, addr, since, at: now });
     }
 
-    /// Records the statement of another node of this cluster; `None`: its release makes none. The node is removed from
-    /// the nodes of other clusters, since it has joined this one.
+    /// Records the statement of another node of this cluster; `None`: its release makes none. Forgets a cluster whose
+    /// last met node has this name, since that node has joined this cluster.
     pub fn tell(&mut self, node: NodeId, name: &str, statement: Option<Statement>) {
         self.seen.retain(|_, seen| seen.name != name);
         self.holds_data |= statement.as_ref().is_some_and(|statement| statement.holds_data);
@@ -129,7 +129,8 @@ impl Encounters {
         Statement { holds_data: self.holds_data, met: met.collect() }
     }
 
-    /// Addresses of nodes of other clusters, to be dialled again so that the knowledge stays fresh.
+    /// Addresses of nodes of other clusters, one for each cluster, to be dialled again so that the knowledge stays
+    /// fresh.
     pub fn addrs(&self) -> impl Iterator<Item = SocketAddr> + '_ {
         self.seen.values().map(|seen| seen.addr)
     }

@@ -7,15 +7,16 @@
 //!
 //! A free node first looks for others ([`FormationSettings::search`], longer while a seed hasn't answered). When it
 //! sees at least [`FormationSettings::expect`] free nodes, including itself, it proposes a [`Bootstrap`]: a fresh
-//! random cluster id and the exact incarnations of all of them, the founders (of more than 16, those with the lowest
-//! ids, unless more are expected). It omits only nodes that were silent in earlier proposals or refuse all proposals of
-//! this node, if enough others remain. A free node that is named accepts, or refuses with a reason. If it expects more
-//! founders, it refuses with their number, and the proposer waits for as many. A node accepts one proposal at a time
-//! and refuses the others permanently. Each founder repeatedly sends the others its state: which founders have
-//! accepted, and its vote. A founder votes *form* once it knows that all have accepted; a majority of such votes forms
-//! the cluster. When that takes too long, or a founder turns out to be replaced, any founder asks for votes in a ballot
-//! of its own, and *abandon* can win (module `poll`: single-decree Paxos, with the founders as acceptors). So the
-//! others finish a dead proposer's proposal, with either verdict, as long as a majority of them is up and connected.
+//! random cluster id and the exact incarnations of all of them, the founders (of more than 16, itself and those with
+//! the lowest ids, unless more are expected). It omits only nodes that were silent in earlier proposals or refuse all
+//! proposals of this node, if enough others remain. A free node that is named accepts, or refuses with a reason. If it
+//! expects more founders, it refuses with their number, and the proposer waits for as many. A node accepts one proposal
+//! at a time and refuses the others permanently. Each founder repeatedly sends the others its state: which founders
+//! have accepted, and its vote. A founder votes *form* once it knows that all have accepted; a majority of such votes
+//! forms the cluster. When that takes too long, or a founder turns out to be replaced, any founder asks for votes in a
+//! ballot of its own, and *abandon* can win (module `poll`: single-decree Paxos, with the founders as acceptors). So
+//! the others finish a dead proposer's proposal, with either verdict, as long as a majority of them is up and
+//! connected.
 //!
 //! A node abandons an accepted proposal only when it knows one of these:
 //!
@@ -57,7 +58,7 @@
 //! majority remains. Even numbers of founders need no separate rule: of two, each is needed for any verdict, and if one
 //! is replaced no majority remains; of four, three are needed.
 //!
-//! No protocol can remember for a node that forgot: a memory node that restarted is another incarnation.
+//! No protocol can bind a node that has forgotten its state: a memory node that restarted is another incarnation.
 //! [`FormationInput::Replaced`] must be certain: a process that was merely paused must not act again once its node has
 //! begun another incarnation (the driver stops a process that meets a newer incarnation of its own node).
 //!
@@ -97,7 +98,8 @@ pub use self::{
 use super::{Bootstrap, NodeInfo};
 use crate::{ClusterId, MemberId, Timestamp};
 
-/// Bounds the nodes, and the incarnations, that are remembered until a cluster is formed.
+/// The maximum number of nodes, of replaced incarnations and of proposers that are remembered until a cluster is
+/// formed.
 const MAX_NODES: usize = 4096;
 pub const MAX_FOUNDERS: u16 = 256;
 /// The maximum number of members of formed clusters that are asked at a time.
@@ -163,7 +165,8 @@ impl Formation {
         })
     }
 
-    /// A node whose earlier incarnation joined a cluster: it never forms another one, and names its own when asked.
+    /// A node whose earlier incarnation joined a cluster: it never forms another one, and names its own when asked,
+    /// except while it gives way ([`FormationInput::Yields`]).
     pub fn member(
         me: NodeInfo,
         settings: FormationSettings,

@@ -60,7 +60,8 @@ pub struct Branch {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ChainBranch {
     pub chain: ChainId,
-    /// The epoch in which the kept store last served.
+    /// The epoch up to which the kept copy is known to have every committed update: see
+    /// [`ChainStanding::served`](super::recovery::ChainStanding::served).
     pub epoch: Epoch,
     /// The store's newest version.
     pub last: Version,

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{MemberId, NodeId, Timestamp};
 
-/// After more than this many unanswered renewals, other nodes are asked too: the leader may be dead or slow.
+/// Once this many renewals are unanswered, the next one goes to another node too: the leader may be dead or slow.
 const UNANSWERED_RENEWALS: u32 = 2;
 
 /// The number of most recent renewals whose answers are accepted.
@@ -162,7 +162,7 @@ impl LeaseClient {
         }
     }
 
-    /// Asks these nodes once, to learn whether they are alive.
+    /// Queues one renewal to each of these nodes, in addition to the periodic ones.
     pub(crate) fn ask(&mut self, now: Timestamp, nodes: impl IntoIterator<Item = MemberId>) {
         for id in nodes {
             if id != self.me.id && !self.asks.contains(&id) {
@@ -217,8 +217,9 @@ impl LeaseClient {
         }
     }
 
-    /// Makes the answers to all earlier renewals invalid. The leader no longer waits for a lease that was requested
-    /// before now: it may remove this node because of the withdrawn resignation (trap 62).
+    /// Records `leave`, ends the lease, and makes the answers to all earlier renewals invalid. The leader no longer
+    /// waits for a lease that was requested before now: it may remove this node because of the withdrawn resignation
+    /// (trap 62).
     fn take_back(&mut self, now: Timestamp, leave: Leave) {
         self.leave = leave;
         self.sent.clear();
@@ -258,8 +259,8 @@ impl LeaseClient {
         }
     }
 
-    /// Chooses the receivers of the next renewal: the leader and, if that is slow or unknown, the other nodes one after
-    /// the other.
+    /// Chooses the receivers of the next renewal: the leader and, if the leader is slow or unknown, one other node,
+    /// each in turn.
     ///
     /// A silent leader is asked indefinitely. If it is alive, only these renewals show it that this node is too;
     /// without them it would remove this node.

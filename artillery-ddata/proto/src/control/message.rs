@@ -10,14 +10,14 @@ use super::{
 };
 use crate::{ChainId, ClusterId, Epoch, MemberId, Sequence, Version};
 
-/// A node's periodic message to the leader: its state and its requests. Cumulative: a renewal repeats everything that
-/// earlier ones reported.
+/// A node's periodic message to the leader, and to other nodes if the leader is unknown or silent: its state and its
+/// requests. Cumulative: a renewal repeats everything that earlier ones reported.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Renewal {
     /// Counts the renewals of this incarnation. The granted lease starts when the renewal is sent.
     pub number: u64,
-    /// The highest renewal that the receiver has answered, as proof that this one was sent after that answer arrived
-    /// (trap 42).
+    /// The highest renewal that the receiver is known to have answered, as proof that this one was sent after that
+    /// answer arrived (trap 42); 0: none.
     pub answered: u64,
     pub me: NodeInfo,
     /// The last entry of the configuration log that is in force at all of the sender's chains.
@@ -108,7 +108,7 @@ pub struct Report {
     pub watermark: Sequence,
     /// The round trip to the successor.
     pub hop: PathDelay,
-    /// The time from sending an update at this member until the tail's watermark returns.
+    /// The time from an update's arrival at this member until the watermark covers the update.
     pub commit: PathDelay,
     /// The time of a write to the member's own disk; zero without a disk.
     pub disk: PathDelay,
@@ -125,16 +125,17 @@ pub struct Report {
 /// The delay of a path, measured by consecutive probes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct PathDelay {
-    /// The sequence of the pending probe, and the probe's age.
+    /// An update that isn't covered yet, and for how long. The time for which an acknowledgement may be withheld is not
+    /// included.
     pub waits: Option<(Sequence, Duration)>,
-    /// The delay of the last probe.
+    /// The moving average of the completed probes in this epoch; zero: none.
     pub took: Duration,
     /// The lowest delay, with less weight for old probes.
     pub usual: Duration,
 }
 
 impl PathDelay {
-    /// The current delay: of the last probe, or of the pending one if that is longer.
+    /// The current delay: the average, or the time for which an update has been waiting, if that is longer.
     pub fn takes(&self) -> Duration {
         self.took.max(self.waits_for())
     }

@@ -87,8 +87,9 @@ pub fn first_configs(founding: &Bootstrap) -> Vec<ChainConfig> {
     (0..).zip(serving).map(config).collect()
 }
 
-/// Moves one of each chain's members from `place` on to `place`, so that the nodes hold that place about equally often.
-/// In each round every chain chooses its least frequent node, until no choice changes or `ROUNDS` are over.
+/// Moves one member of each chain forward to `place`, so that the nodes hold that place about equally often. In each
+/// round every chain chooses, from `place` on, the node that holds the place least often, until no choice changes or
+/// `ROUNDS` are over.
 fn spread(chains: &mut [Vec<MemberId>], place: usize) {
     const ROUNDS: usize = 16;
     let mut counts = BTreeMap::<MemberId, u32>::new();

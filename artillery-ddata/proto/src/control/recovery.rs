@@ -1,6 +1,6 @@
 //! Recovery of a cluster whose configuration log has permanently lost its quorum (docs/DESIGN.md §5.12): whether it is
-//! permitted, from which node's history, and which updates may be missing. Pure: the caller queries the nodes and
-//! passes their answers.
+//! permitted, from which node's history, and which updates may be missing. Does no I/O: the caller queries the nodes
+//! and passes their answers.
 
 use std::{collections::BTreeSet, fmt, time::Duration};
 
@@ -42,7 +42,8 @@ pub struct Standing {
     pub yields: bool,
     /// The points at which the node's history, and its ancestors, branched off.
     pub branches: Vec<Branch>,
-    /// How long ago the node last received a message from another incarnation that serves a chain, to its knowledge.
+    /// How long ago the node last received a message from another node whose store, in any incarnation, serves a chain,
+    /// to its knowledge.
     pub member_heard: Option<Duration>,
     /// Each chain known to this node.
     pub chains: Vec<ChainStanding>,
@@ -141,7 +142,7 @@ pub struct KeptChain {
     pub last: Version,
     /// The commit watermark of the copy: the updates between this and `last` become committed.
     pub watermark: Sequence,
-    /// How long ago the node that continues certainly was a serving member; `None`: never.
+    /// How long ago the node that continues certainly was a serving member; `None`: not since it started.
     pub in_touch: Option<Duration>,
     /// The epoch that the chain is known to have reached without that node.
     pub gone_on_to: Option<Epoch>,
@@ -259,9 +260,9 @@ pub enum NotRecovered {
 ///
 /// Only nodes of the newest history are considered. If the answering nodes could elect a leader among themselves,
 /// nothing is lost and nothing is recovered. Of the surviving histories the best is the one served in the newest epoch,
-/// then the longest. A serving member holds every committed update of its epoch, on its disk if it has one, so nothing
-/// is missing unless the configuration continued without it. Copies of nodes that don't serve are considered too: a
-/// store whose earlier incarnation served, and the old copy of a former member.
+/// then the longest. A serving member holds every committed update of its epoch, so nothing is missing unless the
+/// configuration continued without it, or its disk may have lost some ([`KeptChain::synced`]). Copies of nodes that
+/// don't serve are considered too: a store whose earlier incarnation served, and the old copy of a former member.
 ///
 /// `waited` is the time since the order was given. A lease that was requested since then, or an answer of a confirmed
 /// leader, shows that a majority is alive, even if it can't be reached from here. That majority would continue next to

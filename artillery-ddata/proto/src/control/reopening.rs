@@ -65,8 +65,9 @@ pub enum NotReopened {
         /// The store's current incarnation.
         member: MemberId,
     },
-    /// A store of the last serving members is back, and its node hasn't reported its contents yet, or has stopped
-    /// serving the chain.
+    /// A store of the last serving members may be complete but can't open the chain yet: its node hasn't reported its
+    /// contents, isn't in the log yet, is leaving, or has stopped serving the chain. Or a node is still loading its
+    /// directory.
     #[error("the store of {member} may be complete: wait until its node reports its contents, or restart that node")]
     Comes {
         /// The store's current incarnation.
@@ -74,7 +75,8 @@ pub enum NotReopened {
     },
     #[error("no node could serve the chain")]
     NoNode,
-    /// No majority confirmed in time that this node leads, or leases of former members may still run.
+    /// No majority confirmed in time that this node leads, leases of former members may still run, or a member was
+    /// silent for too short a time.
     #[error("could not confirm in time that no former member still serves: try again")]
     Unconfirmed,
     /// Another proposal changed the configuration: check it, and repeat the order if needed.

@@ -2,8 +2,8 @@
 //! promises, and is refused (docs/adr/0030, 0042).
 //!
 //! A start writes to its directory before it sends anything. So the current contents of a store prove little: a copy
-//! that is started repeatedly would have as much as its original. Therefore a store reports what each of its last
-//! starts *found*.
+//! that is started repeatedly would have as much as its original. Therefore a store reports the contents that each of
+//! its last starts *found*.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
 //! Whether a cluster may be replaced by a new one (docs/DESIGN.md §5.13): only if no incarnation that ever served
-//! answers. Pure: the caller queries the nodes and passes their answers.
+//! answers. Does no I/O: the caller queries the nodes and passes their answers.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::{ClusterId, MemberId, Role};
 /// A member whose last message is less than this many leases old is treated as alive.
 pub const ALIVE_LEASES: u32 = 3;
 
-/// What a node does once it has abandoned its cluster.
+/// The role of a node once it has abandoned its cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Replacement {
     /// It creates the cluster that succeeds the abandoned one.
@@ -42,7 +42,8 @@ pub enum NotReplaced {
         "{node} holds data of the cluster: `ctl recover` lets it continue. To discard that data too, start this node with an empty directory, or stop it"
     )]
     Holds { node: String },
-    /// Since the order was given, a node has received a message from another one that serves a chain.
+    /// Since the order was given, or less than [`ALIVE_LEASES`] leases ago, a node has received a message from another
+    /// one that serves a chain.
     #[error("{node} received a message from a serving node {:.1} s ago: that node may hold data", ago.as_secs_f64())]
     InTouch {
         /// The receiver of the message.
@@ -66,10 +67,10 @@ pub enum NotReplaced {
 /// The node that creates the successor of cluster `asked`: of the answering nodes, the one with the lowest id.
 ///
 /// An incarnation that has served may hold acknowledged updates, and so may a store on a disk, so the cluster can't be
-/// replaced while one of them answers any node. A node that never served exchanges messages with each reachable member
-/// at least every two leases. So a message is considered if it is less than [`ALIVE_LEASES`] leases old, or was
-/// received since the order was given, `waited` ago. To create a cluster, no node may know of one that already succeeds
-/// this one.
+/// replaced while one of them answers any node. A node that never served asks all serving members after two leases
+/// without a message of any. So a message is considered if it is less than [`ALIVE_LEASES`] leases old, or was received
+/// since the order was given, `waited` ago. To create a cluster, no node may know of one that already succeeds this
+/// one.
 pub fn plan(
     asked: ClusterId,
     standings: &[Standing],

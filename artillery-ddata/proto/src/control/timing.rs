@@ -12,7 +12,7 @@ pub struct Timing {
     pub lease: Duration,
     /// The maximum difference in rate between two clocks, in parts per million.
     pub drift_ppm: u32,
-    /// A member is treated as dead after this time without a message.
+    /// A member is treated as dead after this time without a renewal.
     pub suspect: Duration,
     /// A living member that stalls its chain for this long is moved out.
     pub slow: Duration,

@@ -1,14 +1,14 @@
 //! The control file: the durable promises of a node that are not part of its chains (docs/adr/0042).
 //!
-//! It is small and stored twice, in `control-1` and `control-2`. A change is written to one copy and synced, then to the other.
-//! So one copy is always complete, and damage to one copy loses nothing. Each write has a number, one more than the previous
-//! write.
+//! It is small and stored twice, in `control-1` and `control-2`. A change is written to one copy and synced, then to
+//! the other. So one copy is always complete, and damage to one copy loses nothing. Each write has a number, one more
+//! than the previous write.
 //!
 //! ```text
 //! 0   u32    CRC-32C of the rest, up to the record's end
 //! 4   8 B    "artictrl"
 //! 12  u32    format: 1
-//! 16  u64    number of this writing
+//! 16  u64    number of this write
 //! 24  u32    length of the record in bytes
 //! 28  …      the record
 //! ```
@@ -46,7 +46,7 @@ pub enum ControlFileError {
     /// The disk has failed. This process must not write again (trap 72).
     #[error("the disk has failed: {0}")]
     Failed(DiskError),
-    /// Neither copy is complete.
+    /// Neither copy is complete, or both are missing although a journal exists.
     #[error("control-1 and control-2 are damaged")]
     Damaged,
     /// The format is unknown to this release.
@@ -108,7 +108,8 @@ struct Files {
 pub enum CopyState {
     /// The file doesn't exist.
     Missing,
-    /// The file can't be used: a crash interrupted its last write, it is damaged or unreadable, or another release wrote it.
+    /// The file can't be used: a crash interrupted its last write, it is damaged or unreadable, or another release
+    /// wrote it.
     NotWhole,
     /// The file is complete. The value is the number of its last write.
     Whole(u64),
@@ -116,7 +117,7 @@ pub enum CopyState {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WrittenRecord {
-    /// The number of times that the record was written.
+    /// The number of times that a copy of the record was written.
     pub number: u64,
     pub record: ControlRecord,
 }

@@ -26,7 +26,8 @@ pub struct LoadProgress {
 }
 
 impl LoadProgress {
-    /// The estimated remaining time of the start, if this step has taken `elapsed`. `None`: unknown.
+    /// The estimated remaining time of the start, if this step has taken `elapsed`. `None`: unknown, as always in
+    /// [`LoadStep::Check`].
     pub fn left(&self, elapsed: Duration) -> Option<Duration> {
         let ReadBytes { done, total, .. } = self.read;
         if self.step == LoadStep::Check || done == 0 {

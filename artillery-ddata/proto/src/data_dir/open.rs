@@ -55,8 +55,9 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// Whether the directory is damaged: a synced part is missing or differs from the written one. Also true for a journal that
-    /// another release wrote in an unknown format: see [`is_of_another_release`](Self::is_of_another_release).
+    /// Whether the directory is damaged: a synced part is missing or differs from the written one. Also true for a
+    /// journal that another release wrote in an unknown format: see
+    /// [`is_of_another_release`](Self::is_of_another_release).
     pub fn is_damage(&self) -> bool {
         self.damage().is_some()
     }

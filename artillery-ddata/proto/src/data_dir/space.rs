@@ -58,8 +58,8 @@ impl DiskSpace {
         Self { ballast, updates: of.room, reserve: of.reserve, most: of.most, free: 0, is_full: false }
     }
 
-    /// Updates the free space for a journal of `journal` bytes, if the next checkpoints and pending writes need
-    /// `expected` bytes.
+    /// Updates the free space, and whether the disk is considered full, for a journal of `journal` bytes, if the next
+    /// checkpoints and pending writes need `expected` bytes.
     pub(super) fn note(&mut self, journal: u64, expected: u64) -> Result<(), JournalError> {
         let needed = self.reserve.saturating_add(expected);
         self.ballast.hold(needed)?;
@@ -121,7 +121,8 @@ impl ChainBytes {
         if self.data > 0 { self.data } else { self.checkpoint + self.behind }
     }
 
-    /// Bytes of a checkpoint that begins now. While one is in progress: the rest of it, plus the bytes that the next one adds.
+    /// Bytes of a checkpoint that begins now. While one is in progress: the rest of it, plus the bytes that the next
+    /// one adds.
     fn bytes(&self) -> u64 {
         match self.begun {
             None => self.most(),

@@ -1,15 +1,16 @@
 //! Writes the journal of a node. Waiting batches of all chains form one group, which one sync makes durable.
 //!
-//! It also keeps the journal short (docs/adr/0042). A chain begins a checkpoint when its updates since the beginning of the
-//! last one exceed both the size of that checkpoint and the chain's share of the node's space for updates. In addition, the
-//! chain that holds the oldest segment is asked if the journal is longer than twice its data plus twice that space, and updates
-//! have filled that space since the last such request. The same chain is also asked if a checkpoint of another chain is due,
-//! but doesn't fit.
+//! It also keeps the journal short (docs/adr/0042). A chain begins a checkpoint after a resync, and when its updates
+//! since the beginning of the last one exceed both the size of that checkpoint and the chain's share of the node's
+//! space for updates. In addition, the chain that holds the oldest segment is asked if the journal is longer than twice
+//! its data plus twice that space, and updates have filled that space since the last such request. The same chain is
+//! also asked if a checkpoint of another chain is due, but doesn't fit, and on a full disk if checkpoints would free a
+//! quarter of the reserve.
 //!
 //! The disk is considered full early: while the next checkpoint of every chain still fits in addition to the values
 //! that clients have in flight (rule R15). The size of a checkpoint is computed from the written bytes of its entries.
-//! On a full disk, each chain begins a checkpoint as soon as that would shorten the journal. A checkpoint without
-//! enough space to complete is never begun: it would use the space of deletes, and free nothing.
+//! On a full disk, each chain begins a checkpoint as soon as that would free more than an eighth of the last one. A
+//! checkpoint without enough space to complete is never begun: it would use the space of deletes, and free nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -121,8 +122,8 @@ impl JournalWriter {
         Ok(())
     }
 
-    /// Makes all written groups durable, if the mode requires that. Returns the last batch of each chain that may be reported
-    /// as durable.
+    /// Makes all written groups durable, if the mode requires that. Returns the last batch of each chain that may be
+    /// reported as durable.
     ///
     /// # Errors
     /// [`JournalError`]. The process must exit, unless the disk is full.
@@ -135,8 +136,8 @@ impl JournalWriter {
         Ok(std::mem::take(&mut self.written).into_iter().map(|(chain, upto)| DurableBatch { chain, upto }).collect())
     }
 
-    /// Frees the segments that no chain needs, and removes files of freed segments. Returns the chains that must begin a
-    /// checkpoint; a chain that was already asked isn't returned again.
+    /// Frees the segments that no chain needs, and removes files of freed segments. Returns the chains that must begin
+    /// a checkpoint; a chain that was already asked isn't returned again.
     pub fn tidy(&mut self) -> Result<Vec<ChainId>, JournalError> {
         let was_full = self.space.is_full;
         // Removing a file delays the next group. So remove one at a time, unless the space is needed.

@@ -104,8 +104,8 @@ impl SimulatedDisk {
         self.state().cut_in = Some(operations);
     }
 
-    /// Makes the kernel discard some of the pages that it considers written. Programs then read the disk's content of these
-    /// pages.
+    /// Makes the kernel discard some of the pages that it considers written. Programs then read the disk's content of
+    /// these pages.
     pub fn forget_pages(&self) {
         let DiskState { files, rng, .. } = &mut *self.state();
         files.values_mut().for_each(|content| content.forget_pages(rng));

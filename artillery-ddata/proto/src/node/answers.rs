@@ -17,8 +17,8 @@ impl NodeMachine {
             self.renewals = self.renewals.saturating_sub(1);
         }
         let Some(renewed) = renewed else { return };
-        // A leader that has forgotten its promises can't grant a lease. It learns of this when it renews with this
-        // node.
+        // The answers of a store that has forgotten its promises are ignored, so it grants no lease. Its node is
+        // informed when it renews with this one.
         if self.base.is_true_store(now, from, renewed.position.as_deref()) {
             self.company.hear_company(now, from, &mut self.base);
             self.hear_answer(from, &renewed);

@@ -1,5 +1,5 @@
-//! What all parts of a node use: its identity, its disk, its lease client, the nodes of its cluster, and what its
-//! driver gets.
+//! The data that all parts of a node use: its identity, its disk, its lease client, the nodes of its cluster, and the
+//! outputs for its driver.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -30,7 +30,7 @@ pub(super) struct Base {
     voters: BTreeSet<MemberId>,
     /// This node leads the log's group.
     leads: bool,
-    /// For status and metrics: the parts write it, the driver reads it.
+    /// The parts write and read it; the driver reads it, for status and metrics.
     state: NodeState,
     outputs: VecDeque<NodeOutput>,
 }
@@ -98,8 +98,8 @@ impl Base {
         self.disk()?.position().map(Box::new)
     }
 
-    /// Whether the sender's store isn't known to have lost anything. From time to time the known positions are written
-    /// to the disk.
+    /// Whether the sender's store isn't known to have lost anything: always true if this node or the sender has no
+    /// disk. From time to time the known positions are written to the disk.
     pub(super) fn is_true_store(&mut self, now: Timestamp, from: MemberId, position: Option<&StorePosition>) -> bool {
         let (Some(disk), Some(&position)) = (&mut self.disk, position) else { return true };
         let heard = disk.heard_mut().hear(from, position);
@@ -207,8 +207,8 @@ impl Base {
         lives.filter(|life| life.shares_store(id)).max().unwrap_or(id)
     }
 
-    /// Asks all other nodes once, so that each of them learns this store's position: ordinary renewals reach only the
-    /// leader.
+    /// If it is due, asks all other nodes once, so that each of them receives this store's position: ordinary renewals
+    /// reach only the leader.
     pub(super) fn tell_all(&mut self, now: Timestamp) {
         let Some(disk) = self.disk.as_mut().filter(|disk| now >= disk.tells_at()) else { return };
         disk.tells(now);

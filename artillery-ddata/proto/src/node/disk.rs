@@ -1,4 +1,4 @@
-//! What a node knows of the contents of its disk.
+//! A node's knowledge of the contents of its disk.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,7 +13,7 @@ const NOTE_EVERY: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug)]
 pub(super) struct Disk {
     upto: LogIndex,
-    /// The chains in which an earlier incarnation of the store served, as found at the start; `None`: still loading.
+    /// The copies of all chains, as found at the start; `None`: still loading.
     holds: Option<Vec<StoreHolding>>,
     keeping: Option<Arc<Configs>>,
     /// The position of this store; `None`: the driver hasn't set it yet.
@@ -35,7 +35,7 @@ impl Disk {
         self.holds.is_none()
     }
 
-    /// The directory is loaded. Returns whether this is news.
+    /// The directory is loaded. Returns `false` if it already was.
     pub(super) fn loaded(&mut self, holds: Vec<StoreHolding>) -> bool {
         let loads = self.loads();
         self.holds.get_or_insert(holds);

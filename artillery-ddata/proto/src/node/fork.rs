@@ -16,7 +16,7 @@ impl NodeMachine {
             company,
             leaving,
             giving_way,
-            // It derives from the answers and is only reported.
+            // Derived from the node's reports and the answers to its renewals. Nothing else depends on it.
             readiness: _,
             renewals,
             tick,

@@ -43,7 +43,7 @@ pub enum NodeInput {
     },
     /// [`CoordinatorOutput::SetVoters`] has ended, successfully or not.
     VotersSet,
-    /// A renewal from another node. Answered by [`CoordinatorOutput::Answer`], or never.
+    /// A renewal from another node. Answered by [`CoordinatorOutput::Answer`] or [`NodeOutput::RolledBack`], or never.
     Renewal {
         /// The sender, verified by the driver.
         from: MemberId,
@@ -89,8 +89,8 @@ pub enum NodeInput {
         by: ClusterId,
     },
     /// The cluster of this one's name and secret to which this one gives way if it is empty; `None`: no such cluster is
-    /// met. The driver repeats it, since it expires after three leases, or three seconds if that is longer. Only the
-    /// leader uses it.
+    /// met. The driver repeats the report, which expires after three leases, or three seconds if that is longer. Only
+    /// the leader uses it.
     Outranked {
         by: Option<ClusterId>,
     },
@@ -121,7 +121,7 @@ pub enum NodeInput {
     Kept,
     /// The directory of a node that started without `holds` is loaded.
     Loaded {
-        /// The disk's copy of each chain in which the store served.
+        /// The disk's copy of every chain, as it was at the start.
         holds: Vec<StoreHolding>,
     },
     Tick,
@@ -133,7 +133,7 @@ pub enum NodeOutput {
     Order(ChainId, ChainOrder),
     /// Pass a lease to every chain: only the newest one is valid.
     Lease(Lease),
-    /// Write these configurations, and their history, to the disk. Answered by [`NodeInput::Kept`]; only then the
+    /// Write these configurations, and their history, to the disk. Answered by [`NodeInput::Kept`]; only then do the
     /// chains get them. Never emitted without a disk.
     Keep(Arc<Configs>),
     /// Write the last known positions of other stores to the disk, at any time.
@@ -146,7 +146,7 @@ pub enum NodeOutput {
         number: u64,
     },
     /// A new history begins, or a loss was accepted, and the chains get these configurations next. Local readers must
-    /// learn of it first (trap 58).
+    /// be informed first (trap 58).
     Begins(Arc<Configs>),
     /// All chains act by these configurations.
     Acts(Arc<Configs>),
@@ -192,11 +192,11 @@ pub enum NodeEvent {
     Orphaned,
     /// This cluster has given way to another one of its name: this node ends soon, and joins that cluster.
     Over,
-    /// Another cluster claims to succeed this one, but nodes of this one answer: this node keeps serving, and refuses
-    /// the other cluster.
+    /// Another cluster claims to succeed this one, but an answer in this one refutes it: this node keeps serving, and
+    /// refuses the other cluster.
     Refuses { by: ClusterId },
-    /// Another cluster succeeds this one, and no other node of this one answers: this node stops serving, and keeps its
-    /// data.
+    /// Another cluster succeeds this one, and no other node of this one answers; or it states that this one has given
+    /// way to it, and no confirmed leader of this one answers. This node stops serving, and keeps its data.
     Yields { by: ClusterId },
     /// This node has received an answer from its own cluster: it serves again, although another cluster claims to
     /// succeed it.
@@ -221,7 +221,7 @@ pub struct NodeState {
     /// The log has named the node's store as a serving member, or the store held a complete copy of a chain at the
     /// start.
     pub served: bool,
-    /// When the last message of another serving member was received.
+    /// When the last message of another node whose store serves, in any incarnation, was received.
     pub member_heard: Timestamp,
     /// No serving member answers in any incarnation, and this node never served.
     pub orphaned: bool,
@@ -259,7 +259,7 @@ pub enum Unready {
     /// No serving member answers in any incarnation, and this node never served.
     #[error("none of the nodes that served answers")]
     Orphaned,
-    /// Another cluster succeeds the node's own, and no other node of its own answers.
+    /// Another cluster succeeds the node's own: see [`NodeEvent::Yields`].
     #[error("cluster {by} succeeds this node's cluster, whose other nodes don't answer")]
     Yields { by: ClusterId },
     /// The cluster has given way to another one of its name: this node ends soon, and joins that cluster.

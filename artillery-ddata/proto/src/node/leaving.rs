@@ -10,8 +10,8 @@ use crate::{
 };
 
 /// A stopping node ends after this many leases even if its chains may not be able to continue without it: nodes that
-/// leave together would otherwise wait for each other. The last serving member of a chain keeps waiting, unless it will
-/// return.
+/// leave together would otherwise wait for each other. A node that may be the last serving member of a chain, or is the
+/// last voter, keeps waiting, unless it will return.
 const FAREWELL_LEASES: u32 = 3;
 
 /// A node's progress in leaving, and a leader's newest statement about its chains.
@@ -202,7 +202,7 @@ impl Leaving {
 
     /// Whether this node's data may be lost when it ends: no leader has recently reported that its chains can continue
     /// without it, and it serves a chain of which no other member has answered a recent question. A message alone
-    /// proves nothing, since it may have been delayed for long.
+    /// proves nothing, since it may have been delayed for a long time.
     fn may_be_last(&self, now: Timestamp, base: &Base, company: &Company) -> bool {
         let is_serving = |config: &&ChainConfig| config.serving().any(|id| id == base.me());
         let lately = |at: Timestamp| now - at < base.lease() * 2;
@@ -248,7 +248,7 @@ impl Leaving {
     }
 
     /// Reports that this node has left, once no configuration names it and the leader has released it. If its chains
-    /// have resigned and the log can do without it, no release is needed. A node that will return keeps its vote: it
+    /// have resigned and the log can do without it, no release is needed. A node that will return keeps its vote, and
     /// only must not lead.
     pub(super) fn see_whether_left(&mut self, base: &mut Base) {
         let leave = base.holder().leaves();

@@ -20,8 +20,9 @@ impl NodeState {
         parted.or(succeeded.map(|Successor { by, .. }| Refusal::Succeeded { by }))
     }
 
-    /// The standing of a node with these configurations. The caller adds the log's part: whether the node leads, the
-    /// end of its copy of the log, and the voters. `chains` gives the status of a chain here.
+    /// The standing of a node with these configurations. `chains` gives the status of a chain here. The caller adds the
+    /// log's part: whether the node leads, the end of its copy of the log, and the voters. At a node with a directory
+    /// it also sets [`ChainStanding::synced`], and the copies of chains that have not been loaded yet.
     pub fn standing<'a>(
         &self,
         now: Timestamp,
@@ -53,7 +54,8 @@ impl NodeState {
 }
 
 impl ChainStanding {
-    /// The standing of a chain at this node. `status` is its replica's, if the node has one.
+    /// The standing of a chain at this node. `status` is its replica's, if the node has one. Sets `synced`, as for a
+    /// node without a disk.
     pub fn new(me: MemberId, config: &ChainConfig, status: Option<&Status>) -> Self {
         Self {
             config: config.clone(),

@@ -1,8 +1,8 @@
 //! The behaviour of a node when no incarnation that ever served answers, and when another cluster succeeds its own
 //! (docs/DESIGN.md §5.13).
 //!
-//! A node that never served, and has received nothing from serving members for a lease, asks the serving members. A
-//! node that has served asks only once it learns of a cluster that succeeds its own.
+//! A node that never served, and has received nothing from serving members for a lease, asks one of them; after two
+//! leases, all. A node that has served asks only once it knows of a cluster that succeeds its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +22,8 @@ const MAX_ASKED_NODES: usize = 4;
 /// A node's knowledge of the other serving members, and of clusters that succeed its own.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Company {
-    /// The time of the last message of another serving member, or of this node's start.
+    /// When the last message of another serving member was received; before the first one, when this node began to look
+    /// for one.
     quiet_since: Option<Timestamp>,
     /// For each serving member, when the latest question that it has answered was asked.
     answered: BTreeMap<MemberId, Timestamp>,
@@ -48,7 +49,7 @@ struct Succession {
     /// don't have the entry: only a leader with a confirmed quorum refutes the statement.
     gave_way: bool,
     /// Only answers to questions asked after this time show that a node is alive: earlier ones may have been delayed
-    /// for long.
+    /// for a long time.
     since: Timestamp,
     /// When to decide, or check again.
     look_at: Timestamp,
@@ -67,8 +68,9 @@ impl Company {
         self.answered.get(&id).copied()
     }
 
-    /// Another cluster claims to succeed this node's: this node must give way, unless another node of its own cluster
-    /// answers. `gave_way`: the other cluster states that this node's cluster has given way to it.
+    /// Another cluster claims to succeed this node's: this node must give way, unless an answer refutes that. If the
+    /// other cluster states that this node's cluster has given way to it (`gave_way`), only an answer of a confirmed
+    /// leader does; otherwise an answer of any node of its own cluster.
     pub(super) fn succeeded(&mut self, now: Timestamp, (by, gave_way): (ClusterId, bool), base: &mut Base) -> Yields {
         if self.succession.is_some() || self.refused.contains(&(by, gave_way)) {
             return false;
@@ -143,8 +145,7 @@ impl Company {
             return;
         }
         let gave_way = self.succession.take().is_some_and(|known| known.gave_way);
-        // In practice so many clusters are never created. If they were, the node would decide again about a forgotten
-        // one.
+        // In practice this limit isn't reached. If it were, the node would decide again about a forgotten one.
         if self.refused.len() >= MAX_LINEAGE {
             self.refused.pop_first();
         }
@@ -225,7 +226,8 @@ impl Company {
         base.holder_mut().ask(now, serving.into_iter().filter(|id| !self.asked.contains(id)));
     }
 
-    /// Gives way once all nodes have been asked and none has answered. A node that has already given way keeps asking.
+    /// Gives way once all nodes have been asked and no answer has refuted the other cluster. A node that has already
+    /// given way keeps asking.
     fn decide_on_successor(&mut self, now: Timestamp, base: &mut Base) -> Yields {
         let Some(Succession { by, look_at, rounds, waits, .. }) = self.succession.clone() else { return false };
         // A pause affects at most one round. A node that never served can't undo its end, so it asks one more time.
@@ -241,10 +243,9 @@ impl Company {
         false
     }
 
-    /// Gives way to the successor. A node that has served keeps its data, and serves nothing; it serves again when a
-    /// node of its own cluster answers. A node that never served holds no data: it may end, and join the successor. But
-    /// if its cluster has a role for it, only an operator may move it there: it may just be cut off, and wouldn't
-    /// return.
+    /// Gives way to the successor. A node that has served keeps its data, and serves nothing; it serves again when an
+    /// answer refutes the successor. A node that never served holds no data: it may end, and join the successor. But if
+    /// its cluster has a role for it, only an operator may move it there: it may just be cut off, and wouldn't return.
     ///
     /// If the other cluster states that this one has given way, a node with a role stops serving, and waits for an
     /// operator.

@@ -40,8 +40,8 @@ pub trait Rig {
     fn set_voters(&self, node: MemberId, term: Term, voters: BTreeSet<MemberId>) -> ProposalFuture<'_>;
 }
 
-/// A change of voters is begun while most of the old or of the new ones can't be reached. Neither set decides without
-/// the other, and one set remains after healing.
+/// Requests a change of voters while a majority of the old or of the new ones is unreachable. Neither set decides
+/// without the other, and one set remains after healing.
 pub async fn joint_set_stuck(rig: &impl Rig) {
     let case = Case::new(rig);
     let (leader, term, [a, b, c, d]) = case.begin().await;
@@ -55,8 +55,8 @@ pub async fn joint_set_stuck(rig: &impl Rig) {
         let new = if old == pair[0] { pair[1].clone() } else { pair[0].clone() };
         let (leader, term) = case.leader(&all).await;
         let part = |of: &BTreeSet<MemberId>| of.iter().copied().collect::<Vec<_>>();
-        // The leader is with most of one set, and a minority of the other. The rest of the old set is split up too: it
-        // doesn't know of the new set, so together it could decide.
+        // The leader is with most of one set, and a minority of the other. In the second case the rest of the old set
+        // is split up too: its nodes don't know of the new set, so together they could decide.
         if alone == "old" {
             case.part(&[&part(&old), &part(&(&new - &old))], &[]);
         } else {
@@ -286,7 +286,8 @@ impl<'a, R: Rig> Case<'a, R> {
         }
     }
 
-    /// Checks that no node commits anything for [`QUIET_STEPS`], even if the test appends at the leaders.
+    /// Checks that no node commits anything for twice [`QUIET_STEPS`], although the test appends at the leaders in
+    /// between.
     async fn nothing_is_committed(&self) {
         let rig = self.rig;
         let all = || rig.nodes().into_iter().map(|node| rig.entries(node)).collect::<Vec<_>>();
@@ -303,8 +304,8 @@ impl<'a, R: Rig> Case<'a, R> {
         assert_eq!(all(), before, "one set alone commits nothing");
     }
 
-    /// Appends a proposal at a leader that receives nothing from any node, and whose messages only `hear` receive. All
-    /// other links are cut.
+    /// Appends a proposal at a leader that receives nothing from any node, and whose messages only the nodes of `hear`
+    /// receive. All other links are cut.
     async fn cut_off_while_appending(
         &self,
         leader: MemberId,

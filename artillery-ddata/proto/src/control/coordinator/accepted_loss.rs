@@ -1,7 +1,7 @@
 //! An operator accepts the loss of a chain: no store that served last is available and known to be complete. The chain
 //! is opened again from the best available store, or empty (docs/DESIGN.md §5.8).
 //!
-//! Such an order must not discard any available data. So it waits until all living nodes have reported what they hold,
+//! Such an order must not discard any available data. So it waits until all living nodes have reported their copies,
 //! and is refused while a serving member is alive, or while a store is back that may open the chain by itself.
 
 use std::cmp::Reverse;
@@ -56,8 +56,7 @@ impl Loss {
         if self.0.is_some() {
             return Err(NotReopened::Busy);
         }
-        // Time for all nodes to report what they hold, for leases to expire, and for the round that confirms this
-        // leader.
+        // Time for all nodes to report their copies, for leases to expire, and for the round that confirms this leader.
         let until = view.now + view.settings().reopen + 3 * view.settings().lease_and_drift();
         self.0 = Some(LossOrder { token, chain, epoch: config.epoch, until, choice: None });
         Ok(())

@@ -1,4 +1,4 @@
-//! Renewals and their answers: leases, and what a node may or must do.
+//! Renewals and their answers: leases, and the next steps of the renewing nodes.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -65,8 +65,8 @@ impl Coordinator {
         self.answer(now, waiting, Some(me), grants.then_some(settings.lease));
     }
 
-    /// Whether the sender may get a lease: it serves, has applied the entry that made it a serving member, and is
-    /// neither fenced nor resigned.
+    /// Whether the sender may get a lease: it serves, has applied the newest entry that made it a serving member of a
+    /// chain or removed it from one, and is neither fenced nor resigned.
     fn may_have_lease(&self, waiting: PendingGrant) -> bool {
         let Some(LeaderTerm { nodes, .. }) = &self.leading else { return false };
         let goes = nodes.fence_of(waiting.from).is_some()
@@ -80,7 +80,8 @@ impl Coordinator {
         let PendingGrant { from: to, number, applied, .. } = waiting;
         let all = self.cluster.configs();
         let configs = (all.applied() > applied).then(|| Box::new(all.clone()));
-        // An unknown node is still to be added, and one with older configurations still has to apply the newer ones.
+        // The log doesn't list an unknown node yet, and a node with older configurations must apply the newer ones
+        // first.
         let is_part = configs.is_none() && all.node(to).is_some();
         let leads = leader == Some(self.cluster.me());
         let settled = match (leads, is_part) {
@@ -119,7 +120,7 @@ impl Coordinator {
         if leading.proposal.is_pending() || changes() { Err(Unsettled::Changes) } else { Ok(()) }
     }
 
-    /// What `member` must close as the head, in the answer to its renewal `number`.
+    /// The chains that `member` must close as their head, for the answer to its renewal `number`.
     fn ask_to_close(&mut self, member: MemberId, number: u64) -> Vec<Close> {
         let Some(leading) = &mut self.leading else { return Vec::new() };
         let close = leading.orders.reorder.to_close(self.cluster.configs(), member);

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use super::CoordinatorSettings;
 use crate::{MemberId, control::log::Configs, guards::Guards};
 
-/// What every part of a coordinator may read and none of them changes.
+/// The data that every part of a coordinator may read and none changes.
 #[derive(Debug)]
 #[cfg_attr(feature = "mutants", derive(Clone))]
 pub(super) struct Cluster {

@@ -2,7 +2,7 @@
 //!
 //! An empty cluster does so by itself. It must be certain that nothing was or will ever be committed; that no member
 //! holds anything now doesn't suffice. So the leader *seals* all chains first: in their next epoch no member orders any
-//! update. A commit in an epoch needs every serving member while it is in that epoch, and a serving member holds every
+//! update. A commit in an epoch needs every serving member to be in that epoch, and a serving member holds every
 //! earlier committed update. So once all serving members report that they are in a sealed epoch and hold nothing,
 //! nothing was committed in an earlier epoch, and nothing can be in this one. Then the cluster is *over*, by one entry
 //! for all chains that replaces exactly those epochs. If data is found, the other cluster is no longer met, or

@@ -2,7 +2,7 @@
 
 use crate::{MemberId, Timestamp, control::log::LogIndex};
 
-/// The maximum number of renewals that wait for the next round. Each node has one or two in flight.
+/// The maximum number of renewals that wait for the next round. Each node usually has one or two in flight.
 const MAX_PENDING_GRANTS: usize = 4096;
 
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +33,7 @@ impl Grants {
         self.rounds
     }
 
-    /// Drops the renewal if too many wait. `joins` (a mutant): a round that has begun answers it.
+    /// Queues a renewal, or drops it if too many wait. `joins` (a mutant): a round that has begun answers it.
     pub(super) fn add(&mut self, waiting: PendingGrant, joins: bool) {
         if self.next.len() < MAX_PENDING_GRANTS {
             let queue = if joins && self.round.is_some() { &mut self.asked } else { &mut self.next };

@@ -1,9 +1,9 @@
 //! Gray failures: living members that stall their chain (docs/DESIGN.md §5.9, docs/adr/0017-slow-members.md).
 //!
-//! A hop is *dead* when an update, or the opening of an epoch, that one member has had for long doesn't reach its
-//! successor, and the successor makes no progress at all. A chain is *slow* when its head has for long committed
-//! clearly less than before, although updates were always in flight. Then the delays of the paths show the member to
-//! blame (module `paths`). If a machine slows all members alike, no member stands out.
+//! A hop is *dead* when a member has long had an update, or the opening of an epoch, that doesn't reach its successor,
+//! and the successor makes no progress at all. A chain is *slow* when its head has long committed clearly less than
+//! before, although updates were always in flight. Then the delays of the paths show the member to blame (module
+//! `paths`). If a machine slows all members alike, no member stands out.
 //!
 //! A durable chain waits for the slowest disk of its members, which no path delay identifies. So each member reports
 //! the delay of its own disk. A disk that alone is slow, or that has stopped completing writes, is itself the cause.
@@ -14,6 +14,7 @@ use crate::{ChainConfig, MemberId, Sequence, Timestamp, control::message::PathDe
 /// Two broken hops within this many times `slow` have one cause.
 const SAME_CAUSE_FACTOR: u32 = 4;
 /// A member must have been the suspect for `slow` divided by this: queues need time to grow before they show the cause.
+/// A disk that waits less than this isn't stuck.
 const SUSPECT_DIVISOR: u32 = 2;
 
 /// A member that should be moved out.
@@ -58,7 +59,7 @@ fn guilty(view: View<'_>, member: MemberId, why: Why, ends: Option<[MemberId; 2]
 }
 
 /// A member whose messages arrive but that receives none, so it never gets a lease: for `slow` it has shown none of
-/// this leader's answers. A leader without a confirming quorum gives no answers, and finds no deaf member.
+/// this leader's answers. A leader that no quorum confirms records no answers, and so finds no deaf member.
 fn deaf(view: View<'_>, serving: &[MemberId]) -> Option<Suspicion> {
     let deaf = |id: &MemberId| {
         *id != view.me() && view.node(*id).and_then(|seen| seen.unshown).is_some_and(|since| is_long(view, since))
@@ -66,8 +67,8 @@ fn deaf(view: View<'_>, serving: &[MemberId]) -> Option<Suspicion> {
     serving.iter().copied().find(deaf).map(|id| guilty(view, id, Why::Deaf, None))
 }
 
-/// The end to blame for a dead hop: data that one member has had for long doesn't reach its successor, which makes
-/// no progress.
+/// The end to blame for a dead hop: data that one member has long had doesn't reach its successor, which makes no
+/// progress.
 fn dead_hop(
     view: View<'_>,
     config: &ChainConfig,
@@ -75,7 +76,7 @@ fn dead_hop(
     last: Option<([MemberId; 2], Timestamp)>,
 ) -> Option<Suspicion> {
     // An end that this leader can't reach either is the cause: it can dial others but can't be dialled. With two
-    // witnesses less time is enough.
+    // witnesses, twice `suspect` is enough.
     let unreached = |id: MemberId| view.is_unreached(id);
     let lacks = |from: MemberId, to: MemberId| {
         let patience =
@@ -84,8 +85,8 @@ fn dead_hop(
         let (before, behind) = (view.told(config, from)?, view.told(config, to)?);
         let open = |told: &LastReport| told.report.epoch == config.epoch && told.report.open;
         let unopened = open(before) && is_long(before.opened) && !open(behind);
-        // The awaited update may have arrived without its acknowledgement: so the successor must also lack updates that
-        // the member holds.
+        // The pending update may have arrived, and only its acknowledgement is missing. So the successor must also hold
+        // less than the member.
         let waits = before.report.hop.waits.is_some_and(|(_, age)| age >= patience);
         let unsent = open(before) && waits && behind.report.held < before.report.held;
         Some((unopened || unsent) && is_long(behind.moved))
@@ -104,8 +105,8 @@ fn waits_long(view: View<'_>, way: &PathDelay) -> Option<Sequence> {
     way.waits.filter(|&(_, age)| age >= view.settings().slow).map(|(at, _)| at)
 }
 
-/// The joiner, if the tail has waited for its acknowledgement for too long. A tail commits only what a joiner that
-/// is being promoted holds, so the chain makes no progress.
+/// The joiner, if the tail has waited for its acknowledgement for `slow`. A tail commits only the updates that a joiner
+/// in promotion has acknowledged, so the chain makes no progress.
 fn dead_joiner(view: View<'_>, config: &ChainConfig) -> Option<Suspicion> {
     let (tail, joiner) = (config.tail()?, config.syncing()?);
     let report = &view.told(config, tail).filter(|told| told.report.epoch == config.epoch)?.report;
@@ -113,7 +114,7 @@ fn dead_joiner(view: View<'_>, config: &ChainConfig) -> Option<Suspicion> {
     waits.then(|| guilty(view, joiner, Why::Unreached, Some([tail, joiner])))
 }
 
-/// A joiner from which its tail has received nothing for long, while another node could take its place (trap 50).
+/// A joiner from which its tail has received nothing for `slow`, while another node could take its place (trap 50).
 fn unheard_joiner(view: View<'_>, outside: &Quarantines, config: &ChainConfig) -> Option<Suspicion> {
     let (tail, joiner) = (config.tail()?, config.syncing()?);
     let report = &view.told(config, tail).filter(|told| told.report.epoch == config.epoch)?.report;
@@ -128,7 +129,7 @@ fn halted(view: View<'_>, config: &ChainConfig) -> Option<Suspicion> {
     members.find(|&id| view.has_halted(config.chain, id)).map(|id| guilty(view, id, Why::Halted, None))
 }
 
-/// The member that has made the chain slow for long.
+/// The suspect, if the chain has been slow for `slow`.
 fn slow_member(
     view: View<'_>,
     config: &ChainConfig,
@@ -144,9 +145,9 @@ fn slow_member(
     (long && moves).then(|| guilty(view, member, why, None))
 }
 
-/// A member whose disk has completed nothing for long, while another member's disk isn't stuck. Meanwhile nothing is
-/// committed, and no hop waits. The joiner is considered only if commits wait at the tail, since it is then being
-/// promoted.
+/// A member whose disk has completed nothing for `slow`, while another member's disk isn't stuck. Until a write
+/// completes, nothing is committed, and no hop waits. The joiner is considered only if commits wait at the tail, since
+/// it is then being promoted.
 fn stuck_disk(view: View<'_>, config: &ChainConfig, serving: &[MemberId]) -> Option<Suspicion> {
     let report = |id| Some(&view.told(config, id).filter(|told| told.report.epoch == config.epoch)?.report);
     let serving: Vec<_> = serving.iter().map(|&id| Some((id, report(id)?))).collect::<Option<_>>()?;

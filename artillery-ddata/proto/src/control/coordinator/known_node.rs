@@ -18,7 +18,8 @@ const REMEMBERED_ANSWERS: usize = 16;
 #[derive(Clone, Debug)]
 pub(super) struct KnownNode {
     pub(super) founder: NodeInfo,
-    /// When it first renewed in this term, or finished loading its directory.
+    /// When it first renewed in this term or, if it was loading its directory then, reported that the directory is
+    /// loaded.
     pub(super) first: Timestamp,
     pub(super) heard: Timestamp,
     /// The last log entry that it has reported as applied.
@@ -47,7 +48,7 @@ pub(super) struct KnownNode {
 pub(super) struct LastReport {
     pub(super) report: Report,
     pub(super) moved: Timestamp,
-    /// When the member first reported that this epoch is open.
+    /// When the member first reported that this epoch is open; if it isn't, the time of the last report.
     pub(super) opened: Timestamp,
 }
 

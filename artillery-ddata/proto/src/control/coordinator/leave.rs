@@ -21,9 +21,9 @@ pub(super) fn next_step(view: View<'_>, id: MemberId, proposes: bool) -> Option<
     }
 }
 
-/// Whether the serving member `other` keeps the chain available when `id` leaves. It must have shown an answer that was
-/// given after the request to leave. A node that was just killed has sent recent messages too: relying on it could lose
-/// the last copy (trap 61).
+/// Whether the serving member `other` keeps the chain available when `id` leaves. It must be this leader, or have shown
+/// an answer that was given after the request to leave. A node that was just killed has sent recent messages too:
+/// relying on it could lose the last copy (trap 61).
 pub(super) fn is_heir(view: View<'_>, config: &ChainConfig, id: MemberId, other: MemberId) -> bool {
     let Some(leaver) = view.node(id).map(|seen| seen.leaver) else { return false };
     let seen = view.node(other);
@@ -54,8 +54,8 @@ fn may_resign(view: View<'_>, id: MemberId) -> bool {
     chains.all(|config| config.serving().any(|other| is_heir(config, other))) || allows!(view.guards(), AgreeAtOnce)
 }
 
-/// Whether the removal of a resigned node fails: no other member of one of its chains is alive, or it takes too
-/// long.
+/// Whether the removal of a resigned node fails: no other member of one of its chains is alive, or the removal takes
+/// too long.
 fn is_stuck(view: View<'_>, id: MemberId) -> bool {
     let Some(leaver) = view.node(id).map(|seen| seen.leaver) else { return false };
     let alone = |config: &ChainConfig| config.serving().all(|other| other == id || view.is_gone(other));
@@ -64,8 +64,9 @@ fn is_stuck(view: View<'_>, id: MemberId) -> bool {
     chains.any(|config| late || alone(config)) && !allows!(view.guards(), KeepResigned)
 }
 
-/// Whether a node other than `id` may be available soon: it renewed within `forget` and doesn't leave for good, or it
-/// hasn't renewed in this term but still has a place. At the start of a term the answer is yes.
+/// Whether a node other than `id` may be available soon: it renewed within `forget` and doesn't leave permanently, or
+/// it hasn't renewed in this term but still has a place in a chain or a vote. Until this leader has observed the nodes
+/// for `suspect`, the answer is yes.
 pub(super) fn may_come_back(view: View<'_>, id: MemberId) -> bool {
     let has_newer = |id: MemberId| view.nodes().iter().any(|(other, _)| other.node == id.node && other > id);
     let may_come = |seen: &KnownNode| !seen.leaver.said.is_for_good() && view.now - seen.heard < view.settings().forget;

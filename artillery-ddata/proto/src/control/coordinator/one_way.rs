@@ -2,9 +2,9 @@
 //!
 //! Renewals arrive on connections that the other nodes dial; answers of the log's group arrive on connections that this
 //! leader dialled. So a leader that can dial but can't be dialled receives no renewal, and a quorum still confirms it.
-//! Two rules follow. A member that answers the log isn't at fault for missing renewals. And a leader that receives
-//! renewals from no majority of the voters, although a quorum confirms it, is the one that can't be reached: it removes
-//! no member and resigns.
+//! Two rules follow. A member that answers the log isn't at fault for missing renewals, and is removed only after
+//! `slow`. And a leader that receives renewals from no majority of the voters, although a quorum confirms it, is the
+//! one that can't be reached: it removes no member that hasn't resigned, and resigns, unless it is the only voter.
 
 use std::collections::BTreeSet;
 
@@ -59,8 +59,8 @@ impl Reach {
         self.reached_by = Some(BTreeSet::new());
     }
 
-    /// Another node has reached this one, on a connection that it dialled. Returns whether this node may lead again: a
-    /// majority of the voters has reached it.
+    /// Another node has reached this one, on a connection that it dialled. Returns whether this node, which resigned,
+    /// may lead again: the nodes that have reached it are, with itself, a majority of the voters.
     pub(super) fn is_restored(&mut self, cluster: &Cluster, by: MemberId) -> bool {
         let me = cluster.me();
         let votes = by != me && cluster.voters().iter().any(|voter| voter.shares_store(by));

@@ -12,13 +12,13 @@ use crate::{
 const QUICK_DIVISOR: u32 = 40;
 /// A slow path has at least this many times its usual delay.
 const SLOW_FACTOR: u32 = 8;
-/// Replaces [`SLOW_FACTOR`] if every other path has its usual delay.
+/// Replaces [`SLOW_FACTOR`] if every path is either slow by this factor or below [`SLOW_FACTOR`] times its usual delay.
 const LONE_SLOW_FACTOR: u32 = 32;
-/// Replaces [`QUICK_DIVISOR`] if every other path has its usual delay: a four-hundredth of `slow`.
+/// Replaces [`QUICK_DIVISOR`] in the same case: a four-hundredth of `slow`.
 const LONE_MIN_DELAY_DIVISOR: u32 = 200;
 /// A slow path has at least this fraction of the slowest path's delay.
 const SLOWEST_DIVISOR: u32 = 4;
-/// A disk is blamed only if its delay is at least this fraction of a commit's.
+/// A slow disk is blamed only if its delay is at least this fraction of a commit's. A stuck one is blamed in any case.
 const DISK_SHARE_DIVISOR: u32 = 2;
 
 pub(super) type SlowSuspect = (MemberId, Why);
@@ -41,7 +41,7 @@ impl PathRing {
         Some(Self(ways))
     }
 
-    /// The disks of the members in place of paths.
+    /// The disks of the members instead of paths.
     fn of_disks(reports: &[&Report]) -> Self {
         Self(reports.iter().map(|report| (report.disk.takes(), report.disk.usual)).collect())
     }
@@ -80,7 +80,7 @@ pub(super) fn slow_suspect(view: View<'_>, config: &ChainConfig) -> Option<SlowS
     }
 }
 
-/// The places of the members whose disks are outliers and explain a substantial part of a commit's delay.
+/// The positions of the members whose disks are outliers and explain a substantial part of a commit's delay.
 fn slow_disks(view: View<'_>, reports: &[&Report]) -> Vec<usize> {
     if reports.len() < 2 || allows!(view.guards(), TolerateSlowDisk) {
         return Vec::new();
@@ -92,8 +92,8 @@ fn slow_disks(view: View<'_>, reports: &[&Report]) -> Vec<usize> {
 }
 
 /// The only member with slow paths on both sides. The path from the tail back to the head closes the ring. If no member
-/// has two slow paths, the member after the first slow path, or the tail if only the path from the tail to the head is
-/// slow.
+/// has two slow paths: the member after the first slow path, or the tail if only the path from the tail to the head is
+/// slow. `None` if several members have two slow paths, if no path is slow, or with fewer than three members.
 fn between_slow_ways(view: View<'_>, serving: &[MemberId], reports: &[&Report]) -> Option<MemberId> {
     if serving.len() < 3 {
         // With two members nothing shows which of them is slow.

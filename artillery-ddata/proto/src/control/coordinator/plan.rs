@@ -29,7 +29,8 @@ pub(super) struct Orders {
     pub(super) sealing: Sealing,
 }
 
-/// Changes of chains come before changes of nodes, since writes may wait for them.
+/// The next change and its reasons, if any. Changes of chains have priority over changes of nodes, since writes may
+/// wait for them. Nothing changes once the cluster is over.
 pub(super) fn change(
     view: View<'_>,
     orders: &Orders,
@@ -137,8 +138,8 @@ fn reasons(view: View<'_>, suspicions: &Suspicions, config: &ChainConfig) -> Vec
     reasons
 }
 
-/// Incarnations that are not in the log yet, or that have another address there. While the known incarnation of a
-/// node renews, another one must wait: two processes may claim to be the same node.
+/// Incarnations that are not in the log yet, or that have other addresses or another host name there. Until the known
+/// incarnation of a node is gone, another one must wait: two processes may claim to be the same node.
 fn incarnations_to_add(view: View<'_>) -> Vec<NodeInfo> {
     let mut known: BTreeMap<NodeId, &NodeInfo> =
         view.configs().nodes().map(|founder| (founder.id.node, founder)).collect();

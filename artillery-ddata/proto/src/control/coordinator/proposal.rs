@@ -21,7 +21,7 @@ struct PendingProposal {
 #[derive(Clone, Default, Debug)]
 pub(super) struct Proposal {
     pending: Option<PendingProposal>,
-    /// The earliest time for a proposal, after a refusal.
+    /// The earliest time for the next proposal, after a refusal.
     pause: Timestamp,
 }
 

@@ -14,7 +14,8 @@ const FIRST_QUARANTINE_FACTOR: u32 = 5;
 /// After this many lengths of its last quarantine, counted from that quarantine's start, a node gets a first quarantine
 /// again.
 const TRUST_FACTOR: u32 = 4;
-/// Maximum length, in multiples of the first. It is bounded because the chain may lack a copy meanwhile (trap 49).
+/// Maximum length, in multiples of the first. It is bounded because the chain may be short of a copy during a
+/// quarantine (trap 49).
 const MAX_QUARANTINE_FACTOR: u32 = 4;
 
 /// The quarantine of a node that was moved out because it was unreachable or slow, or because of its disk. Its length
@@ -60,7 +61,7 @@ impl Quarantines {
     }
 
     /// The node that should join next: by placement, the first living node that receives this leader's answers. A node
-    /// that was ever quarantined comes last, and doesn't join while its quarantine keeps it from following `tail`.
+    /// that was ever quarantined ranks last, and doesn't join while its quarantine keeps it from following `tail`.
     pub(super) fn spare(&self, view: View<'_>, config: &ChainConfig, tail: Option<MemberId>) -> Option<MemberId> {
         let named: BTreeSet<NodeId> = config.members.iter().map(|member| member.id.node).collect();
         let free = view.configs().nodes().map(|founder| founder.id);

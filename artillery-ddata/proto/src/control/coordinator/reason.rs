@@ -14,20 +14,20 @@ pub struct ChangeReason {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
 pub enum Why {
-    /// No message of the member was received for too long: it is removed.
+    /// No renewal of the member was received for too long: it is removed.
     Silent,
     /// The member asked to leave, and has resigned: it is removed.
     Left,
     /// The member sends messages but receives none, and so has no lease: it is removed.
     Deaf,
-    /// The predecessor's updates don't reach the member, although both are alive: it is removed, and may return in
-    /// another place.
+    /// The path between the member and a neighbour is broken, although both are alive: the member is removed, and may
+    /// return, at first only behind another tail.
     Unreached,
     /// The member alone makes the chain slow: it is removed, and may return later.
     Slow,
     /// The member's disk alone makes the chain slow, or stalls it: the member is removed, and may return later.
     Disk,
-    /// The chain has a free place: the node joins behind the tail.
+    /// The chain has a free place, or all its members are leaving: the node joins behind the tail.
     Joins,
     /// The joiner has caught up: it serves.
     Promoted,
@@ -40,8 +40,8 @@ pub enum Why {
     /// No store that served last is available and known to be complete, and an operator accepts the loss: this node
     /// serves with the data that it has.
     AcceptedLoss,
-    /// Another cluster of the same name is met: the chain, whose head is the member, refuses writes until it is certain
-    /// that this cluster is empty.
+    /// Another cluster of the same name is met: the chain, whose head is the member, refuses writes until it is decided
+    /// whether this cluster gives way.
     Sealed,
     /// The cluster doesn't give way after all: the chain, whose head is the member, accepts writes again.
     Unsealed,

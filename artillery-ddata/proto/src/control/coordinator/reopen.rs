@@ -51,8 +51,9 @@ fn back<'a>(view: View<'a>, chain: ChainId, id: MemberId) -> Option<Back<'a>> {
     node.holds.get(&chain).filter(|_| view.can_open(chain, life)).map(|holding| Back { id: life, holding })
 }
 
-/// The highest watermark of the chain that any node has reported, of itself or of its store. Reports about epochs
-/// before an accepted loss are ignored, as are those of nodes that have not served since.
+/// The highest watermark of the chain that this leader knows: from the reports of all nodes, and from the returned
+/// stores of the last serving members. After an accepted loss, reports about earlier epochs are ignored, and reports of
+/// nodes that don't serve now.
 pub(super) fn highest_watermark(view: View<'_>, config: &ChainConfig) -> Sequence {
     let ChainConfig { chain, .. } = *config;
     let of_last = |id: MemberId| config.serving().any(|last| last.shares_store(id) && last < id);

@@ -25,7 +25,7 @@ struct Wish {
     epoch: Epoch,
     order: Vec<MemberId>,
     until: Timestamp,
-    /// The first renewal of the head that was answered with this wish, and that was its newest answered one then.
+    /// The first renewal of the head that was answered with this wish while no later one had been answered.
     said: Option<u64>,
     /// The head has closed: every update that it ordered is committed.
     closed: bool,
@@ -56,7 +56,7 @@ impl Wish {
 pub(super) struct Reorder(Option<Wish>);
 
 impl Reorder {
-    /// Returns the epoch that already has this order, if one has.
+    /// `Some`: the current epoch, which already has this order. `None`: the reorder has begun.
     pub(super) fn begin(
         &mut self,
         view: View<'_>,
@@ -113,7 +113,7 @@ impl Reorder {
         self.0.as_ref().filter(|wish| wish.is_for(config) && wish.closed).map(|wish| wish.members(config))
     }
 
-    /// What `member` must close as the head.
+    /// The chain that `member` must close as its head, if any.
     pub(super) fn to_close(&self, configs: &Configs, member: MemberId) -> Vec<Close> {
         let heads = |wish: &&Wish| {
             configs.get(wish.chain).is_some_and(|config| wish.is_for(config) && config.head() == Some(member))

@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use crate::{ClusterId, control::Timing, guards::Guards};
 
-/// Once the coordinator has seen the log, the times of [`Configs::timing`](crate::control::Configs::timing) replace
-/// those given here.
+/// Once the coordinator has seen the log, `lease`, `drift_ppm`, `suspect` and `slow` of
+/// [`Configs::timing`](crate::control::Configs::timing) replace the values given here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CoordinatorSettings {
     /// The cluster's id is part of the placement's hash.
@@ -12,7 +12,7 @@ pub struct CoordinatorSettings {
     pub lease: Duration,
     /// The maximum difference in rate between two clocks, in parts per million.
     pub drift_ppm: u32,
-    /// A node is treated as dead after this time without a message.
+    /// A node is treated as dead after this time without a renewal.
     pub suspect: Duration,
     /// A living member that stalls its chain for this long is moved out.
     pub slow: Duration,
@@ -20,9 +20,10 @@ pub struct CoordinatorSettings {
     pub replicas: usize,
     /// The maximum number of voters of the log's group. The leader chooses an odd number of them.
     pub max_voters: usize,
-    /// A node that isn't one of the first voters must have been up this long to get a vote.
+    /// A node that has not voted before gets no vote until it has renewed with this term's leader for this long.
+    /// Exceptions: see module `voters`.
     pub voter_age: Duration,
-    /// A node that is in no chain is forgotten after this time without a message.
+    /// A node that is in no chain is forgotten after this time without a renewal.
     pub forget: Duration,
     /// When no member of a chain survived, returned members wait this long for the others. Each leader uses its own
     /// setting: a longer wait brings back more members, not more data.

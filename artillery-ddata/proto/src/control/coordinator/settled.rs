@@ -41,8 +41,8 @@ fn chain_settled(view: View<'_>, suspicions: &Suspicions, config: &ChainConfig) 
     }
 }
 
-/// A living node that may serve a chain eventually. This node counts even if it hasn't renewed yet, because its chains
-/// haven't applied the log.
+/// A living node that may serve a chain eventually. This leader is considered even if it hasn't renewed yet, because
+/// its chains haven't applied the log.
 fn successor(view: View<'_>, config: &ChainConfig) -> Option<MemberId> {
     let mut nodes = view.configs().nodes().map(|founder| founder.id);
     let is_named = |id: MemberId| config.members.iter().any(|member| member.id.node == id.node);

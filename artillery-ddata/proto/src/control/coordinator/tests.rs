@@ -245,7 +245,7 @@ impl World {
         answer
     }
 
-    /// Lets time pass, while `there` renew; returns when the configuration first had another epoch.
+    /// Lets time pass, while `there` renew. Returns after how many milliseconds the epoch first changed.
     fn pass(&mut self, millis: u64, there: &[u8]) -> Option<u64> {
         let (before, mut at) = (self.config().epoch, None);
         for passed in (0..millis).step_by(50) {

@@ -61,7 +61,7 @@ pub(crate) enum CoordinatorInput {
         chain: ChainId,
     },
     /// The cluster of this one's name and secret to which this one gives way if it is empty; `None`: no such cluster is
-    /// met. The caller repeats it, since it expires after three leases, or three seconds if that is longer.
+    /// met. The caller repeats the report, which expires after three leases, or three seconds if that is longer.
     Outranked {
         by: Option<ClusterId>,
     },
@@ -79,7 +79,7 @@ pub(crate) enum CoordinatorInput {
 pub enum ProposalFate {
     /// The index is taken, by the proposal or by another entry: read the log to find out.
     Decided,
-    /// The proposal will never be in the log.
+    /// This append will never put the proposal into the log. An earlier append of unknown outcome still may.
     Refused,
     /// The proposal may be in the log or not.
     Unknown,

@@ -155,7 +155,7 @@ impl<'a> View<'a> {
         self.node(id).is_some_and(|seen| seen.leaver.returns())
     }
 
-    /// Whether the node is proven to have been alive within the suspicion time.
+    /// Whether the node isn't gone, and is this leader or proven to have been alive within the suspicion time.
     pub(super) fn lives(&self, id: MemberId) -> bool {
         self.lived_within(id, self.settings().suspect)
     }
@@ -258,7 +258,8 @@ impl<'a> View<'a> {
         id != self.me() && self.now - self.last_heard(id) >= self.settings().suspect
     }
 
-    /// When the last renewal of the node, in any incarnation of its store, was received.
+    /// When the last renewal of the node, in any incarnation of its store, was received, or when the observation began,
+    /// if that is later.
     pub(super) fn last_heard(&self, id: MemberId) -> Timestamp {
         let lives = self.nodes.iter().filter(|(life, _)| life.shares_store(id));
         lives.map(|(_, node)| node.heard).max().unwrap_or_default().max(self.nodes.since)

@@ -1,8 +1,8 @@
 //! The voters of the log's group: an odd number of living nodes, none of which leaves permanently.
 //!
-//! Nodes that die soon after their start must not end the quorum (trap 89). So a node that isn't one of the first
-//! voters gets no vote before `voter_age`, unless it takes the place of its own former incarnation; the set doesn't
-//! grow while a voter is dead; and of living voters the oldest stay.
+//! Nodes that die soon after their start must not end the quorum (trap 89). So a node that has not voted before gets no
+//! vote before `voter_age`, unless it takes the place of its own former incarnation, or all voters leave; the set
+//! doesn't grow while a voter is dead; and of living voters the oldest stay.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::{
     control::{NodeInfo, log::Configs},
 };
 
-/// A voter may be replaced after this many times `suspect` without a message.
+/// A voter may be replaced after this many times `suspect` without a renewal.
 const REPLACE_SUSPECTS: u32 = 4;
 
 /// A living node shows an answer within this many times `suspect`.
@@ -21,8 +21,8 @@ const PROOF_SUSPECTS: u32 = 2;
 /// With fewer voters the log doesn't survive the loss of any of them.
 const MIN_VOTERS: usize = 3;
 
-/// A voter that was told that its chains end with it counts as staying once it shows an answer given this many leases
-/// after the notice.
+/// A voter that was notified that its chains end with it is treated as staying once it shows an answer given this many
+/// leases after the notice.
 const LEAVING_LEASES: u32 = 2;
 
 /// A change of voters in flight, and the last warning.
@@ -250,9 +250,9 @@ fn odd_number(ids: impl Iterator<Item = MemberId>, most: usize) -> BTreeSet<Memb
     first.into_iter().collect()
 }
 
-/// The voters that should keep the log, if they differ from the current ones: an odd number of nodes, with `me` first,
-/// then living voters, then other nodes, each from the oldest, by the time of their `first` renewal. A change to fewer
-/// than three gains nothing. Unless it `grows`, the set gets no larger than now, or than three.
+/// The voters that should keep the log, if the set grows or a current voter isn't `there`: an odd number of nodes, with
+/// `me` first, then living voters, then other nodes, each group from the oldest, by the time of their `first` renewal.
+/// A change to fewer than three gains nothing. Unless it `grows`, the set gets no larger than now, or than three.
 pub(super) fn wanted(
     configs: &Configs,
     voters: &BTreeSet<MemberId>,

@@ -14,7 +14,8 @@ const PARTY_BYTES: usize = 17;
 pub struct Statement {
     /// The node knows that the cluster holds data, or has held some.
     pub holds_data: bool,
-    /// The clusters that the node has met lately, at most [`MAX_ENCOUNTERS`].
+    /// The clusters that the node has been meeting for [`STEADY_AFTER`](super::STEADY_AFTER), at most
+    /// [`MAX_ENCOUNTERS`].
     pub met: Vec<Party>,
 }
 

@@ -138,7 +138,7 @@ impl Attempt {
         }
     }
 
-    /// The verdict on the proposal, if this node knows it.
+    /// The verdict on the proposal, if this node knows it: also *abandon* if no majority of the founders remains.
     pub(super) fn verdict(&self) -> Option<ProposalVerdict> {
         if allows!(self.guards, FormWithoutVote) && self.poll.all_accepted() {
             return Some(ProposalVerdict::Form);

@@ -16,7 +16,8 @@ pub struct FounderCandidate {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FormationInput {
-    /// A node seems to be alive. Required for each node in its newest incarnation, and again when that changes.
+    /// A node seems to be alive. Required for each node in its newest incarnation, and again when its incarnation,
+    /// cluster or addresses change.
     Seen(FounderCandidate),
     /// A node seems to be gone.
     Gone(MemberId),
@@ -41,8 +42,8 @@ pub enum FormationOutput {
     Send { to: MemberId, message: FormationMessage },
     /// The cluster is formed and this node is a founder. Emitted at most once, and never followed by `Joined`.
     Formed(Arc<Bootstrap>),
-    /// A cluster was formed without this node, which is one of its spares. Emitted at most once, and never followed by
-    /// `Formed`.
+    /// This node belongs to a formed cluster, and its incarnation isn't among the founders. Emitted at most once, and
+    /// never followed by `Formed`.
     Joined(Arc<Bootstrap>),
     /// A majority of the founders of the accepted proposal has been silent in several ballots, and this incarnation
     /// can't abandon the proposal by itself. The driver must end it; the node's next incarnation is free. No output
@@ -67,6 +68,7 @@ pub enum FormationPhase {
     },
     Accepted(ProposalId),
     Settled(Arc<Bootstrap>),
-    /// A newer incarnation of this node was met: this one is permanently silent.
+    /// A newer incarnation of this node was met, or this one is stuck ([`FormationOutput::Stuck`]): it is permanently
+    /// silent.
     Replaced,
 }

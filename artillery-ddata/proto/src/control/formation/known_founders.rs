@@ -15,8 +15,8 @@ const MAX_MISSES: u32 = 2;
 #[derive(Debug, Default)]
 pub(super) struct KnownFounders {
     nodes: BTreeMap<NodeId, KnownFounder>,
-    /// How many proposals failed because a node, in any incarnation, sent no message: other nodes have priority over
-    /// it.
+    /// The number of proposals since the node's last message, in any incarnation, that failed because it didn't answer.
+    /// Other nodes have priority over it.
     misses: BTreeMap<NodeId, u32>,
     replaced: BTreeSet<MemberId>,
 }

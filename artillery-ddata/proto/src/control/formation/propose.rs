@@ -9,7 +9,7 @@ use crate::{ClusterId, Timestamp};
 /// [`FormationSettings::settle`](super::FormationSettings::settle).
 const SUCCESSOR_SEARCH_WAITS: u32 = 10;
 
-/// Newly seen nodes postpone a proposal by at most this multiple of `settle`.
+/// Newly seen nodes postpone a planned proposal only within this multiple of `settle`.
 const MAX_POSTPONED_WAITS: u32 = 10;
 
 impl Formation {

@@ -13,7 +13,7 @@ pub struct FormationSettings {
     pub name: String,
     /// The minimum number of founders of a cluster that this node forms with others, from 1 to [`MAX_FOUNDERS`]. A
     /// proposal names up to 16 of the free nodes that the proposer sees, or more if more are expected. If founders
-    /// expect different numbers, the largest counts.
+    /// expect different numbers, the largest is required.
     pub expect: u16,
     pub chains: ChainSettings,
     /// The times of the cluster if this node proposes it. They are not compared with those of the other founders.

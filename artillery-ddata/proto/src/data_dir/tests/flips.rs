@@ -1,4 +1,4 @@
-//! Every byte of a small store is flipped, one at a time.
+//! One bit of every byte of a small store is flipped, one at a time.
 
 use std::{ops::Range, thread};
 

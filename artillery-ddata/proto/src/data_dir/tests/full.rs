@@ -147,7 +147,7 @@ fn small_records_leave_room_for_their_checkpoint() {
     let segment = full.start.control.record().segment;
     (0..300).for_each(|_| full.persist());
     assert_eq!(full.start.control.record().segment, segment, "no client has written anything");
-    // The disk refuses no later write.
+    // The disk refuses no delete.
     for number in 0..count * 400 {
         if number % 3 == 0 {
             let deleted = full.write(Write::Delete { key: key(number) });

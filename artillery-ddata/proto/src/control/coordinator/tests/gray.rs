@@ -182,7 +182,7 @@ fn a_single_path_far_above_its_usual_time_is_slow_though_short() {
     }
 }
 
-/// Reports of a slow chain whose disks have these delays in milliseconds, by place.
+/// Reports of a slow chain whose disks have these delays in milliseconds, by position.
 fn disks(places: &[u8], millis: &[u64]) -> impl Fn(&World, u8, Duration) -> Option<Report> + use<> {
     let way = |took| PathDelay { waits: None, took: Duration::from_millis(took), usual: Duration::from_millis(1) };
     let (places, disks) = (places.to_vec(), millis.to_vec());

@@ -158,7 +158,7 @@ fn the_only_voter_has_an_heir() {
     assert_eq!((world.serving(), wanted(&mut world)), (vec![id(1)], ids(&[1])));
 }
 
-/// A chain of two without the leader, node 0; and its members. There are no spares.
+/// A chain of two without the leader, node 0; and its members. Node 0 is the only spare that is alive.
 pub(super) fn pair(mutant: Option<Mutant>) -> (World, u8, u8) {
     let mut worlds = (3..9).map(|nodes| World::new(nodes, 2));
     let mut world = worlds.find(|world| !world.serving().contains(&id(0))).unwrap().without(mutant);
@@ -292,7 +292,7 @@ fn a_late_resignation_that_counts_removes_a_member_with_a_lease() {
     assert!(!world.serving().contains(&id(2)));
 }
 
-/// Like [`taken_back`], but an earlier leader granted the lease, of which the current leader doesn't know.
+/// Like [`taken_back`], but an earlier leader granted the lease, and the current leader doesn't know of it.
 fn under_another_leader(mutant: Option<Mutant>) -> (World, Renewal) {
     let (mut world, late) = taken_back(mutant);
     world.elect(2);

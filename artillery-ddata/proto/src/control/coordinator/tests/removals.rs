@@ -48,7 +48,8 @@ fn resign_after(mutant: Option<Mutant>, event: impl FnOnce(&mut World, u8)) -> (
     (world, last, agreed)
 }
 
-/// Another term begins, whose leader receives answers of node `dead` before it learns of the request to leave.
+/// Another term begins, whose leader receives renewals of node `dead`, which prove that it is alive, before it receives
+/// the request to leave.
 fn elect_and_lose(world: &mut World, dead: u8) {
     world.elect(2);
     for _ in 0..2 {

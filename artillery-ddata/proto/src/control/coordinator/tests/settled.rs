@@ -37,7 +37,7 @@ fn a_silent_member_unsettles_until_it_is_replaced() {
     assert!(!is_told(&mut world, 0), "with node 1 the quorum is lost");
 }
 
-/// A node learns that it leads before its own chains act by the log, and renews only then.
+/// A node may lead before its own chains act by the log, and renews only once they do.
 #[test]
 fn a_leader_that_has_not_renewed_yet_is_a_node_that_may_serve() {
     let mut world = World::new(4, 3);

@@ -21,7 +21,7 @@ pub(super) const MILLI: u64 = 1_000_000;
 pub(super) struct Trouble {
     pub(super) loss: u64,
     pub(super) repeat: u64,
-    /// The longest delay of a message, in milliseconds.
+    /// The longest delay of nine messages in ten, in milliseconds. The others have up to 20 times this delay.
     pub(super) delay: u64,
     /// The average interval of new partitions, in milliseconds.
     pub(super) cut_every: Option<u64>,
@@ -207,7 +207,7 @@ impl Network {
         self.run_until(self.now + Duration::from_millis(millis), |_| false);
     }
 
-    /// Runs until `done` or `end`. Returns whether it was `done`.
+    /// Runs until `done`, `end` or a violation. Returns whether it was `done`.
     pub(super) fn run_until(&mut self, end: Timestamp, done: impl Fn(&Self) -> bool) -> bool {
         while let Some(entry) = self.events.first_entry() {
             if entry.key().0 > end || done(self) || self.violation.is_some() {
