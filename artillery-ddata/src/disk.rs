@@ -16,10 +16,11 @@ use self::gate::Gate;
 use crate::system;
 use artillery_proto::disk::{Disk, DiskError, DiskFile};
 
-/// The file that a process locks as long as it uses the directory.
+/// The file that a process locks while it uses the directory.
 const LOCK: &str = "LOCK";
 
-/// A directory that this process alone uses, until it is released or dropped.
+/// A directory that this process has locked, until the directory is released or the value is dropped. A directory
+/// opened for reading may be locked by several readers, and isn't locked if it has no lock file.
 #[derive(Debug)]
 pub(crate) struct LockedDir {
     dir: PathBuf,
@@ -28,31 +29,31 @@ pub(crate) struct LockedDir {
     is_read_only: bool,
     gate: Arc<Gate>,
     lock: Mutex<Option<File>>,
-    /// The node's name in the directory when it was opened.
+    /// The node's name in the directory when it was opened; `None` if it was opened for reading.
     name: Option<String>,
-    /// Whether the directory had a store when it was opened.
+    /// Whether the directory had a store when it was opened; `false` if it was opened for reading.
     had_store: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DirectoryError {
-    /// Another process, or another node of this one, uses it.
+    /// Another process, or another node of this process, uses the directory.
     #[error("another node uses it")]
     InUse,
-    /// It holds files, but none of a node.
+    /// The directory holds files, but none of a node.
     #[error("it isn't empty and isn't a node's directory: it holds {file}")]
     Foreign {
         /// One of the files.
         file: String,
     },
-    /// The system refuses it.
+    /// The system failed an operation on the directory.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
 impl LockedDir {
-    /// Opens a directory, which is created if it doesn't exist. Removes the rights of other users, if the file system allows
-    /// it.
+    /// Opens a directory for a node; creates it if it doesn't exist. Removes the rights of other users, if the file
+    /// system allows this.
     pub(crate) fn open(dir: &Path) -> Result<Self, DirectoryError> {
         private::make(dir)?;
         if let Some(file) = contents::foreign(dir)? {
@@ -72,8 +73,8 @@ impl LockedDir {
         Ok(locked)
     }
 
-    /// Opens a directory to read it. If it has a lock file, no node can use it until the result is dropped. Writes nothing: a
-    /// directory without a lock file, such as a backup, is read without a lock.
+    /// Opens a directory to read it. Writes nothing. While the result exists, no node can use the directory, unless it
+    /// has no lock file: such a directory, for example a backup, is read without a lock.
     pub(crate) fn read_only(dir: &Path) -> Result<Self, DirectoryError> {
         let lock = match File::open(dir.join(LOCK)) {
             Ok(lock) => Some(lock),
@@ -102,7 +103,8 @@ impl LockedDir {
         self.had_store
     }
 
-    /// Releases the directory: another node may use it when this returns. Later reads and writes by this node fail.
+    /// Releases the directory, once pending operations have ended: another node may use it when this returns. Later
+    /// operations on its names and contents fail.
     pub(crate) fn release(&self) {
         self.gate.close();
         self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -137,13 +139,14 @@ fn own(is_locked: bool) -> Result<(), DirectoryError> {
     if is_locked { Ok(()) } else { Err(DirectoryError::InUse) }
 }
 
-/// Makes the name of the directory durable, and the names of the directories above it that this process may read.
+/// Makes the directory's own entry durable, and the entries of the directories above it, where this process may read
+/// them.
 fn sync_path(dir: &Path) -> io::Result<()> {
     for parent in dir.canonicalize()?.ancestors().skip(1) {
         match File::open(parent).and_then(|parent| parent.sync_all()) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
-            // Some file systems can't sync directories. The node's directory may still be in another file system, mounted
-            // below.
+            // Some file systems can't sync directories. The node's directory may still be in another file system,
+            // mounted below.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
             synced => synced?,
         }
@@ -198,7 +201,7 @@ impl Disk for LockedDir {
 
     fn sync_names(&self) -> Result<(), DiskError> {
         let _use = self.gate.pass("")?;
-        // Never retried, for any error.
+        // A sync is never retried, whatever the error.
         self.handle.sync_all().map_err(|error| failed("", &error))
     }
 
@@ -233,7 +236,7 @@ impl DiskFile for OpenFile {
     }
 
     fn write_at(&mut self, at: u64, bytes: &[u8]) -> Result<(), DiskError> {
-        // A part of the bytes may have been written: the retry writes the same bytes to the same place.
+        // Some of the bytes may have been written. A retry writes the same bytes to the same place.
         self.gate.insist(&self.name, || system::write_all_at(&self.file, bytes, at))
     }
 
@@ -253,8 +256,8 @@ fn failed(file: &str, error: &io::Error) -> DiskError {
     }
 }
 
-/// Like `failed`, for an error on opening or reading a file. Some of these errors mean that the medium or the file system has
-/// lost bytes.
+/// Like [`failed`], for an error on opening or reading a file. Some of these errors mean that the medium or the file
+/// system has lost bytes.
 fn unreadable(file: &str, at: u64, error: &io::Error) -> DiskError {
     if system::is_damage(error) {
         DiskError::Unreadable { file: file.to_owned(), at, why: error.to_string() }
@@ -335,8 +338,8 @@ mod tests {
         assert_eq!(fs::read(dir.path().join("control-1")).unwrap(), b"abc");
     }
 
-    /// The lock is held as long as the control file may be written. Otherwise another incarnation might not know this one's
-    /// promises.
+    /// The lock is held while the control file may be written. Otherwise another incarnation might not know the
+    /// promises of this one.
     #[test]
     fn a_directory_is_in_use_as_long_as_its_control_file_is() {
         use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Access to this process's chains: the chains served here, and the requests that wait for a chain's task.
+//! Access to this process's chains: the chains served here, and the requests that wait for the task of a chain.
 
 pub(crate) mod answering;
 pub(crate) mod handle;

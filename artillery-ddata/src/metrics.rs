@@ -38,7 +38,8 @@ pub struct NodeMetrics {
     pub queues: Vec<QueueMetrics>,
     /// The chains that this node is or was a member of.
     pub chains: Vec<ChainMetrics>,
-    /// Records above the watermark that the last start found on disk, of all chains, one entry per trigger.
+    /// The records above the watermark that the last start found on disk and that have been settled since, of all
+    /// chains, one entry per trigger.
     pub rereplications: Vec<RereplicationMetrics>,
     /// Traffic over the node's socket.
     pub traffic: Counters,
@@ -60,7 +61,8 @@ pub struct OperationMetrics {
     pub conflict: u64,
     /// Operations that were refused: nothing was applied, and nothing will be.
     pub refused: u64,
-    /// Operations without an answer in time: a write may have been applied.
+    /// Operations whose outcome this node doesn't know, for example without an answer in time: a write may have been
+    /// applied.
     pub unknown: u64,
     /// Seconds from arrival to answer, for every outcome.
     pub latency: Histogram,
@@ -152,7 +154,7 @@ impl Histogram {
     }
 }
 
-/// The size of a queue.
+/// The bytes that wait in a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueueMetrics {
@@ -181,8 +183,8 @@ pub struct ChainMetrics {
     pub rereplication_time: Duration,
 }
 
-/// Records above the watermark that the last start found on disk and that have been settled since, by what settled
-/// them.
+/// Records above the watermark that the last start found on disk and that have been settled since, by the trigger of
+/// the settling.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct RereplicationMetrics {

@@ -22,8 +22,8 @@ const CANDIDATE_TIMEOUT: Duration = Duration::from_secs(2);
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// Builds and connects a [`Client`]. It needs a secret or an identity, and a location of a node. Defaults are in
-/// parentheses.
+/// Builds and connects a [`Client`]. It needs a secret or an identity, and a way to find a node: seeds, a list of
+/// candidates, or a source. Defaults are in parentheses.
 #[derive(Clone)]
 #[must_use = "a builder does nothing until `connect` is awaited"]
 pub struct ClientBuilder {
@@ -78,24 +78,26 @@ impl ClientBuilder {
         self
     }
 
-    /// Also trusts nodes that hold this secret (none), while one secret replaces another: see [`Client::set_identity`].
+    /// Also trusts nodes that hold this secret (none). For the time in which one secret replaces another: see
+    /// [`Client::set_identity`].
     pub fn also_trust_secret(mut self, secret: impl AsRef<[u8]>) -> Self {
         self.also_trusted.push(secret.as_ref().to_vec());
         self
     }
 
-    /// An identity, instead of one derived from a secret (none).
+    /// An identity (none). It is used instead of the [`secret`](Self::secret), if both are given.
     pub fn identity(mut self, identity: Identity) -> Self {
         self.identity = Some(identity);
         self
     }
 
     /// Adds the location of a node (none): an address, or text such as `db-1.example:7400` or `[::1]:7400`. A host name
-    /// is resolved at each dial, for at most 5 s, and all its addresses are tried.
+    /// is resolved at each dial, for at most 5 s, and all its addresses are tried. Other text makes
+    /// [`connect`](Self::connect) fail with [`ClientError::Seed`].
     pub fn seed<S: TryInto<Seed, Error: Into<SeedError>>>(mut self, seed: S) -> Self {
         match seed.try_into() {
             Ok(seed) => self.candidates.add(seed),
-            // `connect` reports the first one.
+            // `connect` reports the first error.
             Err(error) => {
                 self.bad_seed.get_or_insert(error.into());
             }
@@ -109,15 +111,16 @@ impl ClientBuilder {
     }
 
     /// Adds a source of locations (none), which is used while the client or a handle made from it exists. The source
-    /// runs on a thread of its own, so it may block or fail. With a source, the client keeps looking until its timeout,
-    /// even if no node admits it now.
+    /// runs on a thread of its own, so it may block or fail. With a source, [`connect`](Self::connect) keeps looking
+    /// until its timeout, even if no node admits the client now.
     pub fn discovery(mut self, source: impl Discovery) -> Self {
         self.discovery.push(Arc::new(source));
         self
     }
 
-    /// Sets a list that may grow while the client looks for the cluster (none). With it, the client keeps looking until
-    /// its timeout, even if no listed node admits it now. Seeds given before are added to the list.
+    /// Sets a list that may grow while the client looks for the cluster (none). With it, [`connect`](Self::connect)
+    /// keeps looking until its timeout, even if no listed node admits the client now. Seeds given before are added to
+    /// the list.
     pub fn candidates(mut self, candidates: Candidates) -> Self {
         self.candidates.all().into_iter().for_each(|seed| candidates.add(seed));
         self.candidates = candidates;
@@ -138,21 +141,26 @@ impl ClientBuilder {
         self
     }
 
-    /// Also connects to a node that serves nothing because an operator replaced its cluster by another one: to inspect
-    /// it, or to make that node continue ([`Client::recover`]) (no: the client keeps looking for the other cluster).
+    /// Also connects to a node that serves nothing because an operator replaced its cluster by another one, to inspect
+    /// the node or to make it continue ([`Client::recover`]) (no: such a node counts as one whose cluster isn't
+    /// formed).
     pub fn even_if_succeeded(mut self) -> Self {
         self.even_if_succeeded = true;
         self
     }
 
-    /// How long [`connect`](Self::connect) looks for a formed cluster (10 s).
+    /// How long [`connect`](Self::connect) looks for a formed cluster (10 s). It fails earlier if every node refuses
+    /// the client, and no location may be added.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Connects to the cluster, and learns its chains, members and addresses. The client's tasks run in the runtime in
+    /// Connects to the cluster, and queries its chains, members and addresses. The client's tasks run in the runtime in
     /// which this is awaited.
+    ///
+    /// # Errors
+    /// [`ClientError`]: the settings can't be used, or no node of a formed cluster answered.
     pub async fn connect(self) -> Result<Client, ClientError> {
         let identity = match (&self.identity, &self.secret) {
             (Some(identity), _) => identity.clone(),
@@ -190,8 +198,8 @@ impl ClientBuilder {
         self.waits_for_candidates || !self.discovery.is_empty()
     }
 
-    /// Asks the candidates repeatedly, one after another, without waiting long for a silent one, until one knows the
-    /// formed cluster.
+    /// Asks the candidates repeatedly until one knows the formed cluster, the time is over, or no further attempt can
+    /// succeed. In each round the next candidate is asked when one fails, or after a short wait.
     async fn find(&self, endpoint: &Endpoint) -> Result<Routing, ClientError> {
         let deadline = from_now(self.timeout);
         let mut added = self.candidates.watch();
@@ -208,7 +216,7 @@ impl ClientBuilder {
             unformed |= failures.iter().any(Option::is_none);
             let failures: Vec<_> = failures.into_iter().flatten().collect();
             let hopeless = !unformed && !self.waits() && failures.iter().all(Unreached::is_final);
-            // The last attempt ends at the deadline: an earlier answer is more informative than that timeout.
+            // The last attempt ends at the deadline. An earlier failure is more informative than that timeout.
             for failure in failures {
                 let place = failure.place();
                 if !failure.is_silence() || !told.contains_key(&place) {
@@ -226,7 +234,8 @@ impl ClientBuilder {
         }
     }
 
-    /// Asks the node at each address of a location. A failure without a reason means that the cluster isn't formed yet.
+    /// Asks the node at each address of a location. `None` among the failures: a node answered, but showed no routing
+    /// (see [`ask_on`]).
     async fn ask_place(
         &self,
         endpoint: &Endpoint,
@@ -257,7 +266,7 @@ impl fmt::Debug for ClientBuilder {
     }
 }
 
-/// The routing that a node knows. A failure without a reason means that the cluster isn't formed yet.
+/// Asks the node at this address for its routing. `Err(None)`: it answered, but showed none (see [`ask_on`]).
 async fn ask(
     endpoint: &Endpoint,
     addr: SocketAddr,

@@ -36,15 +36,17 @@ impl Client {
         Kv::new(self.router.clone())
     }
 
-    /// The known chains, members and addresses. They may be outdated.
+    /// The chains, members and addresses that the client knows. They may be outdated.
     pub fn routing(&self) -> Arc<Routing> {
         self.router.known().unwrap_or_else(|| self.first.clone())
     }
 
-    /// Asks the cluster for its chains, members and addresses.
+    /// Asks the cluster for its chains, members and addresses. Calls made at the same time share one query; if no node
+    /// answers it, all of these calls but one return the routing known before.
     ///
     /// # Errors
-    /// [`Error::NotApplied`], when no node answers in time.
+    /// [`Error::NotApplied`]: no node answered in time, the client is closed, or the call was made outside of a
+    /// runtime.
     pub async fn refresh(&self, timeout: Duration) -> Result<Arc<Routing>, Error> {
         self.router.refresh_within(timeout).await
     }
@@ -58,11 +60,12 @@ impl Client {
         serde_json::from_str(&json).map_err(|error| StatusError::Unreadable(error.to_string()))
     }
 
-    /// A node's status as it reports it: the JSON text of its HTTP `/status`. A newer node's has fields that
-    /// [`node_status`](Self::node_status) ignores.
+    /// A node's status as reported by the node: the JSON text of its HTTP `/status`. A newer node may report fields
+    /// that [`node_status`](Self::node_status) ignores.
     ///
     /// # Errors
-    /// [`Error::NotApplied`], when the node isn't known or doesn't answer in time.
+    /// [`Error::NotApplied`]: the node isn't known, wasn't reached, or gave no usable answer in time.
+    /// [`Error::Refused`]: too many requests to the node are in flight.
     pub async fn node_status_json(&self, node: NodeId, timeout: Duration) -> Result<String, Error> {
         match self.router.ask_node(node, AdminOperation::Status, timeout).await.map_err(NoAnswer::of_query)? {
             ResponseAnswer::Status(json) => Ok(String::from_utf8_lossy(&json).into_owned()),
@@ -70,8 +73,8 @@ impl Client {
         }
     }
 
-    /// Sends an operator's command to one node, once. Returns the epoch that a reorder has created, `None` for the other
-    /// commands.
+    /// Sends an operator's command to one node, once. Returns the epoch that a reorder has created, `None` for the
+    /// other commands.
     ///
     /// # Errors
     /// [`AdminError`]. If its [outcome is unknown](AdminError::is_outcome_unknown), the command may have been executed:
@@ -88,7 +91,7 @@ impl Client {
         }
     }
 
-    /// The locations at which the client looks for nodes. The list may be extended at any time.
+    /// The locations at which the client looks for nodes. Locations may be added and removed at any time.
     pub fn candidates(&self) -> &Candidates {
         &self.candidates
     }
@@ -99,7 +102,7 @@ impl Client {
     }
 
     /// Replaces the client's own certificate and the trusted ones by those of `identity`. The client keeps its
-    /// [`name`](Self::name). [`Endpoint::set_identity`] explains how to replace a secret without interrupting service.
+    /// [`name`](Self::name). [`Endpoint::set_identity`] explains how to replace a secret without downtime.
     ///
     /// # Errors
     /// [`IdentityError::OtherName`], [`IdentityError::Unusable`]: nothing has changed.
@@ -113,7 +116,7 @@ impl Client {
     }
 
     /// Closes all connections and notifies the nodes. Calls in progress end as if their connections were lost, and are
-    /// not retried. It waits at most one second for nodes that don't answer, however many there are.
+    /// not retried. Waits at most one second in total for nodes that don't acknowledge this.
     pub async fn close(&self) {
         self.router.stop();
         self.endpoint.shutdown().await;
@@ -130,7 +133,7 @@ pub enum ClientError {
     /// A seed is neither an address nor a host name with a port.
     #[error(transparent)]
     Seed(#[from] SeedError),
-    /// Neither seeds, candidates nor a source were given.
+    /// Neither seeds, nor candidates, nor a source were given.
     #[error("no seed given, so there is no node to contact")]
     NoSeeds,
     /// The secret or the certificates can't be used.
@@ -142,7 +145,8 @@ pub enum ClientError {
     /// No node was reached, or none admitted this client; each address or name with its reason.
     #[error("no node was reached: {}", reasons(.0))]
     Unreachable(Vec<Unreached>),
-    /// Nodes were reached, but their cluster isn't formed yet.
+    /// Nodes were reached, but their cluster isn't formed yet, or was replaced by another one (see
+    /// [`even_if_succeeded`](crate::ClientBuilder::even_if_succeeded)).
     #[error("the cluster isn't formed yet")]
     NotFormed,
 }

@@ -43,7 +43,8 @@ impl<R> AdminError<R> {
         Self::OutcomeUnknown { node, reason: Unanswered::Unusable }
     }
 
-    /// The reason of the node that refused the order: nothing was changed.
+    /// The reason of the node that refused the order: nothing was changed. `None`: the error has another cause, and the
+    /// order may have been carried out unless it was [not sent](Self::NotSent).
     pub fn rejection(&self) -> Option<&R> {
         if let Self::Rejected(reason) = self { Some(reason) } else { None }
     }

@@ -29,7 +29,7 @@ use crate::{
 pub struct Survey {
     /// The reports of the nodes that answered.
     pub standings: Vec<Standing>,
-    /// The names of the known nodes that gave no report in time.
+    /// The names of the known nodes that reported nothing in time, sorted.
     pub silent: Vec<String>,
 }
 
@@ -37,7 +37,7 @@ impl Client {
     /// Asks every known node what it holds. [`plan_recovery`](crate::admin::plan_recovery) determines which
     /// recovery is possible.
     pub async fn survey(&self, timeout: Duration) -> Survey {
-        // The nodes that have newer routing may be dead: fall back to the routing already known.
+        // The nodes that have newer routing may be dead: fall back to the known routing.
         let routing = self.refresh(timeout).await.unwrap_or_else(|_| self.routing());
         let mut asked = JoinSet::new();
         for (&node, address) in &routing.nodes {
@@ -76,8 +76,9 @@ impl Client {
         survey
     }
 
-    /// Asks the nodes at these addresses what they hold. A node of another history may be known by gossip alone, as
-    /// reported in [`NodeStatus::members`](crate::status::NodeStatus::members).
+    /// Asks the nodes at these addresses what they hold. Nodes that don't report in time are missing from the result; a
+    /// node with several of the addresses is in it several times. A node of another history may be known to the
+    /// membership alone: [`NodeStatus::members`](crate::status::NodeStatus::members) has its address.
     pub async fn survey_at(&self, addrs: impl IntoIterator<Item = SocketAddr>, timeout: Duration) -> Vec<Standing> {
         let mut asked = JoinSet::new();
         for addr in addrs {
@@ -115,8 +116,8 @@ impl Client {
         }
     }
 
-    /// Makes the leader reopen a chain from the stores that are left, which loses acknowledged writes: for when the
-    /// configuration log is intact, but none of the stores that last served the chain comes back. Refused while a
+    /// Makes the leader reopen a chain from the remaining stores, which loses acknowledged writes. Use it if the
+    /// configuration log is intact, but none of the stores that last served the chain will return. Refused while a
     /// member of the chain is alive, or while a store is present that may be complete.
     ///
     /// # Errors
@@ -156,7 +157,8 @@ impl Client {
         }
     }
 
-    /// Asks the first node reached at one of these addresses; with `only`, exactly that incarnation.
+    /// Asks the first node that is reached at one of these addresses. With `only`, other incarnations than this one are
+    /// ignored.
     async fn ask_at(
         &self,
         addrs: &[SocketAddr],

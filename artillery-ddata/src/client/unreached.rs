@@ -18,7 +18,7 @@ pub enum Unreached {
         /// The reason.
         reason: ConnectError,
     },
-    /// The host name has no address now.
+    /// The host name could not be resolved, or has no address.
     Name {
         /// The host name.
         place: Seed,
@@ -37,7 +37,7 @@ impl Unreached {
         Self::Late { place }
     }
 
-    /// Why the node at the address refused, or gave no answer.
+    /// Why the node at the address refused the client, or gave no answer. `None`: no address was dialled.
     pub fn connect_error(&self) -> Option<&ConnectError> {
         match self {
             Self::Addr { reason, .. } => Some(reason),
@@ -45,7 +45,7 @@ impl Unreached {
         }
     }
 
-    /// Identifies the failure: the location, and the address if it has several.
+    /// Identifies the failure: the location, and the dialled address, if there was one.
     pub(super) fn place(&self) -> (String, Option<SocketAddr>) {
         match self {
             Self::Addr { place, addr, .. } => (place.to_string(), Some(*addr)),
@@ -58,7 +58,7 @@ impl Unreached {
         matches!(self, Self::Late { .. } | Self::Addr { reason: ConnectError::TimedOut, .. })
     }
 
-    /// Whether asking the same location again would fail in the same way.
+    /// Whether another attempt at the same location would fail in the same way.
     pub(super) fn is_final(&self) -> bool {
         match self.connect_error() {
             Some(ConnectError::Untrusted(_) | ConnectError::BadAddress { .. } | ConnectError::Rejected(_)) => true,

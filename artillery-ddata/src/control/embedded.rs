@@ -3,18 +3,18 @@
 //! # Identity
 //!
 //! A node of the group is a *store* of a node ([`RaftId`]). A memory node that restarts has forgotten its votes and its
-//! log, and has another store: so it joins the group as another node, and messages name the store that they are for. A
-//! store on a disk is the same node of the group across restarts. A node that isn't among the first voters starts with
-//! an empty log, and waits for a leader's messages. Only incarnations named in the founding start the log: a restarted
-//! node never does so again. The leader sends the log to every node of the cluster ([`Configs::nodes`]), so that each
-//! can apply it.
+//! log, and has another store: so it joins the group as another node, and messages name the store to which they are
+//! addressed. A store on a disk is the same node of the group across restarts. A node that isn't among the first voters
+//! starts with an empty log, and waits for a leader's messages. Only the stores named in the founding start the log,
+//! and each only while it has no record of a log. The leader sends the log to every node of the cluster
+//! ([`Configs::nodes`]), so that each can apply it.
 //!
 //! # Two logs in one
 //!
 //! The group's log also holds entries that change no configuration: the first entry of each leader, and changes of the
-//! voters. A configuration change names its place and its term. When applied, it takes that place only if it is the
-//! next one and the term is that of the leader that appended it; else it has no effect. So [`LogIndex`] counts only
-//! entries that took a place, and a proposal never outlives its term (trap 35).
+//! voters. A configuration change names its place and its term. When it is applied, it takes that place only if the
+//! place is the next one and the term is that of the leader that appended it. Otherwise it has no effect. So
+//! [`LogIndex`] counts only entries that took a place, and a proposal never outlives its term (trap 35).
 //!
 //! # Leadership
 //!
@@ -107,9 +107,9 @@ struct EmbeddedInner {
 type Metrics = RaftServerMetrics<RaftId, RaftNode>;
 
 impl Embedded {
-    /// Joins the group that keeps the log of `founding`'s cluster: as one of its first voters if exactly this
-    /// incarnation is among them, else as a node that waits to become a voter. A node with a disk continues from the
-    /// content of `place`.
+    /// Joins the group that keeps the log of `founding`'s cluster: as one of its first voters if this node's store is
+    /// among them, otherwise as a node that waits to become a voter. A node with a disk continues from the content of
+    /// `place`.
     ///
     /// # Errors
     /// [`ConfigLogError::Failed`]: the settings are invalid, or the disk has failed.
@@ -152,7 +152,7 @@ impl Embedded {
             place,
             histories: Histories::new(history),
         };
-        // The other voters wait for the first one as long as for a leader that fell silent.
+        // The first voter calls an election at once. The others wait for it as for a leader that fell silent.
         part.begin(store, applied, first).await
     }
 
@@ -221,7 +221,8 @@ impl Embedded {
     /// Handles a message that `from` sent by [`LogTransport::call`]; returns the answer.
     ///
     /// # Errors
-    /// [`CallError`]: the message changed nothing.
+    /// [`CallError`]: the message changed neither the vote nor the log, except perhaps with [`CallError::Stopped`]. The
+    /// sender's history and position may have been recorded in any case.
     pub(crate) async fn serve(&self, from: MemberId, message: Bytes) -> Result<Bytes, CallError> {
         let EmbeddedInner { me, cluster, settings, raft, log, histories, place, .. } = &*self.0;
         let encode = |answer| messages::encode(&AnswerOf { by: place.as_ref().map(StorePlace::speaker), answer });
@@ -360,8 +361,8 @@ impl Default for Stands {
     }
 }
 
-/// Lets a node lead again once it isn't the leader: until then, a proposal of the term that it resigned from may still
-/// enter the log (trap 35).
+/// Lets a node lead again once it isn't the leader, if this is still wanted. Until then, a proposal of the term that it
+/// resigned from may still enter the log (trap 35).
 async fn stand_again(
     raft: Raft,
     mut metrics: watch::Receiver<Metrics>,
@@ -380,7 +381,7 @@ async fn stand_again(
     }
 }
 
-/// The first voters, if this node is one of them; else none.
+/// The first voters, if this node's store is among them; otherwise none.
 fn first_voters(me: &NodeInfo, founding: &Bootstrap, settings: &EmbeddedSettings) -> Vec<NodeInfo> {
     let mut voters = types::first_voters(founding, settings.max_voters).to_vec();
     if allows!(settings.guards, InitialiseAgain) {
@@ -404,7 +405,8 @@ fn stopped(error: impl fmt::Display) -> CallError {
     CallError::Stopped(error.to_string())
 }
 
-/// Notifies waiters of changes of the leader or the voters; ends with the group's part here.
+/// Wakes waiters when openraft's metrics change, for example the leader or the voters. When openraft ends, marks the
+/// end of this part in the group.
 async fn watch(me: RaftId, mut metrics: watch::Receiver<Metrics>, applied: Arc<AppliedConfigs>) {
     let mut known = None;
     while metrics.changed().await.is_ok() {
@@ -478,8 +480,8 @@ impl EmbeddedInner {
             RaftError::APIError(CheckIsLeaderError::ForwardToLeader(_)) => not_leading(),
             RaftError::Fatal(fatal) => failed(fatal),
         })?;
-        // The log id is at least the first entry of the leader that a majority confirmed: so its term is the confirmed
-        // one.
+        // The log id is at least the first entry of the leader that a majority confirmed, so a term other than `term`
+        // means another leader.
         let read = read.filter(|read| read.leader_id.term == term.0).ok_or_else(not_leading)?;
         let mut progress = self.applied.watch();
         let applied = progress.wait_for(|now| now.ended || now.raft.is_some_and(|last| last.index >= read.index));
@@ -491,7 +493,7 @@ impl EmbeddedInner {
         if self.leads() == Some(term) { Ok(last) } else { Err(not_leading()) }
     }
 
-    /// The output of `future`, unless this node stops leading in `term` or the time limit passes.
+    /// The output of `future`. Fails with an unknown outcome if this node stops leading in `term`, or `limit` passes.
     async fn while_leading<T>(
         &self,
         term: Term,

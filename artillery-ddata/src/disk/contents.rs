@@ -11,7 +11,7 @@ const NUMBERED: [&str; 2] = ["control-", "journal-"];
 const BALLAST: &str = "ballast";
 /// Some file systems have a directory of this name at their root.
 const LOST_AND_FOUND: &str = "lost+found";
-/// A directory with one of these prefixes, followed by a number, holds contents that were moved aside.
+/// Subdirectories with one of these prefixes, followed by a number, hold contents that were moved aside.
 const ASIDE: [&str; 2] = ["damaged-", "given-up-"];
 
 /// Whether a node uses this name for a file.
@@ -26,7 +26,8 @@ fn is_proof(name: &str) -> bool {
     names::FILES.contains(&name) || OTHER.contains(&name) || NUMBERED.iter().any(numbered)
 }
 
-/// The name of an entry that doesn't belong to a node. `None`: the directory is a node's, or has no such entry.
+/// The name of an entry that doesn't belong to a node, if the directory isn't a node's. `None`: it is a node's, or has
+/// no such entry.
 pub(super) fn foreign(dir: &Path) -> io::Result<Option<String>> {
     let mut found = None;
     for entry in fs::read_dir(dir)? {
@@ -44,7 +45,8 @@ pub(super) fn foreign(dir: &Path) -> io::Result<Option<String>> {
     Ok(found.map(|name| name.to_string_lossy().into_owned()))
 }
 
-/// Whether a subdirectory of this name is ignored: a hidden one, one of the file system, or contents that were moved aside.
+/// Whether a subdirectory of this name is ignored: a hidden one, one of the file system, or contents that were moved
+/// aside.
 fn is_neutral(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
     let numbered = |stem: &&str| name.strip_prefix(stem).is_some_and(|number| number.parse::<u32>().is_ok());
@@ -83,7 +85,7 @@ mod tests {
         for entry in ["damaged-x/", "damaged-1", ".profile", "journal-2024-11", "control-center", "journal-2024/"] {
             assert!(matches!(open(&[entry]), Err(DirectoryError::Foreign { .. })), "{entry}");
         }
-        // A database's.
+        // The files of a database.
         assert!(matches!(open(&["CURRENT", "LOCK", "MANIFEST-000004"]), Err(DirectoryError::Foreign { .. })));
     }
 

@@ -1,4 +1,5 @@
-//! How operations on a directory begin, wait and end. A release waits until pending operations have ended; later ones fail.
+//! How operations on a directory begin, wait and end. A release waits until pending operations have ended; later ones
+//! fail.
 
 use std::{
     io,
@@ -17,13 +18,13 @@ use crate::system::{Refused, refused};
 /// The pause before retrying an operation for which the system had no resources.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Whether a directory is still used.
+/// Admits operations on a directory until the directory is released.
 #[derive(Debug, Default)]
 pub(super) struct Gate {
     is_closed: AtomicBool,
     /// Read-locked by each operation, write-locked by the release.
     operations: RwLock<()>,
-    /// Whether an operation waits for a resource of the system.
+    /// Whether an operation is waiting for a resource of the system.
     lacks: AtomicBool,
     waiting: Mutex<()>,
     /// Notified by the release.
@@ -40,7 +41,8 @@ impl Gate {
         Ok(operation)
     }
 
-    /// Performs an operation that may be repeated. Repeats it while it is interrupted or the system has no resources for it.
+    /// Performs an operation that may be repeated. Repeats it while it is interrupted or the system has no resources
+    /// for it.
     pub(super) fn insist<T>(&self, file: &str, operation: impl FnMut() -> io::Result<T>) -> Result<T, DiskError> {
         self.insist_or(file, operation, |error| failed(file, error))
     }

@@ -14,7 +14,7 @@ const NODE: NameFile = NameFile { file: "NAME", new: "NAME.new" };
 const CLUSTER: NameFile = NameFile { file: "CLUSTER", new: "CLUSTER.new" };
 /// The names of all these files.
 pub(super) const FILES: [&str; 4] = [NODE.file, NODE.new, CLUSTER.file, CLUSTER.new];
-/// A longer content of a file is no name.
+/// Longer contents of a file are not a name.
 const MAX_NAME_BYTES: usize = 1024;
 
 struct NameFile {
@@ -24,18 +24,19 @@ struct NameFile {
 }
 
 impl LockedDir {
-    /// The node's name that was kept last; `None`: no file exists, or its content is no name.
+    /// The name of the node that was stored last; `None`: no file exists, or its contents are not a name.
     pub(crate) fn kept_name(&self) -> io::Result<Option<String>> {
         let name = self.kept(&NODE)?.map(|name| name.trim_end().to_owned());
         Ok(name.filter(|name| !name.is_empty()))
     }
 
-    /// Keeps the node's name. It is durable when this returns.
+    /// Stores the node's name. It is durable when this returns.
     pub(crate) fn keep_name(&self, name: &str) -> io::Result<()> {
         if self.kept_name()?.as_deref() == Some(name) { Ok(()) } else { self.keep(&NODE, name) }
     }
 
-    /// The name of the cluster that was kept last; `None`: no file exists, its content is no name, or it can't be read.
+    /// The name of the cluster that was stored last; `None`: no file exists, its contents are not a name, or it can't
+    /// be read.
     pub(crate) fn kept_cluster(&self) -> Option<String> {
         self.kept(&CLUSTER).unwrap_or_else(|error| {
             tracing::warn!(%error, "the file CLUSTER can't be read");
@@ -43,7 +44,7 @@ impl LockedDir {
         })
     }
 
-    /// Keeps the cluster's name. It is durable when this returns.
+    /// Stores the cluster's name. It is durable when this returns.
     pub(crate) fn keep_cluster(&self, name: &str) -> io::Result<()> {
         if self.kept_cluster().as_deref() == Some(name) { Ok(()) } else { self.keep(&CLUSTER, name) }
     }
@@ -95,7 +96,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let disk = LockedDir::open(dir.path()).unwrap();
         assert_eq!(disk.kept_cluster(), None);
-        // Names of clusters are compared as they are.
+        // Names of clusters are compared without trimming.
         for name in ["shop", " shop ", "shop\n"] {
             disk.keep_cluster(name).unwrap();
             disk.keep_cluster(name).unwrap();

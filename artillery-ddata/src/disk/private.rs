@@ -1,4 +1,4 @@
-//! Other users of the machine neither read nor lock a node's files.
+//! Keeps other users of the machine from reading or locking a node's files.
 
 use std::{
     fs::{self, OpenOptions},
@@ -17,7 +17,7 @@ pub(super) fn options() -> OpenOptions {
     system::private_files()
 }
 
-/// Removes the rights of other users on the directory and the node's files, except on those that this process doesn't own.
+/// Removes the rights of other users on the directory and the node's files, except where another user is the owner.
 /// `is_ours`: whether a node uses this name for a file.
 pub(super) fn tighten(dir: &Path, is_ours: fn(&str) -> bool) -> io::Result<()> {
     // Restrict the directory first, so that no other user can replace a file with a link.

@@ -28,14 +28,15 @@ use crate::{
     replica::{Gate, ReplicaEvent, Rereplication, Status},
 };
 
-/// The most frames from peers that wait for the task, each of about [`UPDATES_ROOM`] bytes at most.
+/// The most frames and status queries that wait for the task. A frame has about [`UPDATES_ROOM`] bytes at most.
 const FRAMES: usize = 64;
 /// The most orders of the node that wait for the task. The node has at most four pending, not counting orders to close.
 const ORDERS: usize = 16;
-/// The most reads that wait for the task, and the most writes. [`ChainParts::queue_bytes`] bounds their bytes.
+/// The most reads, small writes and large writes that wait for the task, each. [`ChainParts::queue_bytes`] bounds their
+/// bytes.
 const REQUESTS: usize = 1024;
-/// The most inputs of each kind that are received at once. The runner decides how many of them it handles before output is
-/// sent.
+/// The most commands, and the most reads, received in one call. A step makes up to two such calls for each. Writes are
+/// received one at a time. The runner decides how many inputs it handles before output is sent.
 const BATCH: usize = 256;
 /// How long deferred work waits while another member works on the same update.
 const DEFERRAL: Duration = Duration::from_millis(1);
@@ -93,7 +94,7 @@ struct PeerLanes {
     lanes: Lanes,
     updates: mpsc::Sender<ChainFrame>,
     snapshots: mpsc::Sender<ChainFrame>,
-    /// The state of the link that the runner was told last.
+    /// The state of the link that was last passed to the runner.
     seen: LaneState,
 }
 
@@ -121,7 +122,7 @@ struct ChainTask {
     standing: watch::Sender<ChainReadiness>,
     /// `None`: the lease never changes.
     leases: Option<watch::Receiver<Lease>>,
-    /// `None`: the configuration is fixed, and the words are dropped.
+    /// `None`: the configuration is fixed, and words are dropped.
     words: Option<mpsc::Sender<(ChainId, Word)>>,
 }
 
@@ -144,8 +145,8 @@ impl ChainTask {
                 tokio::task::yield_now().await;
             }
             if self.turn.has_inputs() {
-                // Requests are received only once these inputs are handled. So receive no further frames now: they would keep
-                // requests waiting.
+                // Further requests are received only once these inputs are handled. Until then, receive no frames
+                // either: they would delay waiting requests.
                 self.take();
                 continue;
             }
@@ -181,7 +182,7 @@ impl ChainTask {
         }
     }
 
-    /// Takes the commands and reads that have arrived, so that they share the next frames.
+    /// Receives the waiting commands and reads, so that their output shares the next frames.
     fn receive_what_is_ready(&mut self) {
         for _ in 0..BATCH {
             let Ok(command) = self.commands.try_recv() else { break };
@@ -190,7 +191,7 @@ impl ChainTask {
         self.turn.reads.extend(std::iter::from_fn(|| self.reads.try_recv().ok()).take(BATCH));
     }
 
-    /// Takes the node's orders and lease, and then the changes of links: orders bring peers.
+    /// Receives the newest lease, the waiting orders, and then the changes of links, since orders add peers.
     fn receive_orders(&mut self) {
         if let Some(leases) = &mut self.leases
             && leases.has_changed().unwrap_or(false)
@@ -221,7 +222,7 @@ impl ChainTask {
         let writes = &mut self.writes;
         self.runner.take(clock::now, clock::wall, &mut self.turn, |line| writes.try_next(line));
         for caller in self.callers.drain(..) {
-            // The caller may have gone.
+            // The caller may no longer be waiting.
             drop(caller.send(self.runner.replica().status()));
         }
     }
@@ -240,7 +241,7 @@ impl ChainTask {
         self.turn.orders.push(order);
     }
 
-    /// Peers that stay keep their lanes; all others are removed.
+    /// Sets the peers. Peers that stay keep their lanes; those missing from `lanes` are removed.
     fn change_peers(&mut self, lanes: BTreeMap<MemberId, Lanes>) {
         let gone: Vec<_> = self.peers.keys().filter(|id| !lanes.contains_key(id)).copied().collect();
         let gone = gone.into_iter().filter_map(|id| self.peers.remove(&id)?.seen.up);
@@ -254,8 +255,9 @@ impl ChainTask {
         }
     }
 
-    /// Sends replies first. Then sends each peer control frames, updates and snapshots, up to the capacity of its lanes. A lane
-    /// with capacity again wakes the task. Other tasks of the node learn the news last: no peer should wait for that.
+    /// Sends replies first. Then sends each peer control frames, updates and snapshots, up to the capacity of its lanes.
+    /// A lane wakes the task when it has capacity again. Publishes the readiness and the words last, since no peer should
+    /// wait for that.
     fn flush(&mut self) {
         while let Some(output) = self.runner.poll_output() {
             match output {
@@ -326,7 +328,7 @@ fn log_rereplication(chain: ChainId, so_far: &Rereplication) {
     );
 }
 
-/// Gives other tasks a turn, so that the output leaves. With `is_between`, pauses for another member that works on the same
+/// Lets other tasks run, so that the output is sent. With `is_between`, pauses, since another member works on the same
 /// update.
 async fn until_said(is_between: bool) {
     if is_between {
@@ -344,7 +346,7 @@ async fn room_for_words(words: &Option<mpsc::Sender<(ChainId, Word)>>) {
     }
 }
 
-/// Waits for the next lease; indefinitely, if the sender is gone.
+/// Waits for the next lease; never returns if the sender was dropped.
 async fn renewed(leases: &mut Option<watch::Receiver<Lease>>) -> Lease {
     if let Some(leases) = leases
         && leases.changed().await.is_ok()

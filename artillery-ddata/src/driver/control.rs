@@ -1,5 +1,5 @@
-//! The task that keeps a node's configuration. It passes calls, log changes and the chains' words to [`NodeMachine`], which
-//! decides, and executes its outputs. The task owns clocks, calls and queues.
+//! The task that keeps a node's configuration. Passes calls, log changes and the chains' words to [`NodeMachine`],
+//! which makes the decisions, and executes the outputs. The task owns the clock, the calls and the queues.
 
 mod acting;
 mod callers;
@@ -80,17 +80,17 @@ pub(crate) struct ControlParts {
     pub(crate) reasons: Arc<ChangeReasons>,
     /// Receives each configuration that the chains act by.
     pub(crate) feed: Arc<ConfigFeed>,
-    /// The time limit of a call.
+    /// The time limit of a renewal.
     pub(crate) limit: Duration,
 }
 
 enum Done {
-    /// The log has changed this many times.
+    /// The log's number of changes.
     Log(u64),
     Input(Box<NodeInput>),
     Kept(Option<Box<NodeInput>>),
     Unkept(ControlFileError),
-    /// This node's directory is an older copy, or a second one.
+    /// A peer reports that this node's directory is an older copy, or a second one.
     RolledBack,
 }
 
@@ -101,12 +101,12 @@ pub(crate) struct ControlTask {
     end: Option<ControlEnd>,
 }
 
-/// Why the task has ended. Of several reasons, the last one in this order counts.
+/// Why the task has ended. Of several reasons, the last one in this order is reported.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum ControlEnd {
-    /// The node has stopped, or a chain no longer takes orders.
+    /// The node has stopped, or a chain no longer accepts orders.
     Stopped,
-    /// Another cluster has taken the place of the node's own.
+    /// Another cluster has replaced the node's own.
     Superseded,
     /// The node's directory is an older copy, or a second one.
     RolledBack,
@@ -195,7 +195,7 @@ impl ControlTask {
                 tracing::error!(%error, "the configurations can't be written to this node's disk");
                 self.end(ControlEnd::Failed);
             }
-            // Without an end, the node would wait for the call's answer indefinitely.
+            // End the task: otherwise the node would wait for the call's answer indefinitely.
             Err(error) => {
                 tracing::error!(%error, "a call to the configuration log failed");
                 self.end(ControlEnd::Failed);

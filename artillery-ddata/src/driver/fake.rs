@@ -1,4 +1,5 @@
-//! A node for tests of the code around a chain: one endpoint on loopback, and chains of one member each.
+//! A node for tests of the code around a chain: one endpoint on loopback, and chains without connections to other
+//! members.
 
 use std::{
     net::SocketAddr,
@@ -117,7 +118,7 @@ pub(crate) struct FakeNode {
     pub(crate) local: Arc<Local>,
     pub(crate) router: Arc<Router>,
     pub(crate) endpoint: Endpoint,
-    /// Serves the node's requests; `None`: a test does.
+    /// The server of the node's requests; `None`: the test serves them.
     pub(crate) server: Option<Arc<Server>>,
     pub(crate) serving: Arc<AtomicUsize>,
 }
@@ -154,7 +155,7 @@ impl FakeNode {
         Self::start_with_room(cluster, name, QUEUE_BYTES)
     }
 
-    /// A node with a budget of `bytes` bytes for each kind of request.
+    /// A node with a budget of `bytes` bytes for each kind of request, and for small answers.
     pub(crate) fn start_with_room(cluster: &str, name: &str, bytes: usize) -> Self {
         let (mut node, streams) = Self::bind(cluster, name);
         let sizes = Sizes::new(bytes, &TransportConfig::default());
@@ -174,7 +175,7 @@ impl FakeNode {
         node
     }
 
-    /// A node that hands its request streams to `serve`.
+    /// A node that passes its request streams to `serve`.
     pub(crate) fn start_with(
         cluster: &str,
         name: &str,
@@ -208,12 +209,12 @@ impl FakeNode {
         Kv::new(self.router.clone())
     }
 
-    /// Gives the node a routing. A member gets an empty chain of its own.
+    /// Sets the node's routing. The node gets an empty chain of its own for each chain that names it.
     pub(crate) fn form(&self, routing: &Routing) {
         self.form_losing(routing, |_| false);
     }
 
-    /// As [`form`](Self::form), with a chain that loses the answers to some writes.
+    /// Like [`form`](Self::form), with chains that lose the answers to some writes.
     pub(crate) fn form_losing(&self, routing: &Routing, loses: Loses) {
         let of = |config: &ChainConfig| {
             config.role(self.me()).map(|_| chain(self.me(), config.clone(), routing.history_id(), loses))
@@ -221,14 +222,14 @@ impl FakeNode {
         self.local.form(routing.clone(), routing.chains.iter().map(of).collect());
     }
 
-    /// Gives the node a routing. The node serves only the first chain.
+    /// Sets the node's routing. The node serves only the first chain.
     pub(crate) fn form_first(&self, routing: &Routing) {
         let chain = chain(self.me(), routing.chains[0].clone(), routing.history_id(), |_| false);
         let others = routing.chains.iter().skip(1).map(|_| None);
         self.local.form(routing.clone(), std::iter::once(Some(chain)).chain(others).collect());
     }
 
-    /// Gives the node a routing. The node serves all chains that name it.
+    /// Same as [`form`](Self::form): the node serves all chains that name it.
     pub(crate) fn form_all(&self, routing: &Routing) {
         self.form(routing);
     }

@@ -42,8 +42,8 @@ pub(crate) struct Forming {
 }
 
 impl Forming {
-    /// Calls `settled` once the cluster is known. Runs until the node ends, or this incarnation can form no cluster. Returns
-    /// whether the latter is the reason.
+    /// Forms or finds the cluster. Calls `settled` once the cluster is known. Runs until the node ends, and then
+    /// returns `false`; or until this incarnation can form no cluster, and then returns `true`.
     pub(crate) async fn run(
         mut self,
         mut phases: watch::Receiver<NodePhase>,
@@ -104,7 +104,8 @@ impl Forming {
         });
     }
 
-    /// Warns if the cluster knows an earlier store of this node: its directory was lost.
+    /// Warns if this node has a new directory, but the cluster knows an earlier store of this node: the earlier
+    /// directory was lost.
     fn compare_store(&self, founding: &Bootstrap) {
         if self.has_directory && founding.names_another_store(self.me) {
             tracing::warn!(
@@ -144,7 +145,8 @@ impl Forming {
         }
     }
 
-    /// Handles a seen member. Membership reports a node's newest incarnation last, so an earlier one has ended.
+    /// Handles a member reported as alive. The membership reports a node's newest incarnation last, so an earlier one
+    /// has ended.
     fn seen(&mut self, member: &Member) {
         let now = clock::now();
         if let Some(before) = self.incarnations.insert(member.id.node, member.id)

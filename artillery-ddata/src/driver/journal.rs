@@ -1,4 +1,4 @@
-//! The thread that writes a node's journal. Chains pass their batches to it, and are informed which ones are durable.
+//! The thread that writes a node's journal. Chains pass their batches to it, and are notified which ones are durable.
 //!
 //! While the thread syncs one group, chains fill the next one. So groups grow with the load, and no timer is needed.
 
@@ -28,11 +28,12 @@ use tokio::sync::{Notify, watch};
 
 use crate::ChainId;
 
-/// The approximate number of bytes that a chain hands over at once.
+/// The approximate number of bytes in a batch.
 pub(crate) const BATCH_BYTES: usize = 1 << 20;
-/// A group takes no further batch once it has this many bytes.
+/// A group accepts no further batch once it has this many bytes.
 const GROUP_BYTES: usize = 128 << 20;
-/// After this time without a batch, an empty group proves the last one.
+/// After this time without a batch, an empty group is written. It proves the earlier groups: without it, damage to the
+/// last one would look like a torn end.
 const IDLE: Duration = Duration::from_millis(200);
 /// The period at which the control file records how much was synced.
 const NOTED: Duration = Duration::from_secs(10);
@@ -45,7 +46,7 @@ struct Exchange {
     chains: BTreeMap<ChainId, ChainSide>,
     /// The chains that the store held at the start, until their tasks begin.
     restored: BTreeMap<ChainId, RestoredChain>,
-    /// The disk is considered full.
+    /// Whether the disk is considered full.
     full: bool,
     stops: bool,
 }
@@ -64,7 +65,7 @@ struct Shared {
     filled: Condvar,
     /// In tests, the task that replaces the thread waits for batches here.
     filled_for_task: Notify,
-    /// The number of groups that are synced.
+    /// The number of synced groups.
     synced: Arc<AtomicU64>,
 }
 
@@ -98,16 +99,16 @@ pub(crate) struct RunningJournal {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct JournalNews {
-    /// The number of the last durable batch, if that is news.
+    /// The number of the last durable batch, if it is news.
     pub(crate) durable: Option<u64>,
     pub(crate) checkpoint: bool,
-    /// The disk is considered full.
+    /// Whether the disk is considered full.
     pub(crate) full: bool,
 }
 
 impl RunningJournal {
-    /// Starts the thread, which counts the synced groups in `synced`. `failed` is called if the disk fails or the thread
-    /// panics.
+    /// Starts the thread, which counts the synced groups in `synced`. `failed` is called if the disk fails or the
+    /// thread panics.
     pub(crate) fn start(
         writer: JournalWriter,
         restored: BTreeMap<ChainId, RestoredChain>,
@@ -130,7 +131,8 @@ impl RunningJournal {
         Ok(Self { shared, ended })
     }
 
-    /// Adds a chain, whose task is woken when the journal has news. Returns the chain's state in the store at the start.
+    /// Adds a chain, whose task is woken when the journal has news. Returns the chain's state in the store at the
+    /// start; `None` if the store held none, or it was returned before.
     pub(crate) fn add(&self, chain: ChainId, wake: Arc<Notify>) -> Option<RestoredChain> {
         let side = ChainSide { batch: None, durable: None, checkpoint: false, wake };
         let mut exchange = self.shared.lock();
@@ -138,7 +140,7 @@ impl RunningJournal {
         exchange.restored.remove(&chain)
     }
 
-    /// Ends the thread once no batch is waiting.
+    /// Ends the thread once no batch is waiting; on a full disk, batches may be lost.
     pub(crate) fn stop(&self) {
         self.shared.lock().stops = true;
         self.shared.wake();
@@ -149,7 +151,7 @@ impl RunningJournal {
         while ended.changed().await.is_ok() {}
     }
 
-    /// Hands over the next batch of a chain, unless one still waits.
+    /// Passes the next batch of a chain to the thread, unless one is still waiting.
     pub(crate) fn put(&self, chain: ChainId, next: impl FnOnce() -> Option<JournalBatch>) {
         let has_room = |exchange: &Exchange| exchange.chains.get(&chain).is_some_and(|side| side.batch.is_none());
         // Only this chain's own task puts batches here, so there is still none after the call.
@@ -196,7 +198,8 @@ fn full_is_fine(result: Result<(), JournalError>) -> Result<(), JournalError> {
     if result == Err(JournalError::Full) { Ok(()) } else { result }
 }
 
-/// Writes and syncs one group, and reports it to its chains. Retries while the disk is full, until the journal must stop.
+/// Writes and syncs one group, and notifies its chains. Retries while the disk is full. If the journal must stop, a
+/// full disk ends the attempt: the group isn't reported as durable.
 fn write(writer: &mut JournalWriter, shared: &Shared, batches: &[(ChainId, JournalBatch)]) -> Result<(), JournalError> {
     let mut full = false;
     let mut until_room = |result: Result<(), JournalError>| match result {
@@ -233,7 +236,7 @@ fn log_checkpoints(batches: &[(ChainId, JournalBatch)]) {
     }
 }
 
-/// Makes the journal shorter, and checks the free space.
+/// Frees and removes old segments, requests checkpoints, and checks the free space.
 fn tidy(writer: &mut JournalWriter, shared: &Shared) -> Result<(), JournalError> {
     match writer.tidy() {
         Ok(wanted) => tell(shared, &[], &wanted),
@@ -272,7 +275,8 @@ fn tell(shared: &Shared, durable: &[DurableBatch], checkpoints: &[ChainId]) {
     }
 }
 
-/// Waits for batches, at most for [`IDLE`]. Returns the batches of the next group, and whether the journal must stop.
+/// Waits for batches, at most for [`IDLE`]. Returns the batches of the next group, which may be none, and whether the
+/// journal must stop.
 fn next(shared: &Shared) -> (Vec<(ChainId, JournalBatch)>, bool) {
     let mut exchange = shared.lock();
     let is_idle =

@@ -1,8 +1,9 @@
 //! Lanes: bounded queues of frames to one peer, sent over the streams of the present connection.
 //!
-//! Each lane is a stream of its own, so that watermarks don't wait behind large values. The history of each chain has lanes
-//! too, so that chains don't wait for each other's values; with very many chains, several share a lane. All lanes of a peer use
-//! the same connection. So a frame that a replica queues after it saw the connection isn't lost while the connection lasts.
+//! Each lane is a stream of its own, so that watermarks don't wait behind large values. The history of each chain has
+//! lanes too, so that chains don't wait for each other's values; with very many chains, several share a lane. All lanes
+//! of a peer use the same connection. So a frame that a replica queues after it saw the connection isn't lost while the
+//! connection lasts.
 
 #[cfg(test)]
 mod tests;
@@ -40,23 +41,24 @@ const UPDATES_QUEUE: usize = 4;
 const SNAPSHOTS_QUEUE: usize = 2;
 /// The approximate maximum of history in one frame, in bytes.
 pub(crate) const UPDATES_ROOM: usize = MAX_CHUNK;
-/// The number of lanes of one kind is the peer's limit on open streams (`max_streams_per_connection`) divided by this.
-/// Beyond that limit a new stream would wait as long as the others last, so further chains share lanes.
+/// The number of lanes of one kind is the limit on open streams (`max_streams_per_connection`) divided by this. Beyond
+/// that limit a new stream would wait as long as the others last, so further chains share lanes.
 const LANES_SHARE_DIVISOR: usize = 4;
 const FORMATION_QUEUE: usize = 16;
 /// The most frames handed to a stream in one write.
 const BATCH: usize = 32;
 
-/// Priorities of streams with data; higher ones go first.
+/// Priorities of data streams; frames of a higher priority are sent first.
 const CONTROL_PRIORITY: i32 = 10;
 const UPDATES_PRIORITY: i32 = 0;
-/// Below all streams that a caller waits for.
+/// Below all streams for which a caller waits.
 const SNAPSHOTS_PRIORITY: i32 = -2;
 
 /// Whether the peer is connected now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct LaneState {
-    /// Rises with each connection. Two different values mean two connections, even if the states between were missed.
+    /// Incremented with each connection. Two different values mean two connections, even if the states in between were
+    /// missed.
     pub(crate) generation: u64,
     /// The connected member. Frames queued after this value was read arrive in order, until the state changes.
     pub(crate) up: Option<MemberId>,
@@ -72,7 +74,7 @@ pub(crate) struct Lanes {
     wake: Arc<Wake>,
 }
 
-/// The lanes of all chains that have history for one peer: for updates, and for snapshots.
+/// The lanes to one peer for the history of chains: for updates, and for snapshots.
 struct HistoryLanes {
     /// The most lanes of one kind.
     most: usize,
@@ -85,7 +87,7 @@ struct HistoryLane {
     kind: u8,
     priority: i32,
     queue: Arc<FrameQueue>,
-    /// Its strong senders belong to the chains that use the lane.
+    /// The strong senders belong to the chains that use the lane.
     frames: mpsc::WeakSender<ChainFrame>,
 }
 
@@ -112,8 +114,8 @@ impl HistoryLanes {
         frames
     }
 
-    /// Drops all queued frames, which are useless without the earlier, lost ones: cursors start from scratch. No pump may run
-    /// during this.
+    /// Drops all queued frames, which are useless without the earlier, lost ones: replicas start sending from scratch.
+    /// Removes lanes without users. No pump may run during this call.
     fn clear(&self) {
         let empty = |queue: &mut mpsc::Receiver<_>| while queue.try_recv().is_ok() {};
         self.lock().retain(|lane| {
@@ -175,7 +177,7 @@ impl Hub {
         peers.entry(peer).or_insert_with(|| spawn(link, streams)).clone()
     }
 
-    /// Drops the lanes to all nodes but those to keep. Each lane ends with its last user.
+    /// Drops the lanes to all nodes for which `keep` is `false`. Each lane ends with its last user.
     pub(crate) fn retain(&self, keep: impl Fn(NodeId) -> bool) {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner).retain(|&node, _| keep(node));
     }
@@ -185,7 +187,7 @@ impl Hub {
     }
 }
 
-/// Assumes that the peer allows as many `streams` as this node does.
+/// Starts the lanes. Assumes that the peer's limit on open streams is `streams`, as this node's is.
 fn spawn(link: Link, streams: u32) -> Lanes {
     let (control, control_queue) = mpsc::channel(CONTROL_QUEUE);
     let most = (streams as usize / LANES_SHARE_DIVISOR).max(1);
@@ -224,7 +226,8 @@ impl FrameLaneTask {
             wake_all(&self.wake);
             match outcome {
                 Ok(()) => return,
-                // The peer refused a stream, or a frame can't be sent: only a new connection helps.
+                // The connection is lost, the peer refused a stream, or a frame can't be sent: only a new connection
+                // helps.
                 Err(error) => connection.close(CloseCode::REPLACED, &error.to_string()),
             }
         }
@@ -261,7 +264,7 @@ impl FrameLaneTask {
     }
 }
 
-/// Runs a pump for each history lane; ends when one of them fails.
+/// Runs a pump for each history lane. Ends when one of them fails.
 async fn pump_history(
     pumps: &mut JoinSet<Result<(), WriteError>>,
     lanes: &HistoryLanes,
@@ -289,7 +292,7 @@ async fn pump_history(
             biased;
             () = lanes.added.notified() => {}
             Some(ended) = pumps.join_next() => {
-                // A pump that ended without error belonged to a lane that is no longer used by a chain.
+                // A pump that ends without an error belongs to a lane that no chain uses any longer.
                 if let Ok(Err(error)) = ended {
                     return Err(error);
                 }
@@ -303,7 +306,8 @@ fn encode_formation(message: &FormationMessage) -> Result<Encoded, EncodeError> 
     Ok(Encoded { header: header.as_ref().into(), body: EncodedBody::new() })
 }
 
-/// Moves the taken frames, then the queue, into a stream, in batches.
+/// Moves the taken frames, then those of the queue, into a stream, in batches. Calls `room` when the queue has capacity
+/// again.
 async fn pump<T>(
     mut taken: Vec<T>,
     queue: &mut mpsc::Receiver<T>,

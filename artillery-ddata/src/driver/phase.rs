@@ -32,9 +32,9 @@ impl NodePhase {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Ready {
-    /// The node's place in the first chain in which it isn't a spare.
+    /// The node's place in the first chain in which it isn't a spare; a spare, if there is none.
     pub place: Place,
-    /// The cluster that it belongs to.
+    /// The node's cluster.
     pub cluster: ClusterId,
 }
 
@@ -51,10 +51,10 @@ pub enum NeverReady {
     /// Every seed of the node refused it before it was ready.
     #[error("every seed refused this node: {0}")]
     Refused(String),
-    /// The node was stopped first.
+    /// The node was stopped before it was ready.
     #[error("the node was stopped")]
     Stopped,
-    /// The cluster was recovered without it.
+    /// The cluster was recovered without the node.
     #[error("{}", Stopped::LeftBehind)]
     LeftBehind,
     /// The local part of the configuration log failed.
@@ -85,8 +85,8 @@ pub enum NeverReady {
     /// Another living process has the node's name.
     #[error("{}", Stopped::NameTaken)]
     NameTaken,
-    /// Most of the nodes with which this one had agreed to form a cluster are silent. The node's next incarnation may form or
-    /// join another cluster.
+    /// Most of the nodes with which this one had agreed to form a cluster are silent. The node's next incarnation may
+    /// form or join another cluster.
     #[error("{}", Stopped::Unformed)]
     Unformed,
     /// A replica of the node stopped serving.
@@ -116,7 +116,7 @@ pub enum Stopped {
     Aborted,
     /// The node's last handle was dropped.
     Dropped,
-    /// The node was restarted while this incarnation ran: the later one was met.
+    /// The node was restarted while this incarnation was running, and the later incarnation was met.
     Restarted,
     /// Another living process has the node's name: the other nodes know that process, and refuse this node.
     NameTaken,
@@ -125,7 +125,7 @@ pub enum Stopped {
     LeftBehind,
     /// The local part of the configuration log failed: the node can no longer take part in its cluster.
     LogFailed,
-    /// The node's disk failed. This process no longer knows its content; the next one reads it.
+    /// The node's disk failed. This process no longer knows what is on the disk; the next one reads it.
     DiskFailed,
     /// The node's directory is an older copy of itself, or a second one: the node's latest promises are missing in it.
     RolledBack,
@@ -135,8 +135,8 @@ pub enum Stopped {
     /// Another cluster succeeds the node's own. The node's next incarnation joins it
     /// ([`NodeBuilder::join_after`](crate::NodeBuilder::join_after)).
     Superseded,
-    /// Most of the nodes with which this one had agreed to form a cluster are silent. The node's next incarnation may form or
-    /// join another cluster.
+    /// Most of the nodes with which this one had agreed to form a cluster are silent. The node's next incarnation may
+    /// form or join another cluster.
     Unformed,
 }
 

@@ -54,7 +54,8 @@ enum Violation {
     Formation(#[from] ControlDecodeError),
 }
 
-/// Reads a stream of chain frames to its end. Besides the stream, it waits only for the chain's task, which waits for no peer.
+/// Reads a stream of chain frames to its end. Besides the stream, it waits only for the chain's task, which waits for
+/// no peer.
 pub(crate) async fn chain_stream(from: MemberId, mut stream: IncomingStream, chains: Arc<ChainInlets>) {
     let mut present = None;
     let outcome: Result<(), Violation> = async {
@@ -82,7 +83,7 @@ async fn chain_frame(
     if present.as_ref().is_none_or(|&(chain, _)| chain != id) {
         *present = chains.get(id).map(|inlets| (id, inlets.commands));
     }
-    // Frames of an unknown chain are dropped: the sender knows a newer or older configuration, and will repeat them.
+    // Frames of an unknown chain are dropped. The sender has a newer or older configuration, and will send them again.
     if let Some((_, commands)) = present
         && commands.send(ChainCommand::Frame { from, frame }).await.is_err()
     {
@@ -99,7 +100,7 @@ pub(crate) async fn formation_stream(
 ) {
     let outcome: Result<(), Violation> = async {
         while let Some(frame) = stream.reader.next().await? {
-            // The receiver is gone once the formation has ended.
+            // The receiver is dropped once the formation has ended.
             if messages.send((from, formation::decode(&frame)?)).await.is_err() {
                 break;
             }

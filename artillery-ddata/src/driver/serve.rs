@@ -42,10 +42,10 @@ use crate::{
     wire::request::decode_request,
 };
 
-/// A watch without a commit is answered after this time, which bounds the queries of a dead client.
+/// A watch without a change is answered after this time, which bounds the number of queries of a dead client.
 const LONGEST_WATCH: Duration = Duration::from_secs(10);
 
-/// The node behind a server, for operators. The defaults are the answers of a node with a fixed configuration.
+/// A server's node, as operators use it. The defaults are the answers of a node with a fixed configuration.
 pub(crate) trait OperatedNode: Send + Sync {
     /// The node's status as JSON.
     fn status(&self) -> BoxFuture<Bytes>;
@@ -54,8 +54,8 @@ pub(crate) trait OperatedNode: Send + Sync {
         Box::pin(ready(Err(ArrangeError::Fixed)))
     }
 
-    /// The chains, the log and the cluster that this node holds. `None` without a configuration log, or while the node loads
-    /// its directory.
+    /// The chains, the log and the cluster that this node holds. `None` without a configuration log, or while the node
+    /// loads its directory.
     fn standing(&self) -> BoxFuture<Option<Standing>> {
         Box::pin(ready(None))
     }
@@ -98,12 +98,13 @@ impl Server {
         Self { local, router, max_value_bytes, node, rooms }
     }
 
-    /// Bytes of all connections' requests and answers, by the kind of budget.
+    /// The bytes of all connections' requests and answers that are held now, by kind of budget.
     pub(crate) fn taken_bytes(&self) -> impl Iterator<Item = (&'static str, usize)> {
         self.rooms.taken_bytes()
     }
 
-    /// Serves a stream of kind [`REQUESTS`](crate::wire::streams::REQUESTS). A violation of the protocol closes the connection.
+    /// Serves a stream of kind [`REQUESTS`](crate::wire::streams::REQUESTS). A violation of the protocol closes the
+    /// connection.
     pub(crate) async fn serve(self: Arc<Self>, stream: IncomingStream) {
         let IncomingStream { mut reader, writer, connection, .. } = stream;
         let Some(writer) = writer else {
@@ -113,8 +114,9 @@ impl Server {
         let room = self.rooms.of(&connection);
         let outstanding = Semaphore::new(MAX_OUTSTANDING);
         let (answers, waiting) = Answers::new(room.clone());
-        // Lend the reader: it must outlive the close. Dropping it earlier queues a frame, and quinn then holds the farewell
-        // back whenever the congestion window is full, which even a probe of the path's packet size can cause.
+        // Lend the reader: it must outlive the close of the connection. Dropping it earlier queues a frame, and quinn
+        // then delays the close whenever the congestion window is full, which even a probe of the path's packet size
+        // can cause.
         let ready = ReadyAnswers::new(room.clone());
         let reading = self.read(&mut reader, answers, &ready, &outstanding, &room);
         let writing = writer::write(writer, waiting, &ready, &outstanding, &room, &connection);
@@ -123,7 +125,7 @@ impl Server {
             tokio::select! {
                 biased;
                 read = &mut reading => match read {
-                    // The sender has sent its last request, but still wants its answers.
+                    // The sender has sent its last request, but still expects answers.
                     Ok(()) => writing.await,
                     Err(violation) => connection.close(CloseCode::VIOLATION, &violation),
                 },
@@ -138,7 +140,8 @@ impl Server {
         }
     }
 
-    /// Reads requests until the sender's last one, within the budget for them and their answers.
+    /// Reads requests until the sender's last one, within the budget for them and their answers. `Err`: the sender
+    /// violated the protocol.
     async fn read(
         self: &Arc<Self>,
         reader: &mut FrameReader,
@@ -148,7 +151,7 @@ impl Server {
         room: &Arc<ConnectionRoom>,
     ) -> Result<(), String> {
         loop {
-            // A lost connection violates no rule.
+            // A lost connection is no violation.
             let Ok(Some(len)) = reader.next_len().await else { return Ok(()) };
             let mut share = match len {
                 len if len > SMALL => room.of(RoomKind::LargeRequests).take(len).await,
@@ -174,7 +177,7 @@ impl Server {
         }
     }
 
-    /// The answer, if the request is a read that this node can answer from local state alone.
+    /// The reply, if the request is a strong read of one key that this node can answer from its local state.
     fn known_here(&self, request: &Request) -> Option<Reply> {
         match &request.operation {
             Operation::Read { query: Query::Key(key), mode: ReadMode::Strong, history, .. } => {
@@ -192,7 +195,8 @@ impl Server {
         }
     }
 
-    /// A strong read from this node's own state. `None`: the chain answers, and refuses a session of another history.
+    /// A strong read from this node's local state. `None`: pass the request on; the chain answers it, and refuses a
+    /// session of another history.
     fn local_read(&self, chain: ChainId, key: &[u8], history: Option<ClusterId>) -> Option<Reply> {
         if !self.belongs(key, chain) {
             return None;
@@ -225,14 +229,14 @@ impl Server {
         let (number, is_write, timing) = (request.number, request.operation.is_write(), answering.timing);
         let (share, answering) = match &request.operation {
             Operation::Read { query, .. } => match room.of_read(query, share, deadline).await {
-                // The answer holds the read's share while the read waits, here or at another node.
+                // The answer holds the read's share while the read waits, at this node or at another one.
                 Ok(share) => (Share::none(), answering.holding(share)),
                 Err(reply) => return answering.reply(reply),
             },
             _ => (share, answering),
         };
         let handed = match self.place(&request) {
-            // A large write has a stream of its own and its share already: only a small one waits in line.
+            // A large write has a stream and a share of its own already. Only a small one waits in line.
             Ok(For::Here(handle)) if is_write && share.is_none() => {
                 timeout_at(deadline, write_here(handle, request, deadline, answering, answers, room)).await
             }
@@ -249,7 +253,7 @@ impl Server {
         }
     }
 
-    /// Forwards the request in a task of its own, as soon as the budget has capacity for it.
+    /// Forwards the request in a task of its own, once the budget has capacity for it.
     async fn forward(
         self: &Arc<Self>,
         request: Request,
@@ -287,7 +291,8 @@ fn longest_wait(operation: &Operation) -> Duration {
     }
 }
 
-/// The outcome of a forwarded request, as a reply to its sender. It is a refusal only where nothing was applied.
+/// The outcome of a forwarded request, as a reply to its sender. A write is refused only if it was certainly not
+/// applied.
 fn in_words_of_the_chain(error: &Error, is_write: bool) -> Reply {
     match error {
         Error::Refused { reason, .. } => Reply::Refused(*reason),
@@ -297,8 +302,8 @@ fn in_words_of_the_chain(error: &Error, is_write: bool) -> Reply {
     }
 }
 
-/// Hands a small write to the chain's task. While the queue is full, each write waits in line by itself, as a large one does.
-/// If only the first write of a stream waited in line, later large writes would overtake the others.
+/// Passes a small write to the chain's task. While the chain's queue is full, each write of the stream waits in line in
+/// a task of its own. If only the first one waited in line, later large writes would overtake the others.
 async fn write_here(
     handle: ChainHandle,
     request: Request,
@@ -329,7 +334,7 @@ async fn write_here(
     });
 }
 
-/// Hands the request to the chain's task. While the queue is full, nothing is read from the stream.
+/// Passes the request to the chain's task. While the chain's queue is full, nothing is read from the stream.
 async fn serve_here(handle: &ChainHandle, request: Request, deadline: Instant, answering: Answering) {
     let (responder, deadline) = (Responder::Stream(answering), on_the_clock(deadline));
     match request.operation {

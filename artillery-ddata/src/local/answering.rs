@@ -31,7 +31,7 @@ pub(crate) struct Answered {
 
 pub(crate) struct PendingAnswers(pub(crate) mpsc::Receiver<Answered>);
 
-/// Answers one request. If dropped, the request stays unanswered.
+/// Sends the answer to one request. If it is dropped, the request stays unanswered.
 pub(crate) struct Answering {
     number: u64,
     is_write: bool,
@@ -62,8 +62,8 @@ impl Answers {
         Answering { number: *number, is_write, timing, answers: self.clone(), share, request: Share::none() }
     }
 
-    /// Answers a local read, waiting for capacity if the answer is small. A large answer is refused if there is no
-    /// capacity: waiting would block the answers behind it.
+    /// Answers a local read. Waits for capacity if the answer is small. Refuses a large answer for which there is no
+    /// capacity: waiting would delay the answers behind it.
     pub(crate) async fn local(&self, number: u64, reply: Reply) {
         let bytes = budget::of_reply(&reply);
         if bytes <= SMALL {
@@ -81,7 +81,7 @@ impl Answers {
         self.send(Response { number, by: None, answer: ResponseAnswer::Reply(reply) }, [Share::none(), Share::none()]);
     }
 
-    /// Returns once the stream is gone and can't carry answers.
+    /// Waits until the stream is lost, so that it can't carry answers.
     pub(crate) async fn gone(&self) {
         self.queue.closed().await;
     }
@@ -98,7 +98,7 @@ impl Answers {
     }
 }
 
-/// Bytes to reserve for a small answer. Most writes have no result to return. A watch may wait long, so it reserves
+/// The bytes to reserve for a small answer. Most writes have no result to return. A watch may wait long, so it reserves
 /// little.
 fn reserved(operation: &Operation) -> usize {
     match operation {
@@ -150,8 +150,7 @@ impl Answering {
         self.answers.send(response, shares);
     }
 
-    /// The reply when there is no capacity for the answer. The client retries: a repeated write finds its recorded
-    /// result.
+    /// The reply if there is no capacity for the answer. The client retries: a repeated write gets its recorded result.
     fn without_room(&self) -> Reply {
         if self.is_write { Reply::Expired } else { Reply::Refused(Refusal::Busy) }
     }

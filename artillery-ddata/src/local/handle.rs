@@ -45,7 +45,7 @@ pub(crate) type ReadRequest = runner::ReadRequest<Responder>;
 
 pub(crate) type WriteRequest = runner::WriteRequest<Responder>;
 
-/// A write that waits in line. If dropped before it is passed to the chain's task, it has applied nothing.
+/// A write that waits in line. If it is dropped before it is passed to the chain's task, nothing was applied.
 pub(crate) type InLine = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A chain that this node is a member of. Clones refer to the same chain.
@@ -88,7 +88,7 @@ pub(crate) struct WriteQueues {
 }
 
 impl WriteQueues {
-    /// The next write: from `lines[0]` if it has one, else from the other line. The large line is used only if
+    /// The next write: from `lines[0]` if it has one, otherwise from the other line. The large line is used only if
     /// `room_for_large`. `None` once all senders are dropped. Cancel-safe.
     pub(crate) async fn next(
         &mut self,
@@ -108,7 +108,7 @@ impl WriteQueues {
         }
     }
 
-    /// The next write of a line, if there is one.
+    /// The next write of a line, if one is queued.
     pub(crate) fn try_next(&mut self, line: WriteLine) -> Option<Queued<WriteRequest>> {
         match line {
             WriteLine::Small => self.small.try_recv().ok(),
@@ -174,7 +174,8 @@ impl<T: SizedRequest> RequestQueue<T> {
         self.room.taken()
     }
 
-    /// Queues the request if there is capacity now and no earlier request waits; else returns it.
+    /// Queues the request if there is capacity now and no earlier request waits. Otherwise, and if the receiver was
+    /// dropped, returns it.
     fn try_send(&self, request: T) -> Result<(), T> {
         let Some(_share) = self.room.try_take(request.bytes()) else { return Err(request) };
         self.sender.try_send(Queued { request, _share }).map_err(|error| match error {
@@ -182,8 +183,8 @@ impl<T: SizedRequest> RequestQueue<T> {
         })
     }
 
-    /// Waits for capacity, then queues the request. Returns it if the receiver is gone. If cancelled, nothing was
-    /// queued.
+    /// Waits for capacity, then queues the request. Returns it if the receiver was dropped. A cancelled call has queued
+    /// nothing.
     async fn send(&self, request: T) -> Result<(), T> {
         let _share = self.room.take(request.bytes()).await;
         self.sender.send(Queued { request, _share }).await.map_err(|error| error.0.request)
@@ -196,20 +197,21 @@ impl ChainHandle {
         self.gate.read(&*self.store, key, clock::now)
     }
 
-    /// Passes a read to the chain's task if there is capacity now; else returns the request.
+    /// Passes a read to the chain's task if there is capacity now. Otherwise, and if the task has ended, returns the
+    /// request.
     pub(crate) fn try_read(&self, request: ReadRequest) -> Option<ReadRequest> {
         self.reads.try_send(request).err()
     }
 
-    /// Passes a read to the chain's task, waiting while its queue is full. The caller bounds the wait; a cancelled call
-    /// has queued nothing.
+    /// Passes a read to the chain's task; waits while the queue is full. The caller must bound the wait. A cancelled
+    /// call has queued nothing. If the task has ended, the read is refused.
     pub(crate) async fn read(&self, request: ReadRequest) {
         if let Err(request) = self.reads.send(request).await {
             request.caller.reply(Reply::Refused(Refusal::NoChain));
         }
     }
 
-    /// Passes a write to the chain's task, waiting while its line is full. Otherwise like [`read`](Self::read): a
+    /// Passes a write to the chain's task; waits while its line is full. Otherwise like [`read`](Self::read): a
     /// cancelled call has applied nothing.
     pub(crate) async fn write(&self, request: WriteRequest) {
         if let Err(request) = self.line(&request.write).send(request).await {
@@ -217,7 +219,7 @@ impl ChainHandle {
         }
     }
 
-    /// Like [`write`](Self::write) if there is capacity now; else returns the request.
+    /// Like [`write`](Self::write) if there is capacity now. Otherwise, and if the task has ended, returns the request.
     pub(crate) fn try_write(&self, request: WriteRequest) -> Option<WriteRequest> {
         self.line(&request.write).try_send(request).err()
     }
@@ -231,8 +233,8 @@ impl ChainHandle {
         }
     }
 
-    /// Queues a write in its line, behind the writes already waiting. The caller must await the returned future. `None`
-    /// if the write was passed to the chain's task at once.
+    /// Queues a write in its line, behind the writes that wait already. The caller must await the returned future.
+    /// `None` if the write was passed to the chain's task at once.
     pub(crate) async fn line_up(&self, request: WriteRequest) -> Option<InLine> {
         let handle = self.clone();
         let mut waiting: InLine = Box::pin(async move { handle.write(request).await });

@@ -33,7 +33,7 @@ pub(crate) struct Sizes {
     sent: usize,
 }
 
-/// One connection may use each total divided by this.
+/// One connection may use this fraction of each total: one divided by this number.
 const CONNECTION_SHARE_DIVISOR: usize = 4;
 
 /// Capacity for large answers, in frames of the largest size.
@@ -48,8 +48,8 @@ impl Sizes {
 pub(crate) struct Rooms {
     sizes: Sizes,
     tally: Arc<Tally>,
-    /// Totals for client connections and for node connections. Forwarded requests need a capacity of their own:
-    /// otherwise two nodes that forward to each other could deadlock.
+    /// Totals for client connections and for node connections. Forwarded requests have a total of their own: otherwise
+    /// two nodes that forward to each other could deadlock.
     clients: Kinds,
     nodes: Kinds,
     by_connection: Mutex<BTreeMap<u64, Weak<ConnectionRoom>>>,
@@ -61,7 +61,7 @@ impl Rooms {
         Self { sizes, tally, clients: whole(), nodes: whole(), by_connection: Mutex::default() }
     }
 
-    /// The budgets that all streams of a connection share. They exist as long as one of its streams or requests does.
+    /// The budgets that all streams of a connection share. They exist while one of its streams or requests does.
     pub(crate) fn of(&self, connection: &Connection) -> Arc<ConnectionRoom> {
         // No code that holds the lock can panic halfway through a change.
         let mut rooms = self.by_connection.lock().unwrap_or_else(PoisonError::into_inner);
@@ -97,7 +97,7 @@ pub(crate) enum RoomKind {
     Writes,
     /// Small answers to reads, waiting to be written.
     Answers,
-    /// Small answers to writes: waiting reads must not block them.
+    /// Small answers to writes, which reads must not block.
     WriteAnswers,
     LargeRequests,
     LargeAnswers,
@@ -162,8 +162,8 @@ impl ConnectionRoom {
         self.kinds.of(kind)
     }
 
-    /// The capacity that a read holds until its answer. A large read has already reserved its own. A watch holds
-    /// capacity for long, so when none is available it is refused instead of waiting.
+    /// The capacity that a read holds until its answer. A large read has already reserved capacity. A watch holds its
+    /// capacity for long, so it is refused, instead of waiting, if none is available.
     pub(crate) async fn of_read(&self, query: &Query, share: Share, deadline: Instant) -> Result<Share, Reply> {
         let bytes = budget::of_query(query);
         match query {
@@ -173,7 +173,8 @@ impl ConnectionRoom {
         }
     }
 
-    /// Sends an answer on a stream of its own, in its own task. The budget in bytes bounds the number of these tasks.
+    /// Sends an answer on a stream of its own, in a task of its own. The budget in bytes bounds the number of these
+    /// tasks.
     pub(crate) fn send_apart(
         self: &Arc<Self>,
         connection: &Connection,
@@ -198,7 +199,7 @@ impl ConnectionRoom {
             match timeout(LONGEST_WAIT, sent).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => tracing::debug!(%error, number, "the peer stopped a large answer"),
-                // Stop sending, since other answers need its capacity.
+                // Stop sending: other answers need the capacity.
                 Err(_) => tracing::debug!(number, "the peer did not receive a large answer in time"),
             }
             drop(shares);

@@ -14,9 +14,10 @@ use crate::{ChainId, MemberId, Place, Routing, Timestamp, control::chain_of, met
 pub(crate) struct Local {
     pub(crate) me: MemberId,
     pub(crate) name: String,
-    /// All chains that are served here or may be later, by chain id.
+    /// All chains that are served here now or may be later, by chain id.
     handles: Mutex<Vec<Option<ChainHandle>>>,
-    /// By chain id; `None` for chains that only other nodes serve. Empty until the cluster is formed.
+    /// By chain id; `None` for chains that only other nodes serve. Empty before the cluster is formed, and after the
+    /// node has stopped.
     ///
     /// Every local read locks only its thread's shard, so reading threads share no cache line. A change locks all
     /// shards.
@@ -95,7 +96,7 @@ impl Local {
         self.routing.borrow().as_ref().map(|routing| routing.cluster)
     }
 
-    /// The number of chains; 0 until the cluster is formed.
+    /// The number of chains; 0 before the cluster is formed, and after the node has stopped.
     pub(crate) fn chain_count(&self) -> u32 {
         self.chains().len() as u32
     }
@@ -117,14 +118,15 @@ impl Local {
         self.routing.subscribe()
     }
 
-    /// Sets the routing and the chains that are served here, or may be later. Called once, when the cluster is formed.
+    /// Sets the routing and the chains that are served here now or may be later. Called once by a node, when the
+    /// cluster is formed.
     pub(crate) fn form(&self, routing: Routing, chains: Vec<Option<ChainHandle>>) {
         *self.handles() = chains;
         self.update(routing);
     }
 
     fn handles(&self) -> MutexGuard<'_, Vec<Option<ChainHandle>>> {
-        // No code that holds it can panic halfway through a change.
+        // No code that holds the lock can panic halfway through a change.
         self.handles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -134,8 +136,8 @@ impl Local {
 
     fn set_chains(&self, chains: Vec<Option<Here>>) {
         let replaced = std::mem::replace(&mut *self.chains.write().unwrap_or_else(PoisonError::into_inner), chains);
-        // Drop after the lock is released. Dropping a chain's last handle ends its task; local reads must not wait for
-        // that.
+        // Drop the old value after the lock is released. Dropping a chain's last handle ends its task, and local reads
+        // must not wait for that.
         drop(replaced);
     }
 
@@ -155,7 +157,7 @@ impl Local {
         self.routing.send_replace(Some(Arc::new(routing)));
     }
 
-    /// Drops its chain handles. A chain's task ends when its last handle is dropped.
+    /// Drops the handles of all chains. A chain's task ends when its last handle is dropped.
     pub(crate) fn close(&self) {
         let mut handles = self.handles();
         handles.clear();
@@ -166,7 +168,7 @@ impl Local {
         self.handles().iter().flatten().map(|handle| handle.gate.counters().total()).sum()
     }
 
-    /// Bytes of the reads and writes that wait for the tasks of all chains.
+    /// The bytes of the reads, and of the writes, that wait for the tasks of all chains.
     pub(crate) fn queued_bytes(&self) -> (usize, usize) {
         let handles = self.handles();
         let sum = |of: fn(&ChainHandle) -> usize| handles.iter().flatten().map(of).sum();

@@ -1,5 +1,5 @@
-//! The counters. Each counted operation has passed a queue or a socket, so one more atomic costs nothing measurable.
-//! For local clean reads it would, so they are not counted here.
+//! The counters. Each counted operation has passed through a queue or a socket, so three atomic additions cost nothing
+//! measurable. For local clean reads they would, so those are not counted here.
 
 use std::{
     array,
@@ -48,7 +48,7 @@ pub(crate) struct OperationTimer {
 }
 
 impl OperationTimer {
-    /// `None`: the operation isn't counted.
+    /// The timer of an operation; `None`: the operation isn't counted.
     pub(crate) fn of(operation: &Operation) -> Option<Self> {
         match operation {
             Operation::Read { query, .. } => Some(Self::of_query(query)),

@@ -27,8 +27,8 @@ use crate::{
     store::{MemoryStore, Store},
 };
 
-/// Builds a node from settings ([`Config`], plain data) and components. Only a secret or an identity is required. Defaults are
-/// in parentheses.
+/// Builds a node from settings ([`Config`], plain data) and components. Only a secret or an identity is required.
+/// Defaults are in parentheses.
 #[derive(Default)]
 pub struct NodeBuilder {
     config: Config,
@@ -67,52 +67,55 @@ impl NodeBuilder {
         self
     }
 
-    /// The cluster's secret, at least 16 bytes (none). Every process that holds it may join.
+    /// The cluster's secret, at least 16 bytes (none). Every process that has the secret may join.
     pub fn secret(mut self, secret: impl Into<Vec<u8>>) -> Self {
         self.secret = Some(secret.into());
         self
     }
 
-    /// Also admits peers that hold this secret (none), while one secret replaces another: see [`Node::set_identity`].
+    /// Also admits peers that have this secret (none). For the time in which one secret replaces another: see
+    /// [`Node::set_identity`].
     pub fn also_trust_secret(mut self, secret: impl Into<Vec<u8>>) -> Self {
         self.also_trusted.push(secret.into());
         self
     }
 
-    /// Certificates instead of a secret (none); the node has their name.
+    /// Certificates, used instead of a [`secret`](Self::secret) (none). The node's name is the one in the certificate.
     pub fn identity(mut self, identity: Identity) -> Self {
         self.identity = Some(identity);
         self
     }
 
-    /// The node's stable name, used with [`secret`](Self::secret) (the name stored in its directory, otherwise a random one).
+    /// The node's stable name, used with [`secret`](Self::secret) (the name stored in its directory, otherwise a random
+    /// one).
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.config.name = Some(name.into());
         self
     }
 
-    /// Forms the cluster once this many nodes see each other (3). If nodes expect different numbers, the largest counts. With 1, a
-    /// node that finds no other one forms the cluster alone, and others join it later.
+    /// Forms the cluster once this many nodes see each other (3). If nodes expect different numbers, the largest
+    /// applies. With 1, a node that finds no other one forms the cluster alone, and others join later.
     pub fn expect(mut self, nodes: u32) -> Self {
         self.config.expect = nodes;
         self
     }
 
-    /// States that the cluster exists (no): a node without a store creates none, and waits for a node of the cluster.
+    /// Whether the cluster is known to exist (no). If so, a node without a store creates none, and waits for a node of
+    /// the cluster.
     pub fn existing(mut self, is: bool) -> Self {
         self.config.existing = is;
         self
     }
 
-    /// UDP address to listen on (`[::]:0`: all addresses of this machine, of both families). With port 0 the system chooses the
-    /// port.
+    /// UDP address to listen on (`[::]:0`: all addresses of this machine, of both families). With port 0 the system
+    /// chooses the port.
     pub fn listen(mut self, addr: SocketAddr) -> Self {
         self.config.transport.listen = addr;
         self
     }
 
-    /// The address that other nodes dial (the one to listen on; if that means all addresses, those of this machine). It may be a
-    /// host name with a port, such as `db-1.example:7400`: see [`Config::advertise_name`].
+    /// The address that other nodes dial (the one to listen on; if that means all addresses, those of this machine). It
+    /// may be a host name with a port, such as `db-1.example:7400`: see [`Config::advertise_name`].
     pub fn advertise<S: TryInto<Seed, Error: Into<SeedError>>>(mut self, place: S) -> Self {
         match place.try_into() {
             Ok(place) => match place.addr() {
@@ -134,8 +137,8 @@ impl NodeBuilder {
         self
     }
 
-    /// Adds a source of addresses (none, apart from multicast DNS and seeds). It runs on a thread of its own, so that it may
-    /// block or fail.
+    /// Adds a source of addresses (none, apart from multicast DNS and seeds). It runs on a thread of its own, so that
+    /// it may block or fail.
     pub fn discovery(mut self, source: impl Discovery) -> Self {
         self.discovery.push(Arc::new(source));
         self
@@ -171,15 +174,15 @@ impl NodeBuilder {
         self
     }
 
-    /// Keeps the node's data in this directory, where its next start finds it (no directory: in memory only). The directory
-    /// keeps the node's name, too.
+    /// Keeps the node's data in this directory, where its next start finds it (no directory: in memory only). The
+    /// directory keeps the node's name, too.
     pub fn data_dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.config.data = Some(DataConfig::new(dir));
         self
     }
 
-    /// Reports to this function, about once a second and at the end, how far the directory is loaded (no report). It should
-    /// return quickly.
+    /// Calls this function about once a second with the progress of loading the directory, and once more when the
+    /// directory is loaded, unless its journal was empty (no function). The function should return quickly.
     pub fn on_loading(mut self, report: impl Fn(Loading) + Send + Sync + 'static) -> Self {
         self.report = Some(Arc::new(report));
         self
@@ -191,23 +194,23 @@ impl NodeBuilder {
         self
     }
 
-    /// Changes any other setting. [`Config`] states their defaults.
+    /// Changes any other setting. [`Config`] documents the defaults.
     pub fn configure(mut self, change: impl FnOnce(&mut Config)) -> Self {
         change(&mut self.config);
         self
     }
 
     /// For a node whose earlier incarnation stopped because its cluster was retired
-    /// ([`Stopped::Retired`](super::Stopped::Retired)): the node creates a cluster that succeeds the former one. `lineage` is the
-    /// result of [`Node::lineage`]. By default a node has no former cluster.
+    /// ([`Stopped::Retired`](super::Stopped::Retired)): the node creates a cluster that succeeds the former one.
+    /// `lineage` is the result of [`Node::lineage`]. By default a node has no former cluster.
     pub fn create_after(mut self, lineage: Vec<ClusterId>) -> Self {
         self.after = Some(After { lineage, founds: true });
         self
     }
 
     /// For a node whose earlier incarnation stopped because another cluster succeeds its own
-    /// ([`Stopped::Superseded`](super::Stopped::Superseded)): it joins that cluster, and creates none. `lineage` is the result
-    /// of [`Node::lineage`]. By default a node has no former cluster.
+    /// ([`Stopped::Superseded`](super::Stopped::Superseded)): it joins that cluster, and creates none. `lineage` is the
+    /// result of [`Node::lineage`]. By default a node has no former cluster.
     pub fn join_after(mut self, lineage: Vec<ClusterId>) -> Self {
         self.after = Some(After { lineage, founds: false });
         self
@@ -220,9 +223,12 @@ impl NodeBuilder {
         self
     }
 
-    /// Checks the settings and the directory, loads the directory, binds the sockets and starts to look for other nodes. With
-    /// failover, a node that already belongs to a cluster loads its directory last, while it renews its place in the cluster.
-    /// Call this within a tokio runtime.
+    /// Checks the settings and the directory, loads the directory, binds the sockets and starts to look for other
+    /// nodes. With failover, a node that already belongs to a cluster loads its directory last, while it renews its
+    /// place in the cluster. Call this within a tokio runtime.
+    ///
+    /// # Errors
+    /// [`StartError`]: no node is running. The directory may have been created, or record the start.
     pub async fn start(self) -> Result<Node, StartError> {
         self.config.validate().map_err(StartError::Config)?;
         if let Some(problem) = self.bad_advertise {
@@ -297,7 +303,8 @@ async fn lock(config: &Config) -> Result<Option<LockedDir>, StartError> {
     Ok(Some(blocking(open).await?))
 }
 
-/// Checks the directory of a durable node by reading all of it.
+/// Reads and checks the whole directory of a durable node, and records this start in it. `None`: the node has no
+/// directory.
 async fn open(
     locked: Option<LockedDir>,
     config: &Config,
@@ -309,7 +316,8 @@ async fn open(
     Ok(Some(blocking(move || NodeDir::open(locked, &data, &config, &name, Reporter::new(report))).await?))
 }
 
-/// The node's name: the given one, the one in its directory, or a random one.
+/// The node's name: the given one, otherwise the one in its directory, otherwise a random one. A directory with a
+/// store, but without a name, is an error.
 fn name(config: &Config, locked: Option<&LockedDir>, new: Incarnation) -> Result<String, StartError> {
     match config.name.clone().or_else(|| locked?.name().map(str::to_owned)) {
         Some(name) => Ok(name),
@@ -318,7 +326,8 @@ fn name(config: &Config, locked: Option<&LockedDir>, new: Incarnation) -> Result
     }
 }
 
-/// The incarnation of a node without a directory: it forgets everything at exit, so each start is the first of a new store.
+/// The incarnation of a node without a directory. Such a node forgets everything at exit, so each start is the first of
+/// a new store.
 fn new_incarnation() -> Incarnation {
     Incarnation { store: random::wide(), starts: 1 }
 }

@@ -100,7 +100,8 @@ impl Data {
         self.stage.started().map(|started| started.cluster.clone())
     }
 
-    /// The state that the control task published last; `None` until the node's cluster is known, and with a fixed configuration.
+    /// The state that the control task published last; `None` before the node's cluster is known, and with a fixed
+    /// configuration.
     pub(super) fn state(&self) -> Option<NodeState> {
         self.stage.formed()?.state.as_ref().map(|state| state.borrow().clone())
     }
@@ -148,7 +149,7 @@ impl Data {
         }
     }
 
-    /// Runs `what`, but no longer than until the node has stopped or failed.
+    /// Runs `what` until the node has stopped or failed.
     pub(super) async fn unless_stopped(&self, what: impl Future<Output = ()>) {
         let mut phases = self.phases();
         tokio::select! {
@@ -162,12 +163,12 @@ impl Data {
         self.stage.formed().is_some()
     }
 
-    /// The cluster's timing; `None` until the node's cluster is known.
+    /// The cluster's timing; `None` before the node's cluster is known.
     pub(crate) fn timing(&self) -> Option<Timing> {
         self.stage.formed().map(|formed| formed.founding.timing)
     }
 
-    /// The length of the cluster's leases; zero until the cluster is known.
+    /// The length of the cluster's leases; zero before the cluster is known.
     pub(super) fn lease(&self) -> Duration {
         self.timing().map_or(Duration::ZERO, |timing| timing.lease)
     }
@@ -183,7 +184,7 @@ impl Data {
         self.local.routing().borrow().clone()
     }
 
-    /// This node's place in the first chain in which it isn't a spare.
+    /// This node's place in the first chain in which it isn't a spare; `Spare`, if there is none.
     pub(crate) fn place(&self) -> Place {
         let routing = self.routing();
         let places = routing.iter().flat_map(|routing| &routing.chains).map(|config| config.place(self.id()));
@@ -217,7 +218,7 @@ impl Data {
         self.numbered_states().await.into_values().collect()
     }
 
-    /// The chains' states, by chain. A chain whose configuration no longer names this node has a state too.
+    /// The chains' states, by chain. A chain whose configuration no longer names this node has a state, too.
     pub(super) async fn numbered_states(&self) -> BTreeMap<ChainId, replica::Status> {
         let mut states = BTreeMap::new();
         for (chain, inlets) in self.chains.all() {

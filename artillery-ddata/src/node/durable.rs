@@ -8,8 +8,8 @@
 //! RunningJournal  a thread writes the chains' batches
 //! ```
 //!
-//! A node loads its directory before it looks for its cluster; with failover, a node that already belongs to a cluster loads it
-//! later. [`NodeDir`] exists from `BegunStore` on.
+//! A node loads its directory before it looks for its cluster; with failover, a node that already belongs to a cluster
+//! loads it later. [`NodeDir`] exists from `BegunStore` on.
 
 mod belonging;
 mod error;
@@ -43,12 +43,13 @@ use crate::{
 /// The approximate length of a segment of the journal, in bytes.
 const SEGMENT_BYTES: u64 = 64 << 20;
 
-/// Reads the whole directory of a node that isn't running, and loads its chains as the node would. Writes nothing. Blocks, and
-/// needs as much memory as the node does. `None`: the directory holds no store.
+/// Reads the whole directory of a node that isn't running, and loads its chains as the node would. Writes nothing.
+/// Blocks, and needs as much memory as the node does. `None`: the directory holds no store.
 ///
 /// # Errors
-/// [`DataDirError::InUse`]: a node uses it. [`DataDirError::Damaged`] names the first place that is damaged.
-/// [`DataDirError::Unusable`]: another release wrote it, or the disk has failed.
+/// [`DataDirError::InUse`]: a node uses the directory. [`DataDirError::Io`]: it can't be opened, for example because it
+/// doesn't exist. [`DataDirError::Damaged`] names the first damaged place. [`DataDirError::Unusable`]: another release
+/// wrote it, or the disk has failed.
 pub fn check_directory(dir: impl AsRef<Path>) -> Result<Option<StoreReport>, DataDirError> {
     let dir = dir.as_ref();
     let disk = LockedDir::read_only(dir).map_err(|error| DataDirError::of_directory(dir, error))?;
@@ -76,14 +77,14 @@ enum DirStage {
 }
 
 impl Drop for NodeDir {
-    /// Ends the journal's thread, even if the node never started.
+    /// Ends the journal's thread, even if the node was never started.
     fn drop(&mut self) {
         self.stop();
     }
 }
 
 impl NodeDir {
-    /// Checks the directory of the node `name`, and begins a start. Blocks until the directory is read.
+    /// Checks the directory for the node `name`, and records this start in it. Blocks until the directory is read.
     pub(crate) fn open(
         locked: LockedDir,
         data: &DataConfig,
@@ -134,8 +135,8 @@ impl NodeDir {
         }
     }
 
-    /// Loads the chains into `store`, and starts the journal. Blocks until the journal runs. `failed` is called if the disk
-    /// fails later.
+    /// Loads the chains into `store`, and starts the journal. Blocks until the journal runs. `failed` is called if the
+    /// disk fails later.
     pub(crate) fn load(
         &self,
         begun: BegunStore,
@@ -157,7 +158,7 @@ impl NodeDir {
         Ok(())
     }
 
-    /// The cluster that the node belongs to, as recorded in the directory.
+    /// The cluster that the node belongs to, as recorded in the directory; `None`: it belongs to none yet.
     pub(crate) fn founding(&self) -> Option<Bootstrap> {
         self.place.control.look(|record| record.founding.clone())
     }
@@ -179,7 +180,7 @@ impl NodeDir {
         self.running(|_, holds| holds.to_vec())
     }
 
-    /// `None`: the directory is not loaded yet.
+    /// The running journal; `None`: the directory is not loaded yet.
     pub(crate) fn journal(&self) -> Option<RunningJournal> {
         self.running(|journal, _| journal.clone())
     }

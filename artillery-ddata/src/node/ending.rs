@@ -1,4 +1,4 @@
-//! The ends of a node that the membership decides.
+//! The ends of a node that are due to the membership.
 
 use std::{
     future::pending,
@@ -20,8 +20,8 @@ enum MembershipEnd {
 }
 
 impl Data {
-    /// Ends the node when a later incarnation replaces it, another living process has its name, or all seeds refuse it and it
-    /// can't continue without them.
+    /// Ends the node when a later incarnation replaces it, another living process has its name, or all seeds refuse it
+    /// and it can't continue without them.
     pub(super) fn end_with_membership(self: &Arc<Self>, cluster: &Cluster) {
         let (data, cluster, events) = (Arc::downgrade(self), cluster.clone(), cluster.events());
         let mut phases = self.phases();
@@ -63,8 +63,8 @@ async fn superseded(mut events: MemberEvents) {
     pending().await
 }
 
-/// Waits until all seeds have refused the node, and returns their states. Never returns if the node continues: it is ready in
-/// its own cluster, or belongs to another cluster than a seed.
+/// Waits until all seeds have refused the node, and returns their states. Never returns if the node continues: it
+/// belongs to a cluster, and is ready or was refused because a seed belongs to another cluster.
 async fn refused(cluster: &Cluster, data: &Weak<Data>) -> Vec<SeedStatus> {
     let seeds = cluster.refused_by_all_seeds().await;
     let differs = seeds.iter().any(is_of_another_cluster);
@@ -72,7 +72,7 @@ async fn refused(cluster: &Cluster, data: &Weak<Data>) -> Vec<SeedStatus> {
     if data.upgrade().is_some_and(continues) { pending().await } else { seeds }
 }
 
-/// Whether a seed refused this node because it belongs to another cluster of the same name.
+/// Whether a seed refused this node because the seed belongs to another cluster of the same name.
 fn is_of_another_cluster(seed: &SeedStatus) -> bool {
     let SeedState::Refused { reason, .. } = &seed.state else { return false };
     matches!(

@@ -26,9 +26,10 @@ pub struct EventNode {
     pub id: MemberId,
 }
 
-/// Something that happened to this node or its cluster, as this node knows it. `Display` gives one line in plain English.
+/// A change of this node or its cluster, as this node knows it. `Display` gives one line in plain English.
 ///
-/// Repeated changes are not reported each time: see [`NodeEvent::Omitted`].
+/// Of changes that repeat quickly, not all are reported. Only the omitted changes of chains are counted: see
+/// [`NodeEvent::Omitted`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NodeEvent {
@@ -74,8 +75,8 @@ pub enum NodeEvent {
         /// Whether it is this node.
         is_this: bool,
     },
-    /// So many voters of the configuration log give no answer that the rest is no majority: leases end, and no configuration
-    /// changes.
+    /// Too many voters of the configuration log give no answer, so the others are no majority: leases end, and no
+    /// configuration changes.
     MajorityLost {
         /// The names of the voters that seem to be away.
         away: Vec<String>,
@@ -91,7 +92,7 @@ pub enum NodeEvent {
     },
     /// This node serves again.
     ServesAgain,
-    /// Some events were not reported one by one, because too many followed each other.
+    /// Events of a chain were not reported one by one, because too many followed each other.
     Omitted {
         /// The number of events.
         count: u64,

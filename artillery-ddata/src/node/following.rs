@@ -76,7 +76,8 @@ impl Data {
         self.end_following(end).await;
     }
 
-    /// Writes the bootstrap to the disk, and then starts the log's group. `None`: one of them failed, which ends the node.
+    /// Writes the bootstrap to the disk, and then starts the log's group. `None`: one of them failed, which ends the
+    /// node.
     async fn start_log(&self, me: NodeInfo, founding: &Arc<Bootstrap>, calls: &Arc<ControlCalls>) -> Option<LogHandle> {
         if let Err(error) = self.keep_founding(me.id, founding).await {
             calls.close();
@@ -107,7 +108,8 @@ impl Data {
             ControlEnd::RolledBack => {
                 tracing::error!("the directory of this node is an older copy, or a second one: this node stops");
                 self.note_refused().await;
-                // The directory's newer incarnation may be unreachable now. It treats a farewell as proof that this one has ended.
+                // The directory's newer incarnation may be unreachable now. It treats a farewell as proof that this one
+                // has ended.
                 if let Some(cluster) = self.cluster() {
                     cluster.leave().await;
                 }
@@ -116,7 +118,7 @@ impl Data {
         }
     }
 
-    /// Notes on the disk that the directory is refused: its next start would be refused too.
+    /// Records on the disk that the directory is refused, since its next start would be refused, too.
     async fn note_refused(&self) {
         let Some(dir) = &self.dir else { return };
         let control = dir.place.control.clone();
@@ -161,8 +163,8 @@ impl Data {
     }
 }
 
-/// Followers wait `election_max` for a silent leader, and an election begins within the same time again. Together that is
-/// half a lease, so the leases of living members outlast an election.
+/// Followers wait `election_max` for a silent leader, and an election begins within the same time again. Together that
+/// is half a lease, so the leases of living members outlast an election.
 fn log_settings(founding: &Bootstrap) -> EmbeddedSettings {
     let lease = founding.timing.lease;
     EmbeddedSettings {

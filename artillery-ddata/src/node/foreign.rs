@@ -1,5 +1,6 @@
-//! Other clusters of the same name and secret, formed while the networks were cut (docs/DESIGN.md §5.14). This node logs the
-//! ones it meets, reports them to the other nodes of its cluster, and isn't ready until it is settled which cluster stays.
+//! Other clusters of the same name and secret, formed while the networks were cut (docs/DESIGN.md §5.14). This node
+//! logs the clusters that it meets, reports them to the other nodes of its cluster, and isn't ready until it is settled
+//! which cluster stays.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -49,7 +50,7 @@ struct Watcher {
 }
 
 impl Data {
-    /// Follows which other clusters are met, until the node stops or fails.
+    /// Tracks the other clusters that are met, until the node stops or fails.
     pub(super) async fn watch_others(
         self: Arc<Self>,
         cluster: Cluster,
@@ -105,7 +106,7 @@ impl Data {
     }
 }
 
-/// Waits for a change of the node's state; `None` if there will be none.
+/// Waits for a change of the node's state; `None` if the state never changes again.
 async fn changed(state: &mut Option<watch::Receiver<NodeState>>) -> Option<()> {
     match state {
         Some(state) => state.changed().await.ok(),
@@ -147,8 +148,8 @@ impl Watcher {
         }
     }
 
-    /// At intervals, dials the clusters that were met, to keep the knowledge of them fresh. Notifies the leader, which may be
-    /// this node, of a cluster to which this one gives way.
+    /// At intervals, dials the clusters that were met, to keep what is known of them up to date. Notifies the leader,
+    /// which may be this node, of a cluster to which this one gives way.
     fn look(&mut self) {
         self.looks += 1;
         self.encounters.forget(clock::now());
@@ -168,12 +169,13 @@ impl Watcher {
         }
     }
 
-    /// Publishes the changes. A node with a fixed configuration has no state.
+    /// Publishes changes: of this node's statements to the other nodes, of the other clusters to the rest of this node.
+    /// `state`: `None` for a node with a fixed configuration.
     async fn follow(&mut self, state: Option<&NodeState>) {
         if state.is_some_and(|state| state.holds_data) {
             self.encounters.hold_data();
         }
-        // A cluster with a node of an earlier release can't give way, so it doesn't make another one give way.
+        // A cluster with a node of an earlier release can't give way, so it must not make another cluster give way.
         let is_led = match state {
             Some(state) => !state.is_over && self.data.is_led(state),
             None => self.data.is_open(),
@@ -196,7 +198,7 @@ impl Watcher {
         self.log(&meetings);
     }
 
-    /// Logs each cluster when it is met, and when the knowledge of it changes.
+    /// Logs each cluster when it is met, and when its state changes.
     fn log(&mut self, meetings: &[Meeting]) {
         self.logged.retain(|cluster, _| meetings.iter().any(|meeting| meeting.other.cluster == *cluster));
         for Meeting { other, by, node } in meetings {

@@ -35,7 +35,7 @@ pub(super) struct Unformed {
     pub(super) unloaded: Option<BegunStore>,
 }
 
-/// What is needed to start the chains of a node that follows a configuration log.
+/// The values that start the chains of a node that follows a configuration log.
 struct ChainsStart {
     configs: Arc<Configs>,
     leases: watch::Receiver<Lease>,
@@ -46,7 +46,8 @@ struct ChainsStart {
 }
 
 impl Data {
-    /// Called once the cluster is known. Starts this node's chains, or first the loading of its directory.
+    /// Called once the cluster is known. Starts this node's chains, or the loading of its directory, after which they
+    /// start.
     pub(super) fn formed(self: &Arc<Self>, founding: &Arc<Bootstrap>, unformed: Unformed) {
         let Some(started) = self.stage.started() else { return };
         tracing::info!(cluster = %founding.cluster, "this node belongs to a cluster");
@@ -154,7 +155,7 @@ impl Data {
         formed
     }
 
-    /// Loads the store in the node's directory. Blocks until it is loaded.
+    /// Loads the store in the node's directory, if the node has one. Blocks until it is loaded.
     pub(super) fn load(self: &Arc<Self>, store: BegunStore) -> Result<(), DataDirError> {
         let Some(dir) = &self.dir else { return Ok(()) };
         let data = Arc::downgrade(self);
@@ -168,7 +169,7 @@ impl Data {
         Ok(())
     }
 
-    /// Reports the failed disk and stops the node, unless it has released its directory.
+    /// Reports the failed disk and stops the node, unless the node has released its directory.
     pub(super) fn disk_failed(&self, error: &JournalError) {
         if self.has_released() {
             return tracing::debug!(%error, "the journal ended after this node");
@@ -201,7 +202,7 @@ impl Data {
         }
     }
 
-    /// Loads the directory while the control task runs. Then starts the chains and informs the control task.
+    /// Loads the directory while the control task runs. Then starts the chains and notifies the control task.
     async fn load_and_begin(
         self: Arc<Self>,
         store: BegunStore,
@@ -212,7 +213,7 @@ impl Data {
     ) {
         let (done, loaded) = oneshot::channel();
         let data = self.clone();
-        // Use a thread outside of the runtime: a runtime that shuts down would wait for its own blocking threads.
+        // Use a thread outside of the runtime: the runtime would wait for its own blocking threads when it shuts down.
         let thread = thread::Builder::new().name("artillery-load".to_owned());
         let spawned = thread.spawn(move || drop(done.send(data.load(store))));
         let failed = match (spawned, loaded.await) {

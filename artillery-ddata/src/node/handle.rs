@@ -88,19 +88,19 @@ impl Node {
         self.inner.cluster.endpoint().advertised_addr()
     }
 
-    /// The node's place in the first chain in which it isn't a spare.
+    /// The node's place in the first chain in which it isn't a spare; [`Place::Spare`], if there is none.
     pub fn place(&self) -> Place {
         self.inner.data.place()
     }
 
-    /// Chains, members and addresses as known here, at a spare too: they may be outdated, but were true once. `None`
-    /// until a cluster has formed.
+    /// Chains, members and addresses as known here, at a spare, too. They may be outdated, but were correct once.
+    /// `None` before a cluster has formed.
     pub fn routing(&self) -> Option<Arc<Routing>> {
         self.inner.data.routing()
     }
 
-    /// The timing that the cluster settled at its formation. This node uses it instead of its own settings. `None`
-    /// until a cluster has formed.
+    /// The timing that was agreed when the cluster was formed. This node uses it instead of its own settings. `None`
+    /// before a cluster has formed.
     pub fn timing(&self) -> Option<Timing> {
         self.inner.data.timing()
     }
@@ -112,15 +112,15 @@ impl Node {
         self.inner.data.lineage()
     }
 
-    /// The membership layer below the data: the nodes that seem to be alive. Don't call [`Cluster::set_payload`]: the node uses
-    /// the payload.
+    /// The membership layer below the data: the nodes that seem to be alive. Don't call [`Cluster::set_payload`]: the
+    /// node uses the payload.
     pub fn cluster(&self) -> &Cluster {
         &self.inner.cluster
     }
 
-    /// Changes the node's own certificate and the trusted ones to those of `identity`.
+    /// Replaces the node's own certificate and the trusted ones by those of `identity`.
     /// [`Endpoint::set_identity`](artillery_core::transport::Endpoint::set_identity) explains how to replace a secret
-    /// without a stop. Calls on connections that this closes are retried.
+    /// without downtime. Calls on connections that this closes are retried.
     ///
     /// # Errors
     /// [`IdentityError::OtherName`], [`IdentityError::Unusable`]: nothing has changed.
@@ -128,34 +128,34 @@ impl Node {
         self.inner.cluster.endpoint().set_identity(identity)
     }
 
-    /// The node's status. This queries the tasks of the node's chains, which answer in their next turn.
+    /// The node's status. Queries the tasks of the node's chains, which answer in their next turn.
     pub async fn status(&self) -> NodeStatus {
         self.inner.data.status().await
     }
 
-    /// The node's metrics. Like [`status`](Self::status), this queries the tasks of the node's chains.
+    /// The node's metrics. Like [`status`](Self::status), queries the tasks of the node's chains.
     pub async fn metrics(&self) -> NodeMetrics {
         self.inner.data.metrics().await
     }
 
-    /// Whether the node may serve now: it has been [`ready`](Self::ready), and has open chains and a lease, or, as a spare, a
-    /// recent answer of a leader. With a fixed configuration it needs neither a lease nor a leader. While it isn't settled
-    /// which of two clusters of the same name stays, the answer is `false`. The answer is local state, and may be outdated a
-    /// moment later.
+    /// Whether the node may serve now: it has been [`ready`](Self::ready), and has open chains and a lease, or, as a
+    /// spare, a recent answer of a leader. With a fixed configuration it needs neither a lease nor a leader. While it
+    /// isn't settled which of two clusters of the same name stays, the answer is `false`. The answer is derived from
+    /// local state, and may be outdated at once.
     pub fn may_serve(&self) -> bool {
         self.inner.data.may_serve()
     }
 
-    /// Why the node isn't [`ready`](Self::ready), or why it no longer serves: one value for each reason. Empty while it [may
-    /// serve](Self::may_serve). Only a node that copies the data of a chain queries the tasks of its chains.
+    /// Why the node isn't [`ready`](Self::ready), or why it no longer serves: one value for each reason. Empty while it
+    /// [may serve](Self::may_serve). Only a node that copies the data of a chain queries the tasks of its chains.
     pub async fn waiting_for(&self) -> Vec<WaitingFor> {
         self.inner.data.waiting_for().await
     }
 
     /// The events of the node and its cluster from now on, as this node knows them. Except for
     /// [`NodeEvent::Lagged`](crate::node::NodeEvent::Lagged), each one is also an event of `tracing`, with the target
-    /// `artillery_ddata::events`: a loss as a warning, a recovery as information, an orderly end at the level debug. The stream
-    /// ends when the node stops.
+    /// `artillery_ddata::events`: a loss as a warning, a recovery as information, an orderly end at the level debug.
+    /// The stream ends when the node stops.
     pub fn events(&self) -> NodeEvents {
         self.inner.data.reporting.hub.subscribe()
     }
@@ -165,7 +165,7 @@ impl Node {
         self.inner.cluster.endpoint().counters()
     }
 
-    /// Waits until the node has stopped; returns the reason.
+    /// Waits until the node has stopped, and returns the reason.
     pub async fn stopped(&self) -> Stopped {
         let mut phases = self.inner.data.phases();
         loop {
@@ -180,17 +180,17 @@ impl Node {
 
     /// Stops gracefully: for the ordinary end of a program, such as a deployment.
     ///
-    /// With a directory, the node's chains continue at once with the other serving members, and the node stays a voter of
-    /// the configuration log. Its next start joins the chains again, and copies the updates that it missed. This waits at
-    /// most three leases for the chains. If the node is still the last serving member of a chain, or all members stop at the
-    /// same time, the chain is closed until one of the stores that served it last is back.
+    /// With a directory, the node's chains continue at once with the other serving members, and the node stays a voter
+    /// of the configuration log. Its next start joins the chains again, and copies the updates that it missed. This
+    /// waits at most three leases for the chains. If the node is still the last serving member of a chain, or all
+    /// members stop at the same time, the chain is closed until one of the stores that served it last is back.
     ///
     /// Without a directory, the node leaves and waits as in [`leave`](Self::leave), since its next start has no data.
     ///
     /// When this returns, another node may use the directory, and calls fail with
     /// [`NotApplied::Stopped`](crate::error::NotApplied::Stopped). If the disk takes longer than 10 s for its last
-    /// operation, this returns all the same and logs an error; the directory is in use until that operation has ended. The
-    /// same applies to [`leave`](Self::leave) and [`abort`](Self::abort).
+    /// operation, this returns all the same and logs an error; the directory is in use until that operation has ended.
+    /// The same applies to [`leave`](Self::leave) and [`abort`](Self::abort).
     pub async fn shutdown(&self) {
         match self.inner.data.dir {
             Some(_) => self.inner.data.withdraw().await,
@@ -200,20 +200,20 @@ impl Node {
         self.end(Stopped::ShutDown).await;
     }
 
-    /// Leaves permanently: waits until the node's chains can continue without it, notifies the other nodes, then stops. The
-    /// node is then no voter of the configuration log. This is for a node that won't start again; for all others use
-    /// [`shutdown`](Self::shutdown).
+    /// Leaves permanently: waits until the node's chains can continue without it, notifies the other nodes, then stops.
+    /// The node is then no voter of the configuration log. This is for a node that won't start again; for all others
+    /// use [`shutdown`](Self::shutdown).
     ///
-    /// The wait is limited, except for the last serving member of a chain. With a fixed configuration there is no such wait,
-    /// and the chains miss the node from then on.
+    /// The wait is limited, except for the last serving member of a chain. With a fixed configuration there is no such
+    /// wait, and the chains miss the node from then on.
     pub async fn leave(&self) {
         self.inner.data.resign().await;
         self.inner.cluster.leave().await;
         self.end(Stopped::Left).await;
     }
 
-    /// Stops without a message, as a crash does: the other nodes wait until they consider the node dead. For tests, and for a
-    /// program that must not wait for other nodes.
+    /// Stops without a message, as a crash does: the other nodes wait until they consider the node dead. For tests, and
+    /// for a program that must not wait for other nodes.
     pub async fn abort(&self) {
         self.end(Stopped::Aborted).await;
     }

@@ -10,28 +10,29 @@ use artillery_proto::data_dir::{LoadProgress, LoadStep};
 
 use crate::status::{LoadingStatus, LoadingStep};
 
-/// Entries between two readings of the clock.
+/// The number of entries between two readings of the clock.
 const ENTRIES: u64 = 1024;
 
 const REPORT_PERIOD: Duration = Duration::from_secs(1);
 
-/// The progress of a node that loads its directory. The journal is read twice: to check it, and to load it.
+/// The progress of a node that loads its directory. The journal is read twice: first to check it, then to load it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Loading {
     /// Whether the journal is still being checked. Otherwise it is being loaded.
     pub checks: bool,
-    /// Records that this reading has found, repeated ones included.
+    /// Records found in this reading, with repetitions.
     pub records: u64,
     /// Records per second in this reading.
     pub records_per_second: u64,
-    /// Bytes of the journal that this reading has read.
+    /// Bytes of the journal read in this reading.
     pub read_bytes: u64,
     /// The total number of bytes to read in this reading.
     pub total_bytes: u64,
     /// The time since the directory's check began.
     pub elapsed: Duration,
-    /// The estimated remaining time; zero: the directory is loaded. `None`: unknown, as long as the journal is being checked.
+    /// The estimated remaining time; zero: the directory is loaded. `None`: unknown, while the journal is being checked
+    /// and when the load has just begun.
     pub left: Option<Duration>,
 }
 
@@ -52,7 +53,7 @@ impl From<Loading> for LoadingStatus {
 
 pub(crate) type Report = Arc<dyn Fn(Loading) + Send + Sync>;
 
-/// Reports the progress from time to time.
+/// Reports the progress about once a second.
 pub(crate) struct Reporter {
     began: Timestamp,
     progress: Mutex<Progress>,
@@ -113,7 +114,7 @@ impl Reporter {
         self.end();
     }
 
-    /// The load has ended, successfully or not.
+    /// Ends the reports, whether the load has succeeded or not.
     pub(crate) fn end(&self) {
         let report = self.lock().report.take();
         drop(report);

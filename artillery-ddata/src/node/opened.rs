@@ -85,7 +85,8 @@ impl Opened {
         Self { data, service, messages, meetings, unloaded }
     }
 
-    /// Loads the node's directory. With failover, a node that already has a cluster loads it later, while it renews its lease.
+    /// Loads the node's directory, if it has one. With failover, the directory of a node that already has a cluster is
+    /// loaded later, while the node renews its lease.
     pub(crate) async fn load(mut self) -> Result<Self, StartError> {
         let waits = self.data.config.failover && self.data.dir.as_ref().and_then(NodeDir::founding).is_some();
         if let Some(store) = self.unloaded.take_if(|_| !waits) {

@@ -22,7 +22,7 @@ use crate::{
 /// A drained node stays if it couldn't leave within this many leases.
 const DRAIN_LEASES: u32 = 10;
 
-/// Calls the node; returns `gone` if it was dropped.
+/// Calls the node; returns `gone` if the node was dropped.
 fn with<T: Send + 'static, F: Future<Output = T> + Send>(
     data: &Weak<Data>,
     gone: T,
@@ -132,13 +132,13 @@ impl Data {
         reopened.unwrap_or(Err(NotReopened::Stopped))
     }
 
-    /// Leaves the chains, and waits until this node may end. The wait is limited, except for the last serving member of a
-    /// chain.
+    /// Leaves the chains, and waits until this node may end or has stopped. The wait is limited, except for the last
+    /// serving member of a chain.
     pub(crate) async fn resign(&self) {
         self.end_by(|done| ControlCommand::Leave { until: None, done }).await;
     }
 
-    /// For a node with a directory: leaves the chains, but stays a node and a voter. Waits for a limited time.
+    /// For a node with a directory: leaves the chains, but stays a node and a voter. Waits for at most three leases.
     pub(crate) async fn withdraw(&self) {
         self.end_by(|done| ControlCommand::Withdraw { done }).await;
     }
@@ -146,7 +146,7 @@ impl Data {
     async fn end_by(&self, command: impl FnOnce(oneshot::Sender<()>) -> ControlCommand) {
         self.is_leaving.store(true, Ordering::Relaxed);
         let Some(following) = self.stage.following() else { return };
-        // The control task ends when this node stops: a command sent at that moment may never get an answer.
+        // The control task ends when this node stops. A command sent at that time may never get an answer.
         let ended = async {
             let _: Option<()> = ask(&following.control.commands, command).await;
         };

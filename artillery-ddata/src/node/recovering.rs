@@ -1,6 +1,6 @@
-//! Operators' orders to a node whose cluster can't continue. After the loss of the configuration log's quorum, it continues
-//! alone (docs/DESIGN.md §5.12). After the loss of every incarnation that ever served, it creates or joins another cluster
-//! (§5.13).
+//! Operators' orders to a node whose cluster can't continue. After the loss of the configuration log's quorum, it
+//! continues alone (docs/DESIGN.md §5.12). After the loss of every incarnation that ever served, it creates or joins
+//! another cluster (§5.13).
 
 use std::{
     collections::BTreeMap,
@@ -30,14 +30,15 @@ use crate::{
     message::control,
 };
 
-/// How long a chain may take to serve again after its node continued alone, in leases.
+/// How long a node that continues alone may take to get a lease, in leases.
 const RECOVERY_LEASES: u32 = 5;
 
 /// The time for the answer to reach the operator before the node stops.
 const ANSWER_GRACE: Duration = Duration::from_millis(300);
 
 impl Data {
-    /// Stops when the cluster was recovered without this node, unless commits in its store may be missing there.
+    /// Stops the node when the cluster was recovered without it, unless commits in its store may be missing in the new
+    /// history.
     pub(super) async fn notice_recoveries(self: Arc<Self>, following: Arc<Following>, histories: Histories) {
         let noticed = async {
             let mut known = None;
@@ -55,8 +56,8 @@ impl Data {
         self.unless_stopped(noticed).await;
     }
 
-    /// Whether this node's store may hold commits that are missing from the newer history. A node with a directory serves
-    /// nothing from the start of this call.
+    /// Whether this node's store may hold commits that are missing from the newer history. A node with a directory
+    /// serves nothing once this is called.
     async fn has_parted(&self, following: &Following, histories: &Histories, newer: History) -> bool {
         if self.dir.is_none() {
             return false;
@@ -77,7 +78,8 @@ impl Data {
         }
     }
 
-    /// The chains, the log and the cluster that this node holds. `None` while it loads its directory.
+    /// The chains, the log and the cluster of this node. `None` while it loads its directory, and before its cluster is
+    /// known.
     pub(super) async fn standing(&self, following: &Following) -> Option<Standing> {
         let at_start = self.dir.as_ref().map_or(Some(Vec::new()), NodeDir::holds)?;
         let log = following.control.log.log();
@@ -115,7 +117,7 @@ impl Data {
         present.or_else(known).unwrap_or_else(unknown)
     }
 
-    /// Continues alone, if the named cluster can't continue otherwise and no node that answers has a better history.
+    /// Continues alone, if the named cluster can't continue otherwise and no answering node has a better history.
     pub(super) async fn recover(&self, cluster: ClusterId, history: History) -> Result<Recovered, NotRecovered> {
         let following = &*self.stage.following().ok_or(NotRecovered::Static)?;
         let _turn = following.turn.lock().await;
@@ -162,8 +164,8 @@ impl Data {
         Ok(plan)
     }
 
-    /// The standings of this node and of all answering nodes, as of the end of the survey. A silent node delays it by up to one
-    /// lease.
+    /// The standings of this node and of all answering nodes, as of the end of the survey. A silent node delays the
+    /// survey by up to one lease.
     async fn survey(&self, following: &Following) -> Vec<Standing> {
         let mut queries = JoinSet::new();
         for (id, addrs) in self.others(following) {
@@ -189,7 +191,8 @@ impl Data {
         standings.into_iter().map(|(standing, at)| standing.aged(now - at)).chain(mine).collect()
     }
 
-    /// All other nodes known to the log or the membership, with their addresses, and all their incarnations that the log names.
+    /// All other nodes known to the log or the membership, with their addresses; of each node, all incarnations that
+    /// the log names.
     fn others(&self, following: &Following) -> BTreeMap<MemberId, Vec<SocketAddr>> {
         let configs = following.control.log.configs();
         let acted = following.state.borrow().configs.clone();
@@ -199,14 +202,15 @@ impl Data {
         met.chain(known).filter(|(id, _)| id.node != self.id().node).collect()
     }
 
-    /// Decides whether this node may stop, to create or join the cluster that succeeds the named one. Refused if an incarnation
-    /// that ever served is alive. Returns the nodes of that cluster that answered, this one first.
+    /// Decides whether this node may stop, to create or join the cluster that succeeds the named one. Refused if an
+    /// incarnation that ever served is alive. Returns the nodes of the named cluster that answered, this one first.
     pub(super) async fn replace(&self, cluster: ClusterId, by: Replacement) -> Result<Vec<NodeInfo>, NotReplaced> {
         let following = &*self.stage.following().ok_or(NotReplaced::Static)?;
         let _turn = following.turn.lock().await;
         let begun = clock::now();
         self.may_give_up(following, cluster, by, begun).await?;
-        // Afterwards, every node that still receives messages of a member has reported it, and all old leases have expired.
+        // Afterwards, every node that still receives messages of a member has reported it, and all old leases have
+        // expired.
         self.outlast_leases(begun).await;
         let answered = self.may_give_up(following, cluster, by, begun).await?;
         let founds = by == Replacement::Create;
@@ -214,7 +218,7 @@ impl Data {
         Ok(answered)
     }
 
-    /// Stops the node in favour of another cluster, once the operator's client has had time to receive the answer.
+    /// Stops the node in favour of another cluster, after a pause in which the answer reaches the operator's client.
     pub(super) fn give_up(self: &Arc<Self>, by: Replacement) {
         let data = self.clone();
         tokio::spawn(async move {

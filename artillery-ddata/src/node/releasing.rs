@@ -9,15 +9,15 @@ use crate::{disk::LockedDir, driver::journal::RunningJournal};
 /// How long a node that ends waits for its disk.
 pub(super) const LIMIT: Duration = Duration::from_secs(10);
 
-/// Releases a directory once its journal has ended. Returns whether it is free. Within a runtime, this logs an error and
-/// returns after `limit`, since a disk operation may never end; the directory is released when the operation ends.
+/// Releases a directory once its journal has ended. Returns whether it is free. Within a runtime, logs an error and
+/// returns after `limit`, since a disk operation may never end; the directory is then released when the operation ends.
 pub(super) async fn release(journal: Option<RunningJournal>, disk: Arc<LockedDir>, limit: Duration) -> bool {
     let released = released(journal, disk);
     let released = match Handle::try_current() {
         Ok(runtime) => timeout(limit, runtime.spawn(released))
             .await
             .map(|ended| ended.map_err(io::Error::other).and_then(|released| released)),
-        // There is no clock outside of a runtime.
+        // There are no timers outside of a runtime.
         Err(_) => Ok(released.await),
     };
     match &released {
@@ -36,7 +36,7 @@ async fn released(journal: Option<RunningJournal>, disk: Arc<LockedDir>) -> io::
         journal.ended().await;
     }
     let (done, released) = oneshot::channel();
-    // Not a thread of the runtime: a runtime that ends would wait for it.
+    // Use a thread outside of the runtime: the runtime would wait for its own threads when it shuts down.
     thread::Builder::new().name("artillery-release".to_owned()).spawn(move || {
         disk.release();
         // The node may have stopped waiting.

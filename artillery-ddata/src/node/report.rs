@@ -136,7 +136,8 @@ impl Data {
         })
     }
 
-    /// The number of serving members whose stores gossip considers alive. This node's own store is considered alive.
+    /// The number of serving members whose stores the membership considers alive. This node's own store counts as
+    /// alive.
     fn living_copies(&self, config: &ChainConfig) -> u32 {
         let known = self.cluster().as_ref().map(Cluster::members).unwrap_or_default();
         let lives = |id: MemberId| {

@@ -1,4 +1,4 @@
-//! The task that reports a node's events, and why it isn't ready. Gathers the facts for these reports.
+//! The task that reports a node's events, and why the node isn't ready. Collects the facts for these reports.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -155,7 +155,7 @@ impl Data {
         let role = |config: &ChainConfig| config.role(self.id());
         let joins = |config: &ChainConfig| known.is_some() && role(config).is_some_and(|role| role != Role::Serving);
         let configs = known.map_or_else(|| Arc::new(Configs::of(&formed.founding)), |known| known.configs.clone());
-        // Only a joiner queries the chains' tasks: they may be busy.
+        // Only a joiner queries the chains' tasks, since they may be busy.
         let received = match configs.iter().any(joins) {
             true => self.numbered_states().await,
             false => Default::default(),
@@ -184,8 +184,8 @@ impl Data {
         self.stage.formed().is_some_and(|formed| formed.standings.is_empty())
     }
 
-    /// The reason in the node's own state, unless another fact already gives it. Other nodes are reasons only before the node
-    /// is ready.
+    /// The reason in the node's own state, unless another fact already gives it. Once the node was ready, the state of
+    /// other nodes is no reason.
     fn unsettled(&self, known: &NodeState, was_ready: bool) -> Option<String> {
         let named = |id| self.name_of(known, id);
         match known.unready? {

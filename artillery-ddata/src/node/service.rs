@@ -19,7 +19,7 @@ use crate::{
     wire::streams,
 };
 
-/// The parts of a node that serve streams and exist only in some of its states.
+/// The parts of a node that serve streams. They exist only in some of the node's states.
 pub(crate) trait Entrances: Send + Sync {
     /// `None` before the node has started: requests are dropped.
     fn server(&self) -> Option<Arc<Server>>;
@@ -67,7 +67,7 @@ impl Service for DataService {
                     tokio::spawn(server.serve(stream));
                 }
             }
-            // Dropping the stream shows the peer that its kind is unknown here.
+            // Dropping the stream shows the peer that its kind is unknown here, or isn't for clients.
             kind => tracing::debug!(peer = %peer.id, kind, "a stream of an unknown kind"),
         }
     }

@@ -27,8 +27,8 @@ use crate::{
 const UNHEARD_LEASES: u32 = 3;
 
 impl Data {
-    /// With a fixed configuration, a member becomes ready once its chains are open, and a spare once a member has answered it.
-    /// Either also waits while another cluster of the same name keeps this node from being ready.
+    /// With a fixed configuration, a member becomes ready once its chains are open, and a spare once a member has
+    /// answered it. Both also wait while another cluster of the same name keeps this node from being ready.
     pub(super) async fn become_ready(self: Arc<Self>, ready: Ready, chains: Vec<watch::Receiver<ChainReadiness>>) {
         let became = async {
             if chains.is_empty() {
@@ -46,8 +46,8 @@ impl Data {
         self.unless_stopped(became).await;
     }
 
-    /// With the configuration log, a node becomes ready once the control task reports so. A spare also waits until a member
-    /// answers it. Either also waits while another cluster of the same name keeps this node from being ready.
+    /// With the configuration log, a node becomes ready once the control task reports so. A spare also waits until a
+    /// member answers it. Both also wait while another cluster of the same name keeps this node from being ready.
     pub(super) async fn become_member(
         self: Arc<Self>,
         cluster: ClusterId,
@@ -64,7 +64,7 @@ impl Data {
                 tokio::select! {
                     biased;
                     () = any_changed(&mut standings) => {}
-                    // The sender is dropped only when the control task ends; the node then ends this wait.
+                    // The sender is dropped only when the control task ends. The node's end then ends this wait.
                     notified = &mut ready => match notified {
                         Ok(()) => break,
                         Err(_) => pending().await,
@@ -94,7 +94,7 @@ impl Data {
 
     /// Waits until no other cluster of the same name keeps this node from being ready.
     async fn meets_no_other(&self) {
-        // The sender is this node's own.
+        // The sender is this node's own, so it stays open.
         let _ = self.others.subscribe().wait_for(|others| others.unready.is_none()).await;
     }
 
@@ -157,7 +157,7 @@ async fn opened(standing: &mut watch::Receiver<ChainReadiness>) -> Result<(), Ha
     }
 }
 
-/// Waits until one of `standings` changes; indefinitely, if all senders are gone.
+/// Waits until one of `standings` changes; never returns if all senders were dropped.
 async fn any_changed(standings: &mut [watch::Receiver<ChainReadiness>]) {
     let mut changes: Vec<_> = standings.iter_mut().map(|standing| Box::pin(standing.changed())).collect();
     poll_fn(|cx| {

@@ -10,12 +10,13 @@
 //! Following   log, calls to other nodes, queue of the control task              following.rs
 //! ```
 //!
-//! `Formed` and `Following` hold the state before them, so a caller that has a state needs no further check. A transition makes
-//! the next state from complete parts and enters it here, once. Values for one transition only (receivers of queues, the store
-//! that is not loaded yet) are moved to it and are never shared. A node with a fixed configuration stays in `Formed`.
+//! `Formed` and `Following` contain the state before them, so a caller that has a state needs no further check. A
+//! transition makes the next state from complete parts and enters it here, once. Values for one transition only
+//! (receivers of queues, the store that is not loaded yet) are moved to it and are never shared. A node with a fixed
+//! configuration stays in `Formed`.
 //!
-//! Whether a node is ready, has failed or has stopped is separate: see [`NodePhase`](crate::driver::phase::NodePhase). A node
-//! never returns to an earlier state, so the cluster of a stopped node is still known.
+//! Whether a node is ready, has failed or has stopped is separate: see [`NodePhase`](crate::driver::phase::NodePhase).
+//! A node never returns to an earlier state, so the cluster of a stopped node is still known.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -57,12 +58,12 @@ pub(crate) struct Following {
     pub(super) state: watch::Receiver<NodeState>,
     pub(super) control: Arc<ControlEndpoint>,
     pub(super) calls: Arc<ControlCalls>,
-    /// Held by the operator's command in progress: one at a time.
+    /// Held while a recovery or a replacement of the cluster is decided: one at a time.
     pub(super) turn: tokio::sync::Mutex<()>,
 }
 
 impl Following {
-    /// The newer configurations: those in the log, or `acted`, by which the chains act.
+    /// The newer of two configurations: that in the log, and `acted`, by which the chains act.
     pub(super) fn configs(&self, acted: &Arc<Configs>) -> Arc<Configs> {
         let logged = self.control.log.configs();
         if logged.applied() > acted.applied() { logged } else { acted.clone() }

@@ -11,7 +11,7 @@ use crate::{config::ConfigProblem, control::formation::InvalidFormation};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The settings make no sense. Lists the problems found.
+    /// The settings are invalid. Lists the problems found.
     #[error("{}", list(.0))]
     Config(Vec<ConfigProblem>),
     /// Neither a secret nor certificates were given.
@@ -23,13 +23,13 @@ pub enum StartError {
     /// The settings of the formation can't be used.
     #[error(transparent)]
     Formation(#[from] InvalidFormation),
-    /// No name was given, and the directory holds a store without the name of its node: its file NAME was lost.
+    /// No name was given, and the directory holds a store without its node's name: the file NAME was lost.
     #[error("the directory holds a store, and not the name of its node: give the name")]
     NoName,
     /// The node's directory can't be used.
     #[error(transparent)]
     Data(#[from] DataDirError),
-    /// The node's threads can't be started.
+    /// The node's threads can't be started, or one of them ended or panicked during the start.
     #[error("no thread for the node: {0}")]
     Threads(io::Error),
     /// The membership layer can't be started.
@@ -41,7 +41,7 @@ fn list(problems: &[ConfigProblem]) -> String {
     problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
-/// Runs work on a directory in a thread for blocking tasks.
+/// Runs work on a directory on a thread for blocking tasks.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, DataDirError> + Send + 'static,
 ) -> Result<T, StartError> {

@@ -35,7 +35,7 @@ impl Workers {
         })
     }
 
-    /// The runtime of everything but the chains.
+    /// The runtime of all tasks but the chains'.
     pub(super) fn sockets(&self) -> Handle {
         self.sockets.clone()
     }

@@ -1,4 +1,4 @@
-//! Why a node isn't ready, or no longer serves. Pure: it maps the state of the node to the reasons.
+//! Why a node isn't ready, or no longer serves. Does no I/O: it maps the facts of the node to the reasons.
 
 #[cfg(test)]
 mod tests;
@@ -18,7 +18,7 @@ use crate::{
 
 const MAX_REFUSED: usize = 8;
 
-/// A node reports its reasons when it has not been ready for this long.
+/// A node that isn't ready first reports the reasons after this time.
 const FIRST_REPORT: Duration = Duration::from_secs(3);
 
 /// The time between two reports of a node that still isn't ready.
@@ -28,7 +28,7 @@ const REPORT_PERIOD: Duration = Duration::from_secs(30);
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitingFor {
-    /// More nodes must be seen before they form a cluster.
+    /// More nodes must be seen before a cluster is formed.
     MoreNodes {
         /// The number of nodes without a cluster that are seen, this one included.
         seen: usize,
@@ -46,8 +46,8 @@ pub enum WaitingFor {
     },
     /// Enough nodes are seen, and they have yet to agree on a cluster.
     Agreement,
-    /// The node's settings state that the cluster exists ([`Config::existing`](crate::config::Config::existing)), but no node
-    /// of it has answered.
+    /// The node's settings state that the cluster exists ([`Config::existing`](crate::config::Config::existing)), but
+    /// no node of it has answered.
     ExistingCluster {
         /// Other nodes without a cluster.
         free: usize,
@@ -71,8 +71,8 @@ pub enum WaitingFor {
     Refused(RefusedPeer),
     /// The node loads its directory.
     Loading(Loading),
-    /// So many voters of the configuration log are away that the rest is no majority: no lease is renewed, and no configuration
-    /// changes.
+    /// Too many voters of the configuration log are away, so the others are no majority: no lease is renewed, and no
+    /// configuration changes.
     Majority {
         /// The names of the voters that seem to be away.
         away: Vec<String>,
@@ -146,7 +146,7 @@ pub(crate) struct Facts {
     pub(crate) ended: Option<String>,
     pub(crate) has_cluster: bool,
     pub(crate) has_directory: bool,
-    /// Unknown before the node has begun to look for others.
+    /// `None` before the node has begun to look for others.
     pub(crate) formation: Option<FormationFacts>,
     pub(crate) seeds: Vec<SeedStatus>,
     pub(crate) no_multicast: Option<String>,
@@ -154,11 +154,11 @@ pub(crate) struct Facts {
     pub(crate) loading: Option<Loading>,
     /// The names of the voters, and whether they seem to be alive.
     pub(crate) voters: Vec<(String, bool)>,
-    /// A leader confirmed by a majority has answered recently, or the configuration is fixed.
+    /// Whether a leader confirmed by a majority has answered recently, or the configuration is fixed.
     pub(crate) is_led: bool,
-    /// No chain has a role for this node.
+    /// Whether no chain has a role for this node.
     pub(crate) is_spare: bool,
-    /// The leader has confirmed that the cluster is settled, or the configuration is fixed.
+    /// Whether the leader has confirmed that the cluster is settled, or the configuration is fixed.
     pub(crate) is_confirmed: bool,
     pub(crate) chains: Vec<ChainFacts>,
     pub(crate) another_cluster: Option<Encountered>,
@@ -167,14 +167,14 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    /// The voters that are away, if the rest is no majority.
+    /// The names of the voters that are away, if the rest is no majority.
     fn majority_away(&self) -> Option<Vec<String>> {
         let away: Vec<_> = self.voters.iter().filter(|(_, there)| !there).map(|(name, _)| name.clone()).collect();
         (away.len() * 2 >= self.voters.len() && !away.is_empty()).then_some(away)
     }
 }
 
-/// Why the node isn't ready; nothing, if it serves.
+/// Why the node isn't ready, or no longer serves; empty, if it serves.
 pub(crate) fn waiting_for(facts: &Facts) -> Vec<WaitingFor> {
     if let Some(why) = &facts.ended {
         return vec![WaitingFor::Stopped { why: why.clone() }];
@@ -219,7 +219,7 @@ fn for_a_cluster(facts: &Facts) -> Vec<WaitingFor> {
         .collect()
 }
 
-/// Whether a refusal may be the reason why two nodes don't find each other.
+/// Whether a refusal may be why two nodes don't find each other.
 fn is_telling(reason: &ConnectError) -> bool {
     !matches!(reason, ConnectError::WrongPeer { .. } | ConnectError::EndpointClosed)
 }

@@ -8,8 +8,8 @@ use artillery_core::{
 };
 use tokio::{sync::watch, task::JoinSet};
 
-/// Locations that may lead to the cluster: seeds, and those discovered while the client runs. Clones share one list.
-/// None of them is trusted: a node must prove its identity.
+/// Locations that may lead to the cluster: seeds, and those found by sources while the client runs. Clones share one
+/// list. No location is trusted: a node must prove its identity.
 #[derive(Debug, Clone)]
 pub struct Candidates {
     list: Arc<watch::Sender<Places>>,
@@ -21,9 +21,10 @@ pub(crate) struct Places {
     found: Vec<Seed>,
 }
 
-/// The maximum length of a list, far above any sensible use: discovery is untrusted and could add locations endlessly.
+/// The most locations that can be added, far above any sensible use.
 const MAX: usize = 1024;
 
+/// The most locations found by sources. Sources are not trusted, and could report locations endlessly.
 const MAX_FOUND: usize = 256;
 
 impl Default for Candidates {
@@ -38,8 +39,8 @@ impl Candidates {
         Self::default()
     }
 
-    /// Adds a location: an address or a host name. Does nothing if it was added already, or if 1,024 locations were
-    /// added.
+    /// Adds a location: an address or a host name. Does nothing if the list has it already, or has 1,024 added
+    /// locations.
     pub fn add(&self, place: impl Into<Seed>) {
         let place = place.into();
         self.list.send_if_modified(|list| {
@@ -51,7 +52,7 @@ impl Candidates {
         });
     }
 
-    /// Removes a location that was added.
+    /// Removes a location that was added. Locations found by sources stay.
     pub fn remove(&self, place: &Seed) {
         self.list.send_if_modified(|list| {
             let before = list.added.len();
@@ -60,15 +61,15 @@ impl Candidates {
         });
     }
 
-    /// All locations: the added ones in order, then the ones found by sources.
+    /// All locations without repetitions: the added ones in order, then those found by sources.
     pub fn all(&self) -> Vec<Seed> {
         let list = self.list.borrow();
         let found = list.found.iter().filter(|place| !list.added.contains(place));
         list.added.iter().chain(found).cloned().collect()
     }
 
-    /// Applies a source's report that a node was found or has left. If there are too many locations, the one found
-    /// longest ago is dropped.
+    /// Handles a source's report that a node was found or has left. If there are too many locations, drops the one
+    /// found longest ago.
     fn on_found(&self, candidate: &Candidate) {
         let places = candidate.addrs.iter().copied().map(Seed::from).chain(candidate.host.clone());
         for place in places {

@@ -47,7 +47,7 @@ pub(crate) struct Question {
 }
 
 impl Question {
-    /// A question to the node at the other end about itself.
+    /// A question about the node at the other end itself.
     pub(crate) fn admin(operation: AdminOperation) -> Self {
         Self { chain: ChainId(0), forwarded: true, only: None, operation: Operation::Admin(operation) }
     }
@@ -61,7 +61,7 @@ pub(crate) enum CallOutcome {
     Unanswered(Unknown),
 }
 
-/// Why no node can have received a question.
+/// Why the node certainly didn't receive a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NotSent {
     TimedOut,
@@ -70,7 +70,7 @@ pub(crate) enum NotSent {
     /// The connection was lost before the whole request was passed to it.
     Lost,
     Stopped,
-    /// Larger than the limit for frames, in bytes.
+    /// The request is larger than the limit for frames, in bytes.
     TooLarge {
         len: u64,
         limit: u64,
@@ -94,7 +94,7 @@ impl NotSent {
 #[derive(Debug, Clone)]
 pub(crate) struct Carrier {
     pub(crate) runtime: Handle,
-    /// Whether a thread of its own drives the runtime, even if its callers' runtimes are no longer driven.
+    /// Whether a dedicated thread drives the runtime, even while no caller's runtime is driven.
     pub(crate) is_driven: bool,
 }
 
@@ -142,7 +142,8 @@ impl Channel {
         self.was_awaited.store(!is_connected, Ordering::Relaxed);
     }
 
-    /// Whether there is no connection, and the last dial, or the last wait for one, failed. The link keeps dialling.
+    /// Whether there is no connection, and the last dial, or the last wait for a connection, failed. The link keeps
+    /// dialling.
     pub(crate) fn is_unreached(&self) -> bool {
         if self.is_connected() {
             self.awaited(true);
@@ -159,8 +160,8 @@ impl Channel {
     }
 
     /// Asks, and waits for the answer until `deadline`. If no answer has arrived after the duration in `doubts`, the
-    /// future in `doubts` starts; when this future ends, the call ends too. Dropping the call doesn't recall a request
-    /// that was already sent.
+    /// future in `doubts` starts; the call ends at the latest when this future ends. Dropping the call doesn't recall a
+    /// request that was sent.
     pub(crate) async fn ask<'a>(
         &self,
         question: &Question,
@@ -176,7 +177,7 @@ impl Channel {
         lane.ask(question, budget::on_the_wire(&question.operation), deadline, doubts).await
     }
 
-    /// Capacity for a small question that can be asked now; `None` if it is large or would have to wait.
+    /// The capacity for a small question that can be sent at once. `None`: the question is large or would have to wait.
     pub(crate) fn room_now(&self, operation: &Operation) -> Option<CallRoom> {
         if budget::of_operation(operation) > SMALL || !self.is_connected() {
             return None;
@@ -184,8 +185,8 @@ impl Channel {
         self.lane(operation).room_now(budget::on_the_wire(operation))
     }
 
-    /// Begins a call that the caller polls in place, where the [carrier](Carrier::keeps_time) enforces the caller's
-    /// deadlines. The node gets `deadline`; the call times out at `until`. `None` if the channel is closed.
+    /// Begins a call that the caller polls in place. Use it only where the [carrier](Carrier::keeps_time) enforces the
+    /// caller's deadlines. `deadline` is for the node; the call times out at `until`. `None` if the channel is closed.
     pub(crate) fn begin(
         &self,
         room: CallRoom,
@@ -215,5 +216,5 @@ impl Channel {
 /// The future that starts after a long wait for an answer. Boxed, since few calls wait that long.
 pub(crate) type Doubts<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
-/// No doubts: the node is awaited until the deadline.
+/// No doubts: the call waits for the node until the deadline.
 pub(crate) const NO_DOUBTS: Option<(Duration, fn() -> Doubts<'static>)> = None;

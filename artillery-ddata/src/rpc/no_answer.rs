@@ -39,7 +39,7 @@ impl From<Error> for NoAnswer {
 }
 
 impl NoAnswer {
-    /// The error of a query, which changes nothing.
+    /// The error of a query. A query changes nothing, so its outcome is never unknown.
     pub(crate) fn of_query(self) -> Error {
         match self {
             Self::NotSent(error) => error,

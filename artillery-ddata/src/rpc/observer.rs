@@ -31,8 +31,8 @@ use crate::{
 pub enum Fate {
     /// The write was applied, and its answer was lost.
     Applied,
-    /// The write isn't applied yet, since its request was delayed. It will be later, unless its request id is settled
-    /// first.
+    /// The write isn't applied yet, since its request was delayed. The request arrives later, and has no effect if its
+    /// request id is settled before.
     Late,
     /// The write is never applied: the request was lost.
     Lost,
@@ -113,7 +113,8 @@ impl Witness {
         self.until(|state| state.to_bring == 0).await;
     }
 
-    /// Waits until `wanted` holds. Waiters are woken in order, unlike those of a `watch`: a run must be reproducible.
+    /// Waits until `wanted` holds. Waiters are woken in order, unlike those of a `watch`, so that a run is
+    /// reproducible.
     async fn until(&self, wanted: impl Fn(&WitnessState) -> bool) {
         loop {
             let mut changed = pin!(self.changed.notified());
@@ -126,7 +127,8 @@ impl Witness {
         }
     }
 
-    /// The fate of a write that is about to be sent, if it has one. `Applied` stays queued until the answer arrives.
+    /// The fate of a write that is about to be sent, if it is late or lost. `Applied` stays queued until the answer
+    /// arrives.
     fn fate(&self) -> Option<Fate> {
         let mut state = self.lock();
         self.draw(&mut state);
@@ -212,7 +214,7 @@ impl Observer {
         LocalRead { observer: self.clone(), key: Bytes::copy_from_slice(key) }
     }
 
-    /// Called before an attempt; returns whether the attempt ends unanswered, after its timeout.
+    /// Called before an attempt. Returns whether the attempt ends unanswered, which takes until its deadline.
     pub(crate) async fn before(&self, question: &Question, deadline: Instant) -> bool {
         if self.is_paused() {
             let is_awake = |state: &WitnessState| self.home.is_none_or(|home| !state.paused.contains(&home));
@@ -229,12 +231,12 @@ impl Observer {
         true
     }
 
-    /// Called before a write that is polled in place; returns whether it must wait or is never sent.
+    /// Called before a write that is polled in place. Returns whether the write must wait or is never sent.
     pub(crate) fn holds_up(&self) -> bool {
         self.is_paused() || self.witness.holds_up()
     }
 
-    /// Called after an answer to an attempt; returns whether the answer is lost. Losing it takes the rest of the call's
+    /// Called after an answer to an attempt. Returns whether the answer is lost, which takes the rest of the call's
     /// time.
     pub(crate) async fn after(&self, question: &Question, reply: &Reply, deadline: Instant) -> bool {
         let lost = self.takes_away(question, reply);

@@ -1,4 +1,4 @@
-//! The request numbers of one client session: the open ones, and the lowest whose outcome may still be asked for.
+//! The request numbers of one client session: the open ones, and the lowest whose outcome may still be queried.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -7,11 +7,11 @@ use std::collections::{BTreeSet, VecDeque};
 /// 43,690 records per session.
 pub(super) const MAX_UNDER_WAY: usize = 1 << 14;
 
-/// The maximum number of unknown outcomes that can still be asked for.
+/// The maximum number of unknown outcomes that can still be queried.
 const MAX_UNKNOWN: usize = 1024;
 
-/// After this many further requests, an unknown outcome can no longer be asked for: until then nodes keep the records
-/// of all later requests.
+/// After this many further requests, an unknown outcome can no longer be queried: until then nodes keep the records of
+/// all later requests.
 const MAX_UNKNOWN_SPAN: u64 = 8192;
 
 /// The session is stuck if, for each request in flight, more numbers than this were issued after the lowest open one.
@@ -23,7 +23,7 @@ const MAX_HELD_BACK: u64 = 2 * MAX_UNDER_WAY as u64;
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
     last: u64,
-    /// Issued, and neither answered nor abandoned.
+    /// Numbers that were issued, and neither answered nor abandoned.
     open: BTreeSet<u64>,
     /// Open numbers with unknown outcomes, oldest first.
     kept: VecDeque<u64>,
@@ -43,12 +43,12 @@ impl Numbers {
         self.open.first().copied()
     }
 
-    /// Called when a request was answered, or when its caller will never ask for the outcome.
+    /// Called when a request was answered, or when its caller will never query the outcome.
     pub(super) fn end(&mut self, number: u64) {
         self.open.remove(&number);
     }
 
-    /// Called when a request's outcome is unknown, and its caller may ask for it.
+    /// Called when a request's outcome is unknown, and its caller may query it.
     pub(super) fn keep(&mut self, number: u64) {
         self.kept.push_back(number);
         if self.kept.len() > MAX_UNKNOWN {

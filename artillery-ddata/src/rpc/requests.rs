@@ -36,7 +36,7 @@ impl Default for ClientSession {
     }
 }
 
-/// A request in flight. Dropping it marks it as answered: its caller will never ask for the outcome.
+/// A request in flight. Dropping it marks it as answered: its caller will never query the outcome.
 #[derive(Debug)]
 pub(super) struct Numbered {
     session: Arc<ClientSession>,
@@ -89,7 +89,7 @@ impl Requests {
         }
     }
 
-    /// The lowest open number of a session; 0 if the session isn't known here.
+    /// The lowest open number of a session; 0 if no number is open, or the session isn't known here.
     pub(super) fn lowest(&self, chain: ChainId, session: Version) -> u64 {
         let lowest = self.known(chain, session).and_then(|session| lock(&session.numbers).lowest());
         lowest.unwrap_or(0)
@@ -111,7 +111,7 @@ impl ClientSession {
         self.places.clone().try_acquire_owned().ok()
     }
 
-    /// Waits for a slot, in the order of the calls. `None` if there never will be one.
+    /// Waits for a slot, in the order of the calls. `None`: no slot will ever be free.
     pub(super) async fn place(&self) -> Option<RequestSlot> {
         self.places.clone().acquire_owned().await.ok()
     }
@@ -129,8 +129,8 @@ impl Numbered {
         RequestKey { lowest, ..self.key }
     }
 
-    /// Called when the request's outcome is unknown and its caller got its id: the outcome can be asked for until it is
-    /// too old.
+    /// Called when the request's outcome is unknown and its caller got its id. The outcome can then be queried until it
+    /// is too old.
     pub(super) fn keep(self) {
         lock(&self.session.numbers).keep(self.key.number);
         // Clear the number: dropping this must not end the request.

@@ -72,7 +72,7 @@ pub(crate) struct Router {
     /// For tasks that outlive their call.
     me: Weak<Self>,
     routes: Routes,
-    /// The largest value, in bytes, that is accepted; `None` if unknown here.
+    /// The largest accepted value, in bytes; `None`: not known here.
     max_value_bytes: Option<u64>,
     carrier: Carrier,
     /// Read at each request by [`Router::peers`]; replaced as a whole by [`Router::change_peers`].
@@ -85,7 +85,7 @@ pub(crate) struct Router {
     pub(crate) observer: std::sync::OnceLock<crate::rpc::observer::Observer>,
 }
 
-/// Where a call begins.
+/// How a call begins.
 #[expect(clippy::large_enum_variant, reason = "most calls are over before they need an allocation")]
 enum Start {
     Anew,
@@ -101,7 +101,7 @@ enum Start {
 #[derive(Debug)]
 pub(crate) enum RequestError {
     Certainly(Error),
-    /// Something may have been applied.
+    /// A request was sent, and something may have been applied.
     Perhaps(Unknown),
 }
 
@@ -177,8 +177,8 @@ impl Router {
     }
 
     /// Retries until the outcome is certain or `deadline` has passed. An attempt that certainly applied nothing may be
-    /// retried, and so may any attempt of a read, or of a write with a request id. A forwarded request gets one
-    /// attempt: its sender decides whether to retry.
+    /// retried. So may any attempt of a read, of the opening of a session, or of a write with a request id. A forwarded
+    /// request gets one attempt: its sender decides whether to retry.
     pub(crate) async fn call(&self, question: Question, deadline: Instant) -> Result<CallAnswer, RequestError> {
         self.call_from(Start::Anew, question, deadline, |_, _| false).await
     }
@@ -261,7 +261,7 @@ impl Router {
         }
     }
 
-    /// Asks `here`; if it is `None`, the member that suits best.
+    /// Asks `here`; without it, the most suitable member.
     async fn attempt(
         &self,
         question: &Question,
@@ -290,8 +290,8 @@ impl Router {
         tried
     }
 
-    /// Waits before the next attempt, longer each time, or until the routing changes. Returns whether there is time for
-    /// an attempt.
+    /// Waits before the next attempt, longer each time, or until the routing changes. Returns whether there may be
+    /// another attempt: enough time is left, and the router isn't stopped.
     async fn pause(&self, attempts: &mut Attempts, deadline: Instant) -> bool {
         if Instant::now() >= deadline || self.is_stopped() {
             return false;
@@ -342,7 +342,7 @@ fn after(now: Instant, timeout: Duration) -> Instant {
     now + timeout.min(MAX_TIMEOUT)
 }
 
-/// A deadline by the clock of chains.
+/// The deadline by the chains' clock.
 pub(crate) fn on_the_clock(deadline: Instant) -> Timestamp {
     clock::now() + deadline.saturating_duration_since(Instant::now())
 }

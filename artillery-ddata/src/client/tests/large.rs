@@ -81,7 +81,7 @@ async fn a_cancelled_large_write_stops_its_stream() {
 async fn too_many_requests_to_one_node_are_refused_as_busy() {
     let (client, _silent, _seed, mut streams) = client_of_silence().await;
     let mut puts = JoinSet::new();
-    // The window of a stream is 8 MiB; 25 MB is more.
+    // The window of a stream is 8 MiB, less than these 25 MB.
     for n in 0..500 {
         puts.spawn(client.kv().put(format!("k/{n}"), vec![7; 50_000]).timeout(Duration::from_secs(2)).into_future());
     }
@@ -97,7 +97,7 @@ async fn too_many_requests_to_one_node_are_refused_as_busy() {
     assert!(busy > 300 && unknown > 100, "{busy} busy, {unknown} unknown");
 }
 
-/// A read of a large value that waits for its answer, and the stream of the connection on which that must arrive.
+/// A read of a large value that waits for its answer, its number, and the stream of its request.
 async fn waiting_read(
     client: &Client,
     streams: &mut mpsc::Receiver<IncomingStream>,

@@ -14,7 +14,8 @@ fn info(node: &FakeNode) -> NodeInfo {
     NodeInfo { id: node.me(), name: node.local.name.clone(), addrs: vec![node.addr()], host: None }
 }
 
-/// Receives requests until one satisfies `is_order`. Returns its stream, on which nothing was answered.
+/// Receives requests until one is an order or a survey, not a query of the routing. Returns its stream, on which
+/// nothing was answered, the operation and the request's number.
 async fn ordered(streams: &mut mpsc::Receiver<IncomingStream>) -> (IncomingStream, AdminOperation, u64) {
     loop {
         let mut stream = streams.recv().await.unwrap();

@@ -16,7 +16,7 @@ use crate::{
     wire::request::{decode_response, encode_request},
 };
 
-/// More clients than the parts into which a node divides its capacity.
+/// More clients than there are shares of the capacity: each connection may use a quarter.
 const DEAF: usize = 5;
 
 struct NoStreams;
@@ -65,7 +65,7 @@ fn request(number: u64, query: Query, mode: ReadMode) -> Request {
     Request { number, chain: ChainId(0), deadline_ms: 60_000, forwarded: false, operation }
 }
 
-/// [`DEAF`] clients that each request more than their capacity.
+/// [`DEAF`] clients, each with more requests than fit its share of the capacity.
 async fn deaf(cluster: &str, node: &FakeNode, query: impl Fn() -> Query, times: u64) -> Vec<Deaf> {
     let mut all = Vec::new();
     for _ in 0..DEAF {
@@ -178,13 +178,13 @@ async fn short_answers_count_in_the_total_room() {
         }
         all.push(deaf);
     }
-    // Each client leaves more than an eighth of the capacity unread.
+    // Each client requests more than an eighth of the capacity, and reads nothing.
     until(|| taken(&node, "answers").max(taken(&node, "reads")) == fake::QUEUE_BYTES).await;
     all.into_iter().for_each(Deaf::leave);
     until(|| taken(&node, "answers").max(taken(&node, "reads")) == 0).await;
 }
 
-/// Each client's stream waits for capacity, and one of its queries for changes.
+/// Each client's stream waits for capacity, and one of its queries waits for changes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_connection_is_dropped() {
     let cluster = unique("client");

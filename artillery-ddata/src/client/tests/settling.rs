@@ -3,10 +3,10 @@ use std::{collections::BTreeSet, sync::Mutex};
 use super::*;
 use crate::{Kv, error::Unknown, kv::Resolution, local::handle::WriteRequest};
 
-/// The size of the largest result kept for a retry.
+/// The size of the largest result that is kept for a retry.
 const VALUE: usize = 4096;
 const PATIENCE: Duration = Duration::from_secs(20);
-/// So short that the writes made in that time fit the table of sessions on any machine.
+/// Short enough that, on any machine, the writes made in this time fit the table of sessions.
 const HASTE: Duration = Duration::from_millis(10);
 
 /// One key in a hundred is unlucky.
@@ -38,8 +38,8 @@ fn value(n: usize) -> Bytes {
     n.to_be_bytes().repeat(VALUE / 8).into()
 }
 
-/// Puts a value and takes it away, with a short timeout for unlucky keys if `hastes`. Returns whether the outcome of
-/// the removal was unknown. If `settles`, settles it at once.
+/// Puts a value and removes it, with a short timeout for unlucky keys if `hastes`. Returns whether the outcome of the
+/// removal was unknown. With `settles`, such an outcome is settled at once.
 async fn take(kv: &Kv, n: usize, hastes: bool, settles: bool) -> bool {
     let key = n.to_be_bytes();
     kv.put(key, value(n)).timeout(PATIENCE).await.unwrap();

@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use crate::control::{History, Met};
 
-/// The history that an incarnation has taken part in; none yet, if it started after the founding and has met no member.
+/// The history in which an incarnation takes part. `None`: it started after the founding and has met no member yet.
 /// Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Histories {
@@ -20,8 +20,8 @@ impl Histories {
         Self { mine: Arc::new(Mutex::new(mine)), newer: watch::Sender::new(None), parted: watch::Sender::new(None) }
     }
 
-    /// The history for a node that has recovered `next`. The former value keeps the former history, for messages still
-    /// in flight.
+    /// The histories of a node that has recovered into `next`. `self` keeps the former history, for messages still in
+    /// flight.
     pub(crate) fn followed_by(&self, next: History) -> Self {
         Self { mine: Arc::new(Mutex::new(Some(next))), newer: self.newer.clone(), parted: watch::Sender::new(None) }
     }
@@ -37,7 +37,8 @@ impl Histories {
     /// Whether messages of the history `theirs` may be handled. A node without a history adopts `theirs`.
     ///
     /// # Errors
-    /// The answer to the peer: this node's history, if the peer's is over.
+    /// `Some`: the peer's history is over. The value is this node's history, as the answer to the peer. `None`:
+    /// `theirs` is newer or has diverged. The peer gets no answer.
     pub(crate) fn meet(&self, theirs: History) -> Result<(), Option<History>> {
         // Release the lock before anything else happens.
         let met = History::meet(&mut self.lock(), theirs);
@@ -58,12 +59,12 @@ impl Histories {
         }
     }
 
-    /// The last conflicting history that was met: neither it nor this node's gives way to the other.
+    /// The last history met that has diverged from this node's: neither gives way to the other.
     pub(crate) fn parted(&self) -> Option<History> {
         *self.parted.borrow()
     }
 
-    /// Waits until this node learns that the cluster was recovered without it, in a history other than `known`.
+    /// Waits until a message shows that the cluster was recovered without this node, in a history other than `known`.
     pub(crate) async fn left_behind(&self, known: Option<History>) -> History {
         let mut newer = self.newer.subscribe();
         match newer.wait_for(|newer| newer.is_some() && *newer != known).await.map(|newer| *newer) {

@@ -1,7 +1,7 @@
 //! A durable node's copy of the group's log in its control file: its vote, the entries, and the snapshot before them.
 //!
-//! Each change is on disk before openraft, and so any other node, learns of it. An incarnation never leads in a term
-//! for which an earlier one of its store was elected (docs/adr/0030): it restores the vote without the leadership.
+//! Each change is on disk before openraft, and so any other node, is notified of it. An incarnation never leads in a
+//! term for which an earlier one of its store was elected (docs/adr/0030): it restores the vote without the leadership.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
@@ -30,9 +30,9 @@ use crate::{
 pub(crate) struct StorePlace {
     me: MemberId,
     pub(crate) control: ControlFile,
-    /// The number of synced groups in its journal.
+    /// The number of synced groups in the store's journal.
     groups: Arc<AtomicU64>,
-    /// The last known positions of other stores. The disk is updated later.
+    /// The last reported positions of other stores. The copy on disk may be older.
     heard: Arc<Mutex<HeardStores>>,
 }
 
@@ -46,7 +46,7 @@ impl StorePlace {
         self.control.position(self.groups.load(Ordering::Acquire))
     }
 
-    /// The store's id and position, which this node sends with each message of the group.
+    /// The node's id and its store's position, which this node sends with each message of the group.
     pub(super) fn speaker(&self) -> Speaker {
         Speaker { id: self.me, position: self.position() }
     }
@@ -64,7 +64,8 @@ impl StorePlace {
         self.heard().clone()
     }
 
-    /// Like [`hear`](Self::hear), but on disk before this returns: only then may the other node's answer be used.
+    /// Like [`hear`](Self::hear), but the position is on disk when this returns: only then may the other node's answer
+    /// be used.
     pub(super) async fn keep_heard(&self, speaker: Speaker) -> Result<(), CallError> {
         let Speaker { id, position } = speaker;
         self.hear(id, position)?;
@@ -76,8 +77,8 @@ impl StorePlace {
         Ok(())
     }
 
-    /// Records the history of a node that started after the founding. It is on disk before anything else of that
-    /// history is.
+    /// Records the history of a node that started after the founding; a known history is kept. The history is on disk
+    /// before anything else that belongs to it.
     pub(super) async fn keep_history(&self, history: History) -> Result<(), CallError> {
         if self.control.look(|record| record.history.is_some()) {
             return Ok(());
@@ -125,7 +126,7 @@ pub(super) struct KeptSnapshot {
 }
 
 impl KeptLog {
-    /// The log in the control file; an empty one, if there is none.
+    /// The log in the control file; an empty one, if the file has none.
     pub(super) fn open(control: ControlFile) -> Result<Self, ConfigLogError> {
         let bytes = control.look(|record| record.log.clone());
         let record = match bytes.is_empty() {
@@ -184,8 +185,8 @@ impl KeptLog {
 }
 
 impl LogRecord {
-    /// The vote, without leadership: the promise is kept, but an incarnation leads only in terms for which it was
-    /// elected.
+    /// The stored vote. If it is for `me`, it is returned without the leadership: the promise is kept, but an
+    /// incarnation leads only in terms for which it was elected itself.
     pub(super) fn vote_of_another_life(&self, me: RaftId) -> Option<Vote<RaftId>> {
         let vote = self.vote?;
         let is_mine = vote.leader_id().voted_for() == Some(me);

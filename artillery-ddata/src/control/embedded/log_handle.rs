@@ -41,7 +41,7 @@ impl LogHandle {
     /// Continues the log alone, from these configurations of another history.
     ///
     /// # Errors
-    /// [`ConfigLogError::Failed`]: then this node has no part in any log.
+    /// [`ConfigLogError::Failed`]: this node may have no part in any log from now on.
     pub(crate) async fn recover(&self, configs: Configs) -> Result<(), ConfigLogError> {
         let alone = self.log().recover(configs).await?;
         self.0.send_replace(alone);

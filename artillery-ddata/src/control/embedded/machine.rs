@@ -52,7 +52,7 @@ struct MachineState {
     raft: Option<RaftLogId>,
     membership: Membership,
     configs: Arc<Configs>,
-    /// The last entries, without gaps.
+    /// The last entries that took a place, without gaps; they end at the last one applied.
     entries: VecDeque<LogEntry>,
     snapshot: Option<Built>,
     snapshots: u64,
@@ -101,7 +101,7 @@ impl AppliedConfigs {
         Self { state: Mutex::new(state), kept: None, progress: watch::Sender::new(progress), window: window.max(1) }
     }
 
-    /// The state on a disk: its snapshot or, without one, the founding.
+    /// The state stored on a disk: that of its snapshot or, without a snapshot, that of the founding.
     pub(super) fn of_disk(founding: &Bootstrap, window: usize, kept: KeptLog) -> Result<Self, ConfigLogError> {
         let mut applied = Self { kept: Some(kept.clone()), ..Self::new(founding, window) };
         if let Some(KeptSnapshot { meta, bytes }) = kept.record().snapshot {
@@ -115,8 +115,8 @@ impl AppliedConfigs {
         Ok(applied)
     }
 
-    /// The state of a recovered log, kept by `by` alone, at `raft` of the group's log. Waiters for `changes` are
-    /// notified.
+    /// The state of a recovered log, kept by `by` alone, at `raft` of the group's log. The count of changes continues
+    /// from `changes`, so its waiters wake.
     pub(super) fn recovered(
         configs: Configs,
         raft: RaftLogId,
@@ -165,12 +165,12 @@ impl AppliedConfigs {
         self.progress.subscribe()
     }
 
-    /// Counts a change that no entry makes: of the leader, or of the voters.
+    /// Counts a change that isn't one of the configurations, for example of the leader.
     pub(super) fn touch(&self) {
         self.progress.send_modify(|progress| progress.changes += 1);
     }
 
-    /// Marks the end of the raft core; a failure, unless it was stopped.
+    /// Marks the end of openraft's core. It counts as a failure, unless the log was stopped before.
     pub(super) fn end_of_core(&self) {
         self.progress.send_modify(|progress| {
             progress.changes += 1;
@@ -190,7 +190,7 @@ impl AppliedConfigs {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stores snapshots on this disk from now on. Returns the current one, to be written with the rest of the log.
+    /// Stores snapshots in `kept` from now on. Returns the current one, to be written with the rest of the log.
     pub(super) fn keep_in(&mut self, kept: KeptLog) -> Result<KeptSnapshot, CodecError> {
         self.kept = Some(kept);
         let mut state = self.lock();
@@ -203,7 +203,7 @@ impl AppliedConfigs {
     async fn keep(&self, meta: &SnapshotMeta<RaftId, RaftNode>, bytes: &[u8]) -> Result<(), StorageError> {
         let Some(kept) = &self.kept else { return Ok(()) };
         let snapshot = KeptSnapshot { meta: meta.clone(), bytes: bytes.to_vec() };
-        // A newer one may have arrived from the leader since, or a recovery may have happened.
+        // In the meantime a newer one may have arrived from the leader, or the log may have been recovered.
         let place = meta.last_log_id;
         let is_older = move |record: &LogRecord| {
             record.purged > place || record.snapshot.as_ref().is_some_and(|other| other.meta.last_log_id > place)

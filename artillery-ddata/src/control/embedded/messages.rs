@@ -26,21 +26,21 @@ const MAX_COUNTER: u64 = 1 << 60;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CallError {
-    /// The message or its answer was lost.
+    /// The other node wasn't reached, or no answer arrived.
     #[error("unreachable: {0}")]
     Unreachable(String),
     /// The bytes don't decode to a message.
     #[error("not a message of the configuration log: {0}")]
     Malformed(#[from] CodecError),
-    /// The sender can't have sent this message.
+    /// No correct node sends this message or this answer.
     #[error("an implausible message of the configuration log: {0}")]
     Senseless(&'static str),
-    /// The message was for another node, another store of this one, or another cluster.
+    /// The message was for another node, another store of this node, or another cluster.
     #[error("{0} was meant")]
     NotMe(MemberId),
     #[error("the cluster was recovered, and the message belongs to another history")]
     OtherHistory,
-    /// The other node's directory is an older copy, or a second one.
+    /// The other node's directory is an older copy, or a second one in use.
     #[error(transparent)]
     RolledBack(#[from] StoreRolledBack),
     #[error("the configuration log stopped: {0}")]
@@ -104,7 +104,8 @@ pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CallError> 
 }
 
 impl Envelope {
-    /// Checks that the message is plausible and that its sender is `from`.
+    /// Checks that the message is for this cluster and this store, that its sender is `from`, and that its counters are
+    /// plausible.
     pub(super) fn check(&self, cluster: ClusterId, me: RaftId, from: RaftId) -> Result<(), CallError> {
         if self.cluster != cluster || self.to != me {
             return Err(CallError::NotMe(self.to.0));

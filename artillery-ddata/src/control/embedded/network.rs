@@ -33,7 +33,7 @@ use crate::{
 ///
 /// A call that takes too long is dropped. Its message may arrive late, never, or more than once.
 pub(crate) trait LogTransport: Send + Sync + 'static {
-    /// Calls the current incarnation of this node's store.
+    /// Calls the present incarnation of the store of `to`.
     fn call(&self, to: &NodeInfo, message: Bytes) -> BoxFuture<'static, Result<Bytes, CallError>>;
 }
 
@@ -73,7 +73,7 @@ impl AnswerTimes {
     }
 }
 
-/// The number of nodes whose answers are remembered. Each incarnation of a node without a disk is another one.
+/// The number of nodes whose answers are remembered. Of a node without a disk, each incarnation counts separately.
 const MAX_ANSWER_TIMES: usize = 256;
 
 impl RaftNetworkFactory<TypeConfig> for LogNetwork {
@@ -114,7 +114,7 @@ impl NodeConnection {
             self.network.answered.has_answered(self.to, sent);
             match answer {
                 LogAnswer::OtherHistory(theirs) => {
-                    // The peer is in a newer history: record this.
+                    // The peer is in a newer history: record it.
                     let _ = histories.meet(theirs);
                     Err(CallError::OtherHistory)
                 }
@@ -123,7 +123,7 @@ impl NodeConnection {
         };
         answer.await.map_err(|error: CallError| match error {
             CallError::Malformed(_) | CallError::Senseless(_) => NetworkError::new(&error).into(),
-            // openraft retries after a pause, instead of immediately.
+            // For this error openraft retries after a pause, for the others at once.
             _ => Unreachable::new(&error).into(),
         })
     }

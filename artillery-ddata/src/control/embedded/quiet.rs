@@ -10,7 +10,7 @@ use tracing::{
 };
 
 /// The subscriber of the task that starts openraft, without openraft's messages below an error. `None`: nothing is
-/// filtered, since the process logs at `debug` or finer, or sets its subscriber only later.
+/// filtered, since the process logs at `debug` or finer, or has no subscriber yet.
 pub(super) fn of_this_task() -> Option<Dispatch> {
     let level = LevelFilter::current();
     let inner = tracing::dispatcher::get_default(Dispatch::clone);
@@ -27,7 +27,8 @@ pub(super) async fn run<F: Future>(log: Option<Dispatch>, future: F) -> F::Outpu
 
 struct WithoutRoutine {
     inner: Dispatch,
-    /// The level of the process. Without it each disabled event of the process would be looked up.
+    /// The level of the process, reported as this subscriber's hint. Without a hint, tracing would ask the subscribers
+    /// about every event of the process.
     level: LevelFilter,
 }
 

@@ -18,7 +18,7 @@ use super::quiet;
 type TokioTimeout<R, F> = <TokioRuntime as AsyncRuntime>::Timeout<R, F>;
 
 tokio::task_local! {
-    /// Belongs to the node for which a task runs; tasks pass it to tasks that they spawn.
+    /// The context of the node for which a task runs. Tasks pass it to the tasks that they spawn.
     static CONTEXT: TaskContext;
 }
 

@@ -9,18 +9,21 @@ use crate::control::log::ConfigLogError;
 pub(crate) struct EmbeddedSettings {
     pub(crate) heartbeat: Duration,
     /// A follower trusts a silent leader for `election_max`. Then it calls an election after a further random time
-    /// between `election_min` and `election_max`. Longer than `heartbeat`.
+    /// between `election_min` and `election_max`; if it knows a longer log, only after twice `election_max` more.
+    /// Longer than `heartbeat`.
     pub(crate) election_min: Duration,
     /// See `election_min`; longer than that.
     pub(crate) election_max: Duration,
     /// How long an append or a confirmation waits for a majority before it fails.
     pub(crate) patience: Duration,
-    /// How long a new voter may take to receive the log.
+    /// How long a change of the voters or of the receivers of the log may take, including the time in which new voters
+    /// receive the log.
     pub(crate) catch_up: Duration,
     pub(crate) max_voters: usize,
-    /// A snapshot is made after this many entries, and entries before it are dropped; at least 1.
+    /// A snapshot is made after this many entries; 0 is treated as 1. Of the entries before it, the last half of this
+    /// number is kept.
     pub(crate) snapshot_every: u64,
-    /// How many of the last entries followers can read.
+    /// How many of the last configuration changes stay readable; 0 is treated as 1.
     pub(crate) window: usize,
     pub(crate) seed: u64,
     pub(crate) guards: Guards,

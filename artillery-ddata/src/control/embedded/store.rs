@@ -1,7 +1,7 @@
 //! The group's log and this node's vote, in memory, and on the disk of a durable node.
 //!
-//! Without a disk they end with the process, and so does the node's store: the next process is another node of the
-//! group. So a promise on which another node relies is never forgotten.
+//! Without a disk, log and vote end with the process, and so does the node's store: the next process is another node of
+//! the group. So no node of the group ever forgets a promise on which another one relies.
 
 use std::{
     collections::BTreeMap,
@@ -23,7 +23,7 @@ use super::{
     types::{RaftId, RaftLogId, RaftNode, StorageError, TypeConfig},
 };
 
-/// Clones share it.
+/// The group's log at this node. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LogStore {
     log: Arc<Mutex<Log>>,
@@ -46,7 +46,7 @@ struct Sized {
 impl Sized {
     fn new(entry: Entry<TypeConfig>) -> Self {
         let mut encoded = Vec::new();
-        // An entry that can't be encoded is sent alone, and fails there.
+        // An entry that can't be encoded is sent alone, and its encoding then fails there.
         let bytes = codec::encode(&entry, &mut encoded).map_or(MAX_MESSAGE, |()| encoded.len());
         Self { entry, bytes }
     }
@@ -59,15 +59,15 @@ pub(super) fn first_entry(voters: impl IntoIterator<Item = (RaftId, RaftNode)>) 
 }
 
 impl LogStore {
-    /// A log whose first entry names the voters: the same at each of them. openraft's `initialize` writes the same, but
-    /// also calls an election at once, so that every voter would vote for itself.
+    /// A log whose first entry names the voters. It is the same at each of them. openraft's `initialize` writes the
+    /// same entry, but also calls an election at once, so that every voter would vote for itself.
     pub(super) fn kept_by(voters: impl IntoIterator<Item = (RaftId, RaftNode)>) -> Self {
         let store = Self::default();
         store.lock().entries.insert(0, Sized::new(first_entry(voters)));
         store
     }
 
-    /// The log on a disk, for the incarnation of `me` that begins now.
+    /// The log on a disk, for the incarnation of `me` that starts now.
     pub(super) fn of_disk(kept: KeptLog, me: RaftId, guards: Guards) -> Self {
         let record = kept.record();
         let again = allows!(guards, LeadAgain);
@@ -88,7 +88,8 @@ impl LogStore {
         }
     }
 
-    /// A log whose entries up to `last` are replaced by a snapshot. `me` has voted for itself alone.
+    /// An empty log after `last`, for a node that continues from a snapshot up to `last`. The vote is for `me`, in the
+    /// term of `last`, without the leadership.
     pub(super) fn behind(last: RaftLogId, me: RaftId) -> Self {
         let store = Self::default();
         {
@@ -116,7 +117,7 @@ impl RaftLogReader<TypeConfig> for LogStore {
         Ok(self.lock().entries.range(range).map(|(_, sized)| sized.entry.clone()).collect())
     }
 
-    /// As many entries as fit into a message, and at least one.
+    /// As many entries as fit into a message, but at least one.
     async fn limited_get_log_entries(&mut self, start: u64, end: u64) -> Result<Vec<Entry<TypeConfig>>, StorageError> {
         let log = self.lock();
         let mut bytes = 0;

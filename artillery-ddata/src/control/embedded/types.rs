@@ -30,8 +30,8 @@ pub(super) type RaftLogId = LogId<RaftId>;
 pub(super) type Membership = openraft::StoredMembership<RaftId, RaftNode>;
 pub(super) type StorageError = openraft::StorageError<RaftId>;
 
-/// A node of the group is a store of a node: a process that forgot its votes has another store, and is treated as
-/// another node (docs/DESIGN.md §5.3, trap 21). Its id is the first incarnation of the store.
+/// A node of the group is a store of a node. A process that forgot its votes has another store, and is treated as
+/// another node (docs/DESIGN.md §5.3, trap 21). The id is the first incarnation of the store.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct RaftId(pub(super) MemberId);
@@ -72,8 +72,8 @@ impl Default for RaftNode {
     }
 }
 
-/// The proposal in an entry of the group's log. It takes a place only if it was appended in the term that it names and
-/// the place that it names is the next one.
+/// A configuration change in an entry of the group's log. It takes a place only if it was appended in the term `term`,
+/// and `at` is the next place.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct LogProposal {
     pub(super) term: u64,
@@ -86,9 +86,9 @@ pub(crate) enum EntryOutcome {
     /// The entry carried no proposal.
     Nothing,
     Placed,
-    /// The proposal's place was not the next one. Holds the last place taken.
+    /// The place of the proposal was not the next one. Holds the last place taken.
     Taken(LogIndex),
-    /// The entry was proposed in another term.
+    /// The entry was appended in another term than the proposal names.
     WrongTerm,
 }
 

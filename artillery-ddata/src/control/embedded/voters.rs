@@ -1,4 +1,5 @@
-//! Changes the voters such that at no time a majority of the old or of the new ones alone can decide.
+//! Changes the voters by joint consensus: during a change, each decision needs a majority of the old voters and one of
+//! the new ones.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,14 +24,15 @@ use crate::{
     control::log::{AppendError, ConfigLogError, Term},
 };
 
-/// While this node leads, has the log sent to all nodes of the cluster; ends with its part in the group.
+/// While this node leads, keeps exactly the cluster's nodes and the voters registered as receivers of the log. Ends
+/// with this node's part in the group.
 pub(super) async fn teach(inner: Weak<EmbeddedInner>, mut progress: watch::Receiver<ApplyProgress>) {
     while !progress.borrow_and_update().ended {
         let Some(inner) = inner.upgrade() else { return };
         if let Some(term) = inner.leads() {
             let taught = inner.while_leading(term, inner.settings.catch_up, inner.teach(term)).await;
             if let Err(error) = taught.and_then(|taught| taught) {
-                // The next applied entry starts another attempt.
+                // The next change of the progress starts another attempt.
                 tracing::debug!(%error, "the receivers of the configuration log were not changed");
             }
         }
@@ -56,7 +58,8 @@ impl EmbeddedInner {
         self.while_leading(term, self.settings.catch_up, self.replace(term, voters)).await?
     }
 
-    /// The voters' addresses: from the log, else the founding, else the group itself.
+    /// The voters with their addresses: from the configurations, otherwise from the founding, otherwise from the
+    /// group's membership.
     fn peers(&self, voters: BTreeSet<MemberId>) -> Result<BTreeMap<RaftId, RaftNode>, ConfigLogError> {
         let configs = self.applied.configs();
         let metrics = self.metrics.borrow();
@@ -93,8 +96,8 @@ impl EmbeddedInner {
         if leads.await.map_err(failed)? { Ok(one) } else { Err(AppendError::NotLeading) }
     }
 
-    /// Makes exactly the cluster's nodes and the voters receive the log. Also finishes a change of the voters that an
-    /// earlier leader left incomplete.
+    /// Registers exactly the cluster's nodes and the voters as receivers of the log. Also finishes a change of the
+    /// voters that an earlier leader left incomplete.
     async fn teach(&self, term: Term) -> Result<(), AppendError> {
         let _one = self.alone(term).await?;
         let (configs, known) = (self.applied.configs(), self.known());
@@ -121,7 +124,8 @@ impl EmbeddedInner {
         self.metrics.borrow().membership_config.membership().nodes().map(|(&id, _)| id).collect()
     }
 
-    /// Waits until each voter has the log: until then a voter holds up every entry that needs it for a majority.
+    /// Waits until each voter has almost all of the log. A voter that lags delays every entry that needs it for a
+    /// majority.
     async fn caught_up(&self, ids: &BTreeSet<RaftId>) {
         let mut metrics = self.raft.metrics();
         let all = metrics.wait_for(|metrics| {
@@ -132,8 +136,8 @@ impl EmbeddedInner {
                 matched.is_some_and(|matched| matched.index + MAX_VOTER_LAG >= last)
             })
         });
-        // The wait fails if the group's part here has ended: then the leadership has ended too, and with it this
-        // change.
+        // The wait fails if this node's part in the group has ended: then the leadership has ended too, and with it
+        // this change.
         let _ = all.await;
     }
 }

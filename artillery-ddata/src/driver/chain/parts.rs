@@ -27,7 +27,7 @@ pub(crate) struct Ordered {
     pub(crate) lanes: BTreeMap<MemberId, Lanes>,
 }
 
-/// The senders to a chain's task. The task ends when all of them are dropped.
+/// The senders to a chain's task. The task ends when all of them, or all handles of the chain, are dropped.
 #[derive(Clone)]
 pub(crate) struct Inlets {
     pub(crate) commands: mpsc::Sender<ChainCommand>,
@@ -52,7 +52,7 @@ pub(crate) struct ChainParts {
     pub(crate) rule: Rule,
     pub(crate) settings: ReplicaSettings,
     pub(crate) store: Arc<dyn Store>,
-    /// The most bytes of reads that may wait for the task; as many bytes of writes may wait.
+    /// The most bytes of reads that may wait for the task. The same bound applies to small writes, and to large writes.
     pub(crate) queue_bytes: usize,
     /// `None`: the node has no directory.
     pub(crate) journal: Option<RunningJournal>,

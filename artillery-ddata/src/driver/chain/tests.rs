@@ -58,7 +58,7 @@ impl Rig {
         }
     }
 
-    /// Makes the chain's task itself call the function in the middle of a turn.
+    /// Has the chain's task call the function in the middle of a turn.
     async fn in_the_middle_of_a_turn<T: Send + Sync + 'static>(
         &self,
         meanwhile: impl Fn() -> T + Send + Sync + 'static,
@@ -89,7 +89,7 @@ impl<T: Send, F: Fn() -> T + Send + Sync> Wake for Meanwhile<F, T> {
     }
 }
 
-/// Hands a read to the chain's task, whose queue has capacity.
+/// Passes a read to the chain's task. The queue must have capacity.
 fn ask(handle: &ChainHandle, mode: ReadMode) -> oneshot::Receiver<Reply> {
     let (caller, reply) = oneshot::channel();
     let (deadline, caller) = (clock::now() + MINUTE, Responder::Caller(caller));
@@ -110,7 +110,7 @@ async fn asked_late(rig: &Rig, mode: ReadMode, from: Timestamp) -> oneshot::Rece
     rig.in_the_middle_of_a_turn(ask_late).await
 }
 
-/// The path of a strong read that arrives in the middle of a turn, after the lease ended.
+/// The path of a strong read that arrives in the middle of a turn, after the lease has ended.
 async fn served_after_the_lease() -> ReadPath {
     let rig = Rig::start(&[member("alone")]).await;
     let now = clock::now();
@@ -145,7 +145,7 @@ struct Reader {
     handle: ChainHandle,
     leases: watch::Sender<Lease>,
     reply: Mutex<Reading>,
-    /// Set to the number of reads after which the chain acted by the lease.
+    /// The number of reads after which the chain had taken the lease; `None`: it never did.
     taken: OnceLock<Option<usize>>,
 }
 
@@ -156,7 +156,7 @@ struct Reading {
 }
 
 const LEASE: Lease = Lease { until: Timestamp::MAX, asked: Timestamp::ZERO, stretch: 0 };
-/// Reads before the lease is received, and in total.
+/// The number of reads before the lease is sent, and the total.
 const BEFORE: usize = 10;
 const IN_ALL: usize = 5_000;
 
@@ -178,7 +178,8 @@ impl Wake for Reader {
     }
 }
 
-/// The number of reads after which the chain takes the lease, while another read always waits. `None`: it never took the lease.
+/// The number of reads after which the chain takes the lease, while another read always waits. `None`: it never took
+/// the lease.
 async fn reads_until_the_lease_is_taken() -> Option<usize> {
     let rig = Rig::start(&[member("alone")]).await;
     let reader = Arc::new(Reader {
@@ -201,7 +202,7 @@ async fn a_chain_that_always_has_reads_takes_its_lease() {
     assert_eq!(reads_until_the_lease_is_taken().await, Some(BEFORE + 1));
 }
 
-/// How often another task runs until the last of many simultaneous requests has its reply.
+/// The number of times another task runs until the last of many simultaneous requests has its reply.
 async fn runs_beside(turn: Duration) -> usize {
     let rig = Rig::with(&[member("alone")], ReplicaSettings { turn, ..ReplicaSettings::default() }).await;
     rig.lease(LEASE).await;

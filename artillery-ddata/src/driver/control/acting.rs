@@ -43,7 +43,7 @@ impl ControlTask {
                 self.keep(Some(NodeInput::Kept), move |record| record.keep(me, &configs, mode));
             }
             NodeOutput::KeepHeard(_) => {
-                // The log's group receives positions that the node doesn't.
+                // The log's group receives positions that the node doesn't receive.
                 if let Some(heard) = self.parts.kept.as_ref().map(|(place, _)| place.all_heard()) {
                     self.keep(None, |record| record.heard.merge(heard));
                 }
@@ -52,7 +52,7 @@ impl ControlTask {
         }
     }
 
-    /// Changes the control file, and then passes `then` to the node.
+    /// Changes the control file, and then passes `then` to the node. Without a directory, does nothing.
     fn keep(&mut self, then: Option<NodeInput>, change: impl FnOnce(&mut ControlRecord) + Send + 'static) {
         let Some((place, _)) = self.parts.kept.clone() else { return };
         self.tasks.spawn_blocking(move || match place.control.change(change) {
@@ -61,7 +61,8 @@ impl ControlTask {
         });
     }
 
-    /// Sends an order to a chain. Its queue has capacity for all pending orders except orders to close, which are repeated.
+    /// Sends an order to a chain. The chain's queue has capacity for all pending orders. An order to close is dropped
+    /// if the queue is more than half full, since it is repeated.
     fn order(&mut self, chain: ChainId, order: ChainOrder) {
         let lanes = match &order {
             ChainOrder::Enter { config, .. } => self.lanes(config),
@@ -133,7 +134,7 @@ impl ControlTask {
                 }
                 Ok(ControlAnswer::RolledBack) => return Done::RolledBack,
                 Ok(ControlAnswer::OtherHistory(theirs)) => {
-                    // This is the answer to a node whose history has ended.
+                    // This answer shows that this node's history is over.
                     let _ = histories.meet(theirs);
                     None
                 }

@@ -14,7 +14,8 @@ use crate::{
     },
 };
 
-/// The most renewals of other nodes that wait for an answer. When this many wait, those whose callers are gone are dropped.
+/// The most renewals of other nodes that wait for an answer. At this number, entries whose callers no longer wait are
+/// removed.
 const MAX_PENDING_RENEWALS: usize = 4096;
 
 type Waiters<T> = BTreeMap<u64, oneshot::Sender<T>>;
@@ -36,7 +37,7 @@ impl Callers {
         self.token
     }
 
-    /// Keeps the caller of a renewal. Returns whether there is capacity for it.
+    /// Adds the caller of a renewal. `false`: too many wait, and the caller is dropped.
     pub(super) fn renews(&mut self, from: MemberId, number: u64, answer: oneshot::Sender<RenewalAnswer>) -> bool {
         if self.renewals.len() >= MAX_PENDING_RENEWALS {
             self.renewals.retain(|_, answer| !answer.is_closed());
@@ -50,20 +51,20 @@ impl Callers {
 
     pub(super) fn renewed(&mut self, to: MemberId, number: u64, result: RenewalAnswer) {
         if let Some(caller) = self.renewals.remove(&(to, number)) {
-            // The caller may have gone.
+            // The caller may no longer be waiting.
             drop(caller.send(result));
         }
     }
 
     pub(super) fn left(&mut self) {
-        // The callers may have gone.
+        // The callers may no longer be waiting.
         self.leaving.drain(..).for_each(|done| {
             let _ = done.send(());
         });
     }
 }
 
-/// Sends a result to its caller, which may have gone.
+/// Sends a result to its caller, which may no longer be waiting.
 pub(super) fn answer<T>(waiters: &mut Waiters<T>, token: u64, result: T) {
     if let Some(caller) = waiters.remove(&token) {
         drop(caller.send(result));

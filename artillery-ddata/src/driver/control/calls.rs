@@ -27,7 +27,7 @@ use crate::{
     },
 };
 
-/// Above all streams with data, because leases depend on calls.
+/// Above all data streams, because leases depend on these calls.
 const PRIORITY: i32 = 20;
 
 /// Calls other nodes, over links that it keeps.
@@ -36,7 +36,7 @@ pub(crate) struct ControlCalls(Mutex<Option<Open>>);
 struct Open {
     endpoint: Endpoint,
     links: BTreeMap<NodeId, Link>,
-    /// The addresses at which the membership last met each node.
+    /// The addresses of each node, as last reported by the membership.
     met: BTreeMap<NodeId, Vec<SocketAddr>>,
 }
 
@@ -81,7 +81,8 @@ impl ControlCalls {
         self.ask_one(to, |found| found == to, addrs, call, limit).await
     }
 
-    /// Calls the present incarnation of this store, at the addresses where the membership has met it, or at `addrs`.
+    /// Calls the present incarnation of this store, at the addresses that the membership last reported, otherwise at
+    /// `addrs`.
     pub(crate) async fn ask_store(
         &self,
         of: MemberId,
@@ -113,7 +114,7 @@ impl ControlCalls {
         tokio::time::timeout(limit, answer).await.unwrap_or(Err(CallFailure::TimedOut(limit)))
     }
 
-    /// The link to a node. It is kept, so that the next call finds it connected.
+    /// The link to a node; `None`: closed. The link is kept, so that the next call finds it connected.
     fn link(&self, node: NodeId, addrs: &[SocketAddr]) -> Option<Link> {
         let mut open = self.open();
         let Open { endpoint, links, .. } = open.as_mut()?;
@@ -122,14 +123,14 @@ impl ControlCalls {
         Some(link)
     }
 
-    /// Notes the addresses at which the membership has met a node.
+    /// Records the addresses that the membership reports for a node.
     pub(crate) fn meets(&self, node: NodeId, addrs: Vec<SocketAddr>) {
         if let Some(open) = &mut *self.open() {
             open.met.insert(node, addrs);
         }
     }
 
-    /// Drops the links and addresses of all nodes but those to keep.
+    /// Drops the links and addresses of all nodes for which `keep` is `false`.
     pub(crate) fn retain(&self, keep: impl Fn(NodeId) -> bool) {
         if let Some(open) = &mut *self.open() {
             open.links.retain(|&node, _| keep(node));
@@ -158,7 +159,7 @@ async fn ask_on(connection: &Connection, call: &ControlCall) -> Result<ControlAn
 /// Carries the messages of the configuration log's group.
 pub(crate) struct LogPeers {
     pub(crate) calls: Arc<ControlCalls>,
-    /// The time limit of a call. The group itself usually ends the call earlier.
+    /// The time limit of a call. The group itself usually ends a call earlier.
     pub(crate) limit: Duration,
 }
 

@@ -9,7 +9,7 @@ use artillery_proto::node::{ChangeReason, Why};
 
 use crate::{ChainId, MemberId, control::Configs};
 
-/// The most reasons that wait for their removal.
+/// The most reasons that are kept. Beyond that, the oldest are dropped.
 const MAX_REASONS: usize = 64;
 
 /// Why a node was moved out of a chain.
@@ -45,13 +45,13 @@ impl MoveReason {
             Why::Slow => Some(Self::Slow),
             Why::Disk => Some(Self::Disk),
             Why::Halted => Some(Self::Halted),
-            // A reopened chain has the reason of the member that opens it.
+            // A change that reopens a chain names the member that opens it, not the removed ones.
             _ => None,
         }
     }
 }
 
-/// The reasons of changes that this node has proposed as a leader.
+/// The reasons of removals that this node has proposed as a leader.
 #[derive(Debug, Default)]
 pub(crate) struct ChangeReasons(Mutex<VecDeque<ChangeReason>>);
 
@@ -63,8 +63,8 @@ impl ChangeReasons {
         all.drain(..more);
     }
 
-    /// Takes out all reasons why this incarnation is removed from the chain, and returns the newest. A later removal needs a
-    /// new reason: another leader may propose it.
+    /// Removes all reasons for removals of this incarnation from the chain, and returns the newest. A later removal
+    /// needs a new reason, since another leader may propose it.
     pub(crate) fn take_removal(&self, chain: ChainId, member: MemberId) -> Option<MoveReason> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut newest = None;
@@ -82,14 +82,14 @@ impl ChangeReasons {
 /// The most configurations that wait for the tracker.
 const MAX_WAITING: usize = 32;
 
-/// The configurations by which this node's chains have begun to act, oldest first, until the tracker takes them. The node's
-/// state has only the newest one, which doesn't show a member that was moved out and has returned since.
+/// The configurations by which this node's chains have begun to act, oldest first, until the tracker takes them. The
+/// node's state has only the newest one, which doesn't show a member that was moved out and has returned since.
 #[derive(Debug, Default)]
 pub(crate) struct ConfigFeed(Mutex<VecDeque<Arc<Configs>>>);
 
 impl ConfigFeed {
-    /// Adds a newer configuration. In a full queue it replaces the last one, so the tracker compares it with the one before the
-    /// gap.
+    /// Adds a newer configuration. If the queue is full, replaces the last one, so the tracker compares the new one
+    /// with the one before the gap.
     pub(crate) fn add(&self, configs: &Arc<Configs>) {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.truncate(MAX_WAITING - 1);

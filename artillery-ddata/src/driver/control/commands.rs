@@ -31,9 +31,9 @@ pub(crate) enum ControlCommand {
         chain: ChainId,
         answer: oneshot::Sender<Result<Reopened, NotReopened>>,
     },
-    /// Leave the chains, as soon as the leader agrees. `done` is notified once the node may end.
+    /// Leave the chains, once the leader agrees. `done` is notified once the node may end.
     Leave {
-        /// A node that couldn't leave by then stays. `None`: the node must stop, and keeps asking until it ends.
+        /// A node that couldn't leave by then stays. `None`: the node must stop, and repeats its request until it ends.
         until: Option<Timestamp>,
         done: oneshot::Sender<()>,
     },

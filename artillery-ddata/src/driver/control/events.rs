@@ -57,7 +57,7 @@ pub(super) fn log(cluster: ClusterId, event: NodeEvent) {
     }
 }
 
-/// Logs a change in the number of missing voters, with advice for operators.
+/// Logs when the loss of voters puts the log at risk, stops it, or is over, with advice for operators.
 pub(super) fn warn(cluster: ClusterId, warning: &LogWarning) {
     match warning {
         LogWarning::AtRisk { missing } => tracing::warn!(

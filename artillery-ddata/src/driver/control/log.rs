@@ -9,7 +9,7 @@ use crate::control::{
 };
 
 impl ControlTask {
-    /// Waits for a change of the log in a task of its own; one at a time.
+    /// Starts a task that waits for the next change of the log. Only one such task runs at a time.
     pub(super) fn follow_log(&mut self, seen: u64) {
         let log = self.parts.log.clone();
         self.tasks.spawn(async move { Done::Log(log.changed(seen).await) });
@@ -46,7 +46,7 @@ impl ControlTask {
             }
             CoordinatorOutput::Append { term, at, change, why } => {
                 tracing::debug!(%term, %at, ?change, "proposed to the configuration log");
-                // Before the proposal: its result may reach the chains before its outcome is known here.
+                // Before the proposal: the chains may act by it before its outcome is known here.
                 self.parts.reasons.add(&why);
                 let local = self.parts.local.clone();
                 self.tasks.spawn(async move {

@@ -30,14 +30,14 @@ pub(crate) struct ControlEndpoint {
     pub(crate) limit: Duration,
 }
 
-/// Answers one call. A stream that ends without an answer shows the peer that none follows.
+/// Answers one call. If the stream ends without an answer, the peer knows that none will follow.
 pub(crate) async fn serve(from: MemberId, mut stream: IncomingStream, endpoint: &ControlEndpoint) {
     let Some(mut writer) = stream.writer.take() else {
         stream.connection.close(CloseCode::VIOLATION, "a call without a return path");
         return;
     };
     let answered = async {
-        // The peer has ended the stream or is gone, and wants no answer.
+        // The peer has ended or lost the stream, and expects no answer.
         let Ok(Some(frame)) = stream.reader.next().await else { return };
         let call = match decode_call(&frame) {
             Ok(call) => call,

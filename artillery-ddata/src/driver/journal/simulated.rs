@@ -18,8 +18,8 @@ use tokio::{
 use super::{IDLE, RunningJournal, Shared, take, tell};
 
 impl RunningJournal {
-    /// Starts the task in this runtime. Each sync takes the time that `pause` returns. The task ends when the journal is
-    /// stopped or the disk fails, for example because the power is lost or the node's process ends.
+    /// Starts the task in this runtime. Each sync takes the time that `pause` returns. The task ends when the journal
+    /// is stopped or the disk fails, for example because the power is cut or the node's process ends.
     pub(crate) fn simulated(
         writer: JournalWriter,
         restored: BTreeMap<ChainId, RestoredChain>,
@@ -49,7 +49,7 @@ async fn turn(
 ) -> Result<bool, JournalError> {
     let (mut batches, mut stops) = take(&mut shared.lock());
     if batches.is_empty() && !stops {
-        // An error only means that the time is over.
+        // An error only means that the time has passed.
         drop(timeout(IDLE, shared.filled_for_task.notified()).await);
         (batches, stops) = take(&mut shared.lock());
     }

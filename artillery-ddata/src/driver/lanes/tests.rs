@@ -17,7 +17,7 @@ use crate::{
     message::{ChainMessage, Control},
 };
 
-/// They need four times as many lanes as streams may be open.
+/// They need about four times as many lanes as there may be open streams.
 const CHAINS: u32 = 2_000;
 
 /// Reports the chains of the received frames.

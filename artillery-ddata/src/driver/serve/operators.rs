@@ -8,12 +8,12 @@ use crate::{
 };
 
 impl Server {
-    /// Answers an operation that is neither a read nor a write. Every operation except a query of the routing gets a task of
-    /// its own.
+    /// Answers an operation that is neither a read nor a write. Every operation except a query of the routing gets a
+    /// task of its own.
     pub(super) fn tell(&self, operation: AdminOperation, answering: Answering) {
         match operation {
             AdminOperation::Routing | AdminOperation::RoutingAnyway => {
-                // A yielding node hides its routing: a node that looks for a cluster must find the successor.
+                // A node that yields shows no routing: a client that looks for the cluster must find the successor.
                 let is_shown = !self.local.yields() || operation == AdminOperation::RoutingAnyway;
                 let routing = self.local.routing().borrow().as_deref().filter(|_| is_shown).cloned();
                 let routing = routing.map(Box::new);

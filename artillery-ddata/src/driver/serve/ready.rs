@@ -1,4 +1,4 @@
-//! Answers that are known when their requests are read: the reading task encodes and writes them together.
+//! Answers that are known when their requests are read. They are encoded at once, and written together.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -16,7 +16,7 @@ use crate::{
     wire::request::encode_response,
 };
 
-/// The most bytes that wait here. Beyond that, answers take the ordinary queue.
+/// The most bytes that wait here. Further answers use the ordinary queue.
 const MAX_READY_BYTES: usize = SMALL;
 
 pub(super) struct ReadyAnswers {
@@ -36,7 +36,7 @@ impl ReadyAnswers {
         Self { waiting: Mutex::default(), room }
     }
 
-    /// Adds a known answer to the batch. If the batch can't take it, sends it through the ordinary queue.
+    /// Adds a known answer to the batch. If this isn't possible, sends the answer through the ordinary queue.
     pub(super) async fn answer(&self, number: u64, reply: Reply, answers: &Answers, outstanding: &Semaphore) {
         let Err(reply) = self.push(number, reply) else { return };
         // Yield, so that the batch may be written.
@@ -47,7 +47,8 @@ impl ReadyAnswers {
         answers.local(number, reply).await;
     }
 
-    /// Adds an answer to the batch. Returns it if the batch is full or has no budget, or it can't be encoded.
+    /// Adds an answer to the batch. Returns the answer if the batch is full, has no budget, or the answer can't be
+    /// encoded.
     fn push(&self, number: u64, reply: Reply) -> Result<(), Reply> {
         let bytes = budget::of_reply(&reply);
         let waiting = &mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner);

@@ -17,8 +17,12 @@ pub(super) enum For {
 }
 
 impl Server {
-    /// Whether this node answers the request or forwards it. A request that was forwarded before isn't forwarded again: this
-    /// node's chain answers it, or refuses it and names the member to ask.
+    /// Whether this node answers the request or forwards it. A request that was forwarded before isn't forwarded again:
+    /// this node's chain answers it, or refuses it and names the member to ask.
+    ///
+    /// # Errors
+    /// The refusal: this node knows no such chain, a forwarded request is for a chain that isn't here, a key belongs to
+    /// another chain, or a key or value is too long.
     pub(super) fn place(&self, request: &Request) -> Result<For, Refusal> {
         match &request.operation {
             Operation::Read { query, .. } => self.check(request.chain, query.keys().iter(), std::iter::empty())?,
@@ -32,7 +36,7 @@ impl Server {
         }
     }
 
-    /// Checks that all keys belong to the chain, and that keys and values keep their length limits.
+    /// Checks that all keys belong to the chain, and that keys and values respect their length limits.
     fn check<'a>(
         &self,
         chain: ChainId,

@@ -24,7 +24,8 @@ use crate::{
 
 const BATCH: usize = 256;
 
-/// Writes responses in batches, large ones to streams of their own, until all senders of `waiting` or the stream are gone.
+/// Writes responses in batches, large ones to streams of their own. Ends when all senders of `waiting` are dropped, the
+/// stream is lost, or a response can't be encoded. Closes the connection of a peer that accepts no responses.
 pub(super) async fn write(
     mut writer: FrameWriter,
     mut waiting: PendingAnswers,
@@ -38,7 +39,7 @@ pub(super) async fn write(
     // Take from `ready` and `waiting` in turn: a steady flow of ready answers would starve `waiting`.
     let mut others_first = false;
     loop {
-        // Ready answers come from this same task, so they need no wake-up.
+        // Ready answers are added by this same task, so they need no wake-up.
         let next = poll_fn(|context| {
             let ready = || ready.take().map(|ready| Poll::Ready(Ok(ready)));
             if !others_first && let Some(ready) = ready() {
@@ -72,7 +73,7 @@ pub(super) async fn write(
         match sent {
             Ok(Ok(())) => {}
             Ok(Err(_)) => return,
-            // Waiting responses hold shares that others need.
+            // Waiting responses hold shares of the budget that others need.
             Err(_) => return connection.close(CloseCode::VIOLATION, "answers are not accepted"),
         }
     }
@@ -99,7 +100,8 @@ fn fill(
     Some(taken)
 }
 
-/// Encodes a frame of at most `limit` bytes. A longer answer, a fault of this node, becomes an error reply.
+/// Encodes a frame of at most `limit` bytes. A longer response, a fault of this node, becomes an error reply. `None`:
+/// that can't be encoded either.
 fn encode(response: &Response, limit: usize) -> Option<Encoded> {
     let len = match encode_response(response) {
         Ok(encoded) => {
@@ -122,8 +124,8 @@ fn encode(response: &Response, limit: usize) -> Option<Encoded> {
     encode_response(&Response { number, by, answer: ResponseAnswer::Reply(reply) }).ok()
 }
 
-/// Whether the response gets a stream of its own. Only large replies do: a peer that asks for routing or status may not accept
-/// streams yet.
+/// Whether the response gets a stream of its own. Only large replies do: a peer that queries the routing or a status
+/// may not accept streams yet.
 fn goes_apart(response: &Response, encoded: &Encoded) -> bool {
     let is_reply = matches!(response.answer, ResponseAnswer::Reply(_));
     is_reply && encoded.body.iter().map(Bytes::len).sum::<usize>() > SMALL

@@ -1,4 +1,5 @@
-//! The name of the cluster that a directory belongs to. A node started under another name would meet no node of that cluster.
+//! The name of the cluster that a directory belongs to. A node started under another cluster name would meet no node of
+//! that cluster.
 
 use std::io;
 
@@ -15,7 +16,8 @@ pub(super) fn check(disk: &LockedDir, given: &str) -> Result<(), DataDirError> {
     }
 }
 
-/// The cluster's name in the control file. If that file has none, or both copies are damaged: the name in the file CLUSTER.
+/// The cluster's name in the control file. If the control file names no cluster, is missing or can't be read: the name
+/// in the file CLUSTER.
 fn name(disk: &LockedDir) -> Option<String> {
     // Damage of the control file is reported when it is opened.
     let control = ControlFile::find(disk).ok().flatten();
@@ -25,7 +27,8 @@ fn name(disk: &LockedDir) -> Option<String> {
     }
 }
 
-/// Writes the cluster's name into the directory. A full disk is no error: the node must start, so that deletes can free space.
+/// Writes the cluster's name into the directory. A full disk is no error: the node must start, so that deletes can free
+/// space.
 pub(super) fn keep(disk: &LockedDir, name: &str) -> io::Result<()> {
     match disk.keep_cluster(name) {
         Err(error) if is_full(&error) => {

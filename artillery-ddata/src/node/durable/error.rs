@@ -17,10 +17,10 @@ use crate::{ClusterId, disk::DirectoryError, driver::phase::NeverReady};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DataDirError {
-    /// Another process, or another node of this one, uses it.
+    /// Another process, or another node of this process, uses the directory.
     #[error("{}: another node uses it", .0.display())]
     InUse(PathBuf),
-    /// It holds files, but none of a node. Nothing was written there.
+    /// The directory holds files, but none of a node. Nothing was written there.
     #[error("{} isn't empty and isn't a node's directory: it holds {file}", dir.display())]
     Foreign {
         /// The directory.
@@ -28,7 +28,7 @@ pub enum DataDirError {
         /// One of the files.
         file: String,
     },
-    /// The system refuses it.
+    /// The system failed an operation on the directory, or to start a thread for it.
     #[error("{}: {error}", dir.display())]
     Io {
         /// The directory.
@@ -36,29 +36,29 @@ pub enum DataDirError {
         /// Why.
         error: io::Error,
     },
-    /// Its contents aren't as they were written, or the system can no longer read them (the `kind` of `place` is `unreadable`).
-    /// `node --replace-damaged` moves the directory aside, and joins as a new store.
+    /// The contents aren't as they were written, or the system can no longer read them (the `kind` of `place` is
+    /// `unreadable`). `node --replace-damaged` moves the directory aside, and joins as a new store.
     #[error("{} is damaged: {why}", dir.display())]
     Damaged {
         /// The directory.
         dir: PathBuf,
-        /// The first place that is damaged.
+        /// The first damaged place.
         place: DamagePlace,
         /// The damage in words.
         why: String,
     },
-    /// It belongs to a node of another name, and can't change its node.
+    /// The directory belongs to a node of another name. A directory can't change its node.
     #[error("{}: it belongs to {}, and this node is {given}", dir.display(), kept.as_deref().unwrap_or("another node"))]
     OtherNode {
         /// The directory.
         dir: PathBuf,
-        /// The name that it keeps, if it can be read.
+        /// The name stored in the directory, if it can be read.
         kept: Option<String>,
         /// The name of the node that was started.
         given: String,
     },
-    /// It belongs to a cluster of another name, and can't change its cluster. Nothing was written there. Start the node with
-    /// that name, or with another directory.
+    /// The directory belongs to a cluster of another name, and can't change its cluster. Nothing was written there.
+    /// Start the node with that cluster name, or with another directory.
     #[error(
         "{}: it belongs to cluster {kept:?}, and this node was started for cluster {given:?}: give that name (`--cluster`), or \
          another directory", dir.display()
@@ -71,7 +71,8 @@ pub enum DataDirError {
         /// The name that was given.
         given: String,
     },
-    /// It holds data of a cluster that was abandoned. To keep the data, move the directory aside and start with an empty one.
+    /// The directory holds data of a cluster that was abandoned. To keep the data, move the directory aside, and start
+    /// with an empty one.
     #[error("{} holds data of cluster {cluster}, which was retired: start with an empty directory", dir.display())]
     GivenUp {
         /// The directory.

@@ -12,10 +12,10 @@ use tokio::sync::broadcast::{self, Receiver, Sender, error::RecvError};
 
 use super::{NodeEvent, Weight};
 
-/// Events kept for slow readers.
+/// The most events that are kept for a slow reader.
 const MAX_KEPT: usize = 256;
 
-/// Logs events, and hands them to all readers.
+/// Logs events, and sends them to all readers.
 #[derive(Debug)]
 pub(crate) struct EventHub {
     /// `None`: the node has stopped.
@@ -29,7 +29,7 @@ impl Default for EventHub {
 }
 
 impl EventHub {
-    /// Logs an event and sends it to each reader. All events pass through here.
+    /// Logs an event and sends it to each reader. All events of the node pass through this function.
     pub(crate) fn report(&self, event: NodeEvent) {
         match event.weight() {
             Weight::Orderly => tracing::debug!(target: "artillery_ddata::events", "{event}"),
@@ -56,8 +56,8 @@ impl EventHub {
 
 type NextEvent = Pin<Box<dyn Future<Output = (Result<NodeEvent, RecvError>, Receiver<NodeEvent>)> + Send + Sync>>;
 
-/// The events of a node from the subscription on. The stream ends when the node stops. Events are kept for slow readers, up to a
-/// bound: see [`NodeEvent::Lagged`].
+/// The events of a node since the subscription. The stream ends when the node stops. For slow readers, a bounded number
+/// of events is kept: see [`NodeEvent::Lagged`].
 pub struct NodeEvents {
     /// `None`: the stream has ended.
     next: Option<NextEvent>,
@@ -79,7 +79,7 @@ impl NodeEvents {
         Self { next: Some(Box::pin(receive(receiver))) }
     }
 
-    /// The next event, `None` when the node has stopped. Cancelling it loses nothing.
+    /// The next event; `None` when the node has stopped. Cancelling the call loses no event.
     pub async fn next(&mut self) -> Option<NodeEvent> {
         std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }

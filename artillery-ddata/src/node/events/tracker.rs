@@ -1,4 +1,4 @@
-//! Decides which changes of members, chains and this node are events. Pure.
+//! Decides which changes of members, chains and this node are events. Does no I/O.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -10,7 +10,8 @@ use crate::{ChainConfig, ChainId, Role, control::Configs, driver::control::Chang
 /// The most removals that wait for their reason.
 const MAX_REMOVALS: usize = 64;
 
-/// A removal is reported without a reason after this time. The farewell of a node that leaves arrives soon after its removal.
+/// A removal is reported without a reason after this time. The membership reports that a node left soon after its
+/// removal.
 const REASON_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The most nodes whose state is remembered.
@@ -22,7 +23,7 @@ enum Liveness {
     Suspect {
         since: Timestamp,
     },
-    /// `since`: when it was first suspected, if it was.
+    /// `since`: when the node was first suspected, if it was.
     Down {
         since: Option<Timestamp>,
     },
@@ -34,7 +35,7 @@ struct TrackedNode {
     id: MemberId,
     name: String,
     liveness: Liveness,
-    /// Whether the last report on the node was of its loss.
+    /// Whether the last report on the node was its loss.
     shown_lost: bool,
     allowance: Allowance,
 }
@@ -71,7 +72,7 @@ impl EventTracker {
         }
     }
 
-    /// Handles a change of the membership. Returns the event, if it is one.
+    /// Handles a change of the membership. Returns the event to report, if any.
     pub(crate) fn member(&mut self, now: Timestamp, event: &MemberEvent) -> Option<NodeEvent> {
         match event {
             MemberEvent::Joined(member) | MemberEvent::Up(member) => self.is_there(now, member),
@@ -101,7 +102,7 @@ impl EventTracker {
         }
     }
 
-    /// Notes the present state of a member.
+    /// Records the present state of a member.
     pub(crate) fn knows(&mut self, now: Timestamp, member: &Member) {
         // The event, if any, is not reported.
         let _ = self.is_there(now, member);
@@ -178,7 +179,7 @@ impl EventTracker {
             _ => None,
         });
         let is_known = serves == self.shown_serves && (serves || majority.is_none() || self.shown_majority_lost);
-        // An omitted change is reported once a token is available, if it still holds.
+        // An omitted change is reported when a token is available, if it still applies.
         if is_known || !self.serving.take(now) {
             return None;
         }
@@ -203,7 +204,7 @@ impl EventTracker {
         None
     }
 
-    /// Reports a removal whose reason is known now, or whose time to wait for a reason is over.
+    /// Reports a removal whose reason has become known, or whose wait for a reason is over.
     fn explained_removal(&mut self, now: Timestamp) -> Option<NodeEvent> {
         let nodes = &self.nodes;
         let is_due = |removal: &Removal| removal.report_by <= now || inferred(nodes, removal.node.id).is_some();
@@ -212,7 +213,7 @@ impl EventTracker {
         self.allowed(now, removal.chain, removal.event(why))
     }
 
-    /// Reports a removal that had no reason yet, corrects a report that is out of date, or reports how many events were omitted.
+    /// Reports a removal that had no reason yet, corrects an outdated report, or reports how many events were omitted.
     pub(crate) fn tick(&mut self, now: Timestamp) -> Option<NodeEvent> {
         if let Some(event) = self.explained_removal(now) {
             return Some(event);
@@ -270,8 +271,9 @@ enum Change {
     Promoted,
 }
 
-/// The members that were moved out of a chain, and the promoted ones. A new serving member was promoted if it was a joiner in
-/// the previous known configuration. After a gap of epochs, it may have been a joiner in between, so `has_same_data` is enough.
+/// The members that were moved out of a chain, and the promoted ones. A new serving member was promoted if it was a
+/// joiner in the previous known configuration. After a gap of epochs, it may have been a joiner in between, so
+/// `has_same_data` is enough.
 fn changes(before: &ChainConfig, now: &ChainConfig, has_same_data: bool) -> Vec<(MemberId, Change)> {
     let serves = |of: &ChainConfig, id: MemberId| of.serving().any(|member| member.node == id.node);
     let gone = before.serving().filter(|&id| !serves(now, id)).map(|id| (id, Change::MovedOut));
@@ -281,7 +283,7 @@ fn changes(before: &ChainConfig, now: &ChainConfig, has_same_data: bool) -> Vec<
     gone.chain(now.serving().filter(joined).map(|id| (id, Change::Promoted))).collect()
 }
 
-/// Whether the chain was opened again: one of its serving members was no member in the previous configuration.
+/// Whether the chain was opened again: one of its serving members was not a member in the previous configuration.
 fn is_reopened(before: &ChainConfig, now: &ChainConfig) -> bool {
     now.epoch.0 == before.epoch.0 + 1 && now.serving().any(|id| before.role(id).is_none())
 }

@@ -36,7 +36,7 @@ use crate::{
     },
 };
 
-/// Informs a node that the answer is no longer wanted.
+/// The code with which a stream is reset or stopped: its request was abandoned, or its answer is no longer wanted.
 const UNWANTED_CODE: u32 = 3;
 
 pub(super) struct LargeCalls {
@@ -113,7 +113,7 @@ impl LargeCalls {
             // No stream could be opened: the next attempt uses another connection, if there is one.
             Err(_) => return CallOutcome::NotSent(NotSent::Lost),
         };
-        // Until the whole request was passed on, the node can't have decoded it.
+        // The node can't have decoded the request before all of it was passed on.
         if writer.0.send(&encoded.header, &encoded.body).await.is_err() {
             return CallOutcome::NotSent(NotSent::Lost);
         }
@@ -129,7 +129,7 @@ impl LargeCalls {
 }
 
 /// The stream of a request. Dropping it resets the stream, so that QUIC doesn't keep data that the node hasn't read.
-/// After an answer the reset has no effect.
+/// After an answer, the reset has no effect.
 struct GivenUp(FrameWriter);
 
 impl Drop for GivenUp {
@@ -200,7 +200,7 @@ struct Callers {
 }
 
 impl Callers {
-    /// The caller that waits for this answer, and the capacity that its call holds until the answer has arrived.
+    /// The caller that waits for this answer, and the capacity of its call, which is held until the answer has arrived.
     fn take(&self, number: u64) -> Option<(oneshot::Sender<CallOutcome>, Option<CallRoom>)> {
         let taken = self.calls.iter().find_map(|calls| calls.take(number));
         taken.or_else(|| Some((self.waiting.take(number)?, None)))
@@ -219,7 +219,7 @@ impl Returns {
             let mut streams = JoinSet::new();
             while let Ok((kind, reader)) = connection.accept_uni().await {
                 while streams.try_join_next().is_some() {}
-                // Dropping a stream of another kind informs the node that its kind is unknown here.
+                // Dropping a stream of another kind shows the node that its kind is unknown here.
                 if kind.0 == ANSWERS {
                     streams.spawn(on_answer_stream(connection.clone(), reader, self.callers.clone()));
                 }
@@ -235,7 +235,7 @@ async fn on_answer_stream(connection: Connection, mut reader: FrameReader, calle
     let number = match reader.next().await {
         Ok(Some(frame)) => decode_answer_to(&frame).map_err(|error| format!("not a request number: {error}")),
         Ok(None) => Err("a stream without an answer".to_owned()),
-        // Without a number the caller is unknown. It notices the lost connection by itself.
+        // Without a number the caller is unknown. The loss of the connection ends its call.
         Err(_) => return,
     };
     let number = match number {

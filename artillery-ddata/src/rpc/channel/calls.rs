@@ -47,13 +47,13 @@ pub(super) struct LaneTable {
 struct LaneCalls {
     calls: Slab<CallEntry>,
     queue: VecDeque<usize>,
-    /// The number of cancelled calls in the queue. Each is removed when it reaches the front; all are removed once they
+    /// The number of cancelled calls in the queue. Each is removed when it reaches the front. All are removed once they
     /// are more than half of the queue.
     given_up: usize,
     by_number: BTreeMap<u64, usize>,
     /// When the timer next looks for expired calls. It may be too early, since an answer doesn't postpone it.
     wakes_at: Option<Instant>,
-    /// Whether the sending task has found nothing to send.
+    /// Whether the sending task has found nothing to send, and waits.
     is_idle: bool,
     is_closed: bool,
 }
@@ -63,13 +63,13 @@ struct CallEntry {
     until: Instant,
     is_late: bool,
     caller: Caller,
-    /// A sent call holds it until the answer begins to arrive or the connection is lost, even if the caller has
-    /// cancelled the call: otherwise a caller that keeps cancelling would exceed its share.
+    /// The capacity. A sent call holds it until the answer begins to arrive or the connection is lost, even if the
+    /// caller has cancelled the call. Otherwise a caller that keeps cancelling would exceed its share.
     room: Option<CallRoom>,
 }
 
 enum CallStage {
-    /// With the deadline that the node gets.
+    /// The question, with the deadline for the node.
     Queued(Question, Instant),
     GivenUp,
     Sent,
@@ -85,7 +85,7 @@ enum Caller {
 }
 
 impl CallEntry {
-    /// The entry stays in the queue, but its question and its capacity are freed.
+    /// Marks a queued call as cancelled. The entry stays in the queue, but its question and its capacity are freed.
     fn give_up(&mut self) {
         (self.stage, self.caller, self.room) = (CallStage::GivenUp, Caller::Gone, None);
     }
@@ -99,7 +99,7 @@ impl CallEntry {
 }
 
 impl LaneCalls {
-    /// Ends a call. If its caller has gone, the entry is removed.
+    /// Ends a call. If the call was cancelled, removes its entry. Returns the caller's waker.
     fn end(&mut self, key: usize, outcome: CallOutcome) -> Option<Waker> {
         let call = self.calls.get_mut(key)?;
         match call.caller {
@@ -154,7 +154,7 @@ impl LaneTable {
         f(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Begins a call; `None` if the lane is closed. The node gets `deadline`; the call times out at `until`.
+    /// Begins a call; `None` if the lane is closed. `deadline` is for the node; the call times out at `until`.
     pub(super) fn begin(
         self: &Arc<Self>,
         question: Question,
@@ -181,7 +181,7 @@ impl LaneTable {
         Some(LaneCall { calls: self.clone(), key: Some(key) })
     }
 
-    /// Waits until there is something to send; `false` once the lane is closed and its queue is empty.
+    /// Waits until the queue has an entry; `false` once the lane is closed and the queue is empty.
     pub(super) async fn wait(&self) -> bool {
         loop {
             let found = self.with(|state| {
@@ -195,7 +195,8 @@ impl LaneTable {
         }
     }
 
-    /// Takes queued questions of about `bytes` bytes for sending: from now on they are treated as sent.
+    /// Moves about `bytes` bytes of questions from the queue to `questions`, with their numbers. From now on they are
+    /// treated as sent.
     pub(super) fn send(&self, bytes: usize, numbers: &AtomicU64, questions: &mut Vec<(u64, Question, Instant)>) {
         self.with(|state| {
             let mut taken = 0;
@@ -217,7 +218,7 @@ impl LaneTable {
         });
     }
 
-    /// Passes a batch of answers to their calls. An answer whose caller has gone is dropped.
+    /// Passes a batch of answers to their calls. The answer to a cancelled call is dropped.
     pub(super) fn answer(&self, responses: &mut Vec<Response>) {
         let wakers: SmallVec<[Waker; 4]> = self.with(|state| {
             let ended = responses.drain(..).filter_map(|response| {
@@ -238,8 +239,8 @@ impl LaneTable {
         waker.into_iter().for_each(Waker::wake);
     }
 
-    /// Prepares the call for an answer on a stream of its own. Returns the sender of its outcome, and its capacity;
-    /// `None` if there is no such call or its caller has gone.
+    /// Prepares the call for an answer on a stream of its own. Returns the sender of the outcome, and the call's
+    /// capacity; `None` if the call doesn't exist or was cancelled.
     pub(super) fn take(&self, number: u64) -> Option<(oneshot::Sender<CallOutcome>, Option<CallRoom>)> {
         let (sender, receiver) = oneshot::channel();
         let taken = self.with(|state| {
@@ -257,7 +258,7 @@ impl LaneTable {
         Some((sender, room))
     }
 
-    /// Ends all calls that were sent and not answered.
+    /// Ends all calls that were sent and not answered. Calls whose answer arrives on a stream of its own continue.
     pub(super) fn lose(&self, reason: &Unknown) {
         let wakers = self.with(|state| {
             state.by_number.clear();

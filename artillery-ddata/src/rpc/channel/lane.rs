@@ -30,13 +30,13 @@ use crate::{
     },
 };
 
-/// Frames are gathered into writes of about this many bytes.
+/// A write to the stream gathers about this many bytes of frames.
 const BATCH_BYTES: usize = 256 << 10;
 
 const BATCH: usize = 256;
 
-/// The node's deadline is earlier than the caller's by this margin, or by a tenth of the time left if that is less: its
-/// refusal then arrives in time to be distinguished from silence.
+/// The deadline for the node is earlier than the caller's by this margin, or by a tenth of the remaining time if that
+/// is less. A refusal by the node then arrives in time to be distinguished from silence.
 const DEADLINE_MARGIN: Duration = Duration::from_millis(50);
 
 pub(super) struct Lane {
@@ -58,8 +58,8 @@ impl Lane {
         let task = LaneTask { link, priority, max_frame: config.max_frame_bytes, calls: calls.clone(), numbers };
         carrier.runtime.spawn(task.run());
         // Two bounds. Requests that the node doesn't read must leave space for other streams in the connection's
-        // window. And the requests in flight must fit the stream's window: beyond it a request would be treated as sent
-        // while still waiting here.
+        // window. And the requests in flight must fit into the stream's window: otherwise a request would be treated as
+        // sent while it still waits here.
         let outstanding = unreceived_bytes(config).min(config.stream_window_bytes as usize);
         let places = Arc::new(Semaphore::new(MAX_OUTSTANDING));
         Self { calls, places, outstanding: Budget::fine(outstanding), carrier: carrier.clone() }
@@ -120,8 +120,8 @@ impl Lane {
         }
     }
 
-    /// Waits for a call's outcome until it times out. The lane's task then wakes it. If that task is in another
-    /// runtime, which may not be running, this future has a timer of its own.
+    /// Waits for a call's outcome until the call times out. The lane's task wakes the call then. If that task is in
+    /// another runtime, which may not be driven, this future has a timer of its own.
     async fn in_time(&self, call: &mut LaneCall, until: Instant) -> Option<CallOutcome> {
         if self.carrier.keeps_time() {
             return call.in_time().await;
@@ -153,11 +153,11 @@ struct LaneTask {
     priority: i32,
     max_frame: usize,
     calls: Arc<LaneTable>,
-    /// The last request number issued for this node, over all streams and connections.
+    /// The last request number issued on this channel, over all its streams and connections.
     numbers: Arc<AtomicU64>,
 }
 
-/// However the task ends, its calls end with it.
+/// All calls end with the task, for whatever reason it ends.
 impl Drop for LaneTask {
     fn drop(&mut self) {
         self.calls.stop();
@@ -190,7 +190,7 @@ impl LaneTask {
         }
     }
 
-    /// Runs until the stream is lost; returns the reason. `None` once the lane is closed.
+    /// Runs until the stream is lost, and returns the reason. `None`: the lane is closed.
     async fn session(&self, connection: &Connection, mut writer: FrameWriter, reader: FrameReader) -> Option<Unknown> {
         tokio::select! {
             biased;
@@ -236,7 +236,7 @@ pub(super) fn encode(request: &Request, max_frame: usize) -> Result<Encoded, Not
     if len > limit { Err(NotSent::TooLarge { len, limit }) } else { Ok(encoded) }
 }
 
-/// Passes responses to their callers until the stream ends; returns the reason.
+/// Passes responses to their callers until the stream ends, and returns the reason of the end.
 async fn receive(mut reader: FrameReader, calls: &LaneTable, connection: &Connection) -> Unknown {
     let mut responses = Vec::with_capacity(BATCH);
     loop {
@@ -263,8 +263,8 @@ pub(super) fn response(frame: &Frame) -> Result<Response, String> {
     decode_response(frame).map_err(|error| format!("not a response: {error}"))
 }
 
-/// Closes the connection of a node that violated the protocol. Call it while its stream is still held: if the stream is
-/// dropped first, its own frame may delay that of the close.
+/// Closes the connection of a node that violated the protocol. Call it before dropping the stream: a frame that the
+/// drop queues may delay the close.
 pub(super) fn violation(connection: &Connection, reason: String) -> Unknown {
     connection.close(CloseCode::VIOLATION, &reason);
     Unknown::Lost(Arc::new(CloseReason::Protocol(reason)))

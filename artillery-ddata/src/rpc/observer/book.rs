@@ -42,7 +42,7 @@ pub(crate) const NEVER: u64 = u64::MAX;
 
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct BookEntry {
-    /// The handle that made the call: clones share one number.
+    /// The number of the handle that made the call. Clones share one number.
     pub(crate) client: u32,
     pub(crate) called: u64,
     pub(crate) returned: u64,
@@ -51,7 +51,7 @@ pub(crate) struct BookEntry {
     pub(crate) ask: Ask,
     pub(crate) told: BookAnswer,
     pub(crate) id: Option<RequestId>,
-    /// The chain that answered. Needed for calls whose keys don't determine it.
+    /// The chain that answered. Required for calls whose keys don't determine it.
     pub(crate) chain: Option<ChainId>,
 }
 
@@ -76,7 +76,8 @@ impl Book {
         self.moment
     }
 
-    /// A repetition under a known id is the same call.
+    /// Records the start of a call. A repetition under a known id belongs to the same entry; settling an id has none of
+    /// its own.
     pub(crate) fn begin(&mut self, client: u32, now: Timestamp, ask: Ask, id: Option<RequestId>) -> BookLine {
         let called = self.moment();
         if let Some(&entry) = id.and_then(|id| self.by_id.get(&id)) {

@@ -19,7 +19,7 @@ impl Router {
         }
     }
 
-    /// Begins the account of a write; `id` if the write already has one.
+    /// Starts the account of a write. `id`: the write's request id, if it has one already.
     #[cfg_attr(not(feature = "testing"), expect(unused_variables, reason = "only tests write ids down"))]
     pub(super) fn account_of_write(&self, write: &Write, id: Option<RequestId>) -> Account {
         Account {

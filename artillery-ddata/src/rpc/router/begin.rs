@@ -13,8 +13,8 @@ use crate::{
     error::{Advice, NotApplied},
 };
 
-/// Spends a unit of tokio's budget in every case: a caller that repeats calls that end at once would otherwise starve
-/// the other tasks of its thread, including the tasks that it waits for.
+/// Spends a unit of tokio's budget in any case. Otherwise a caller that repeats calls that end at once would starve the
+/// other tasks of its thread, including those for which it waits.
 pub(crate) fn poll_budget(context: &mut Context<'_>) -> Poll<()> {
     ready!(coop::poll_proceed(context)).made_progress();
     Poll::Ready(())
@@ -41,7 +41,7 @@ impl Router {
         }
     }
 
-    /// The error of a call that applied nothing: no other attempt helps once the router is stopped.
+    /// The error of a call that applied nothing. Once the router is stopped, no further attempt can succeed.
     pub(super) fn unless_stopped(&self, error: Error) -> Error {
         let is_over = error.is_not_applied() && error.way_on() == Advice::Retry && self.is_stopped();
         if is_over { Error::not_applied(NotApplied::Stopped) } else { error }

@@ -33,7 +33,7 @@ impl Drop for InDoubt<'_> {
 }
 
 impl DoubtfulCalls {
-    /// Whether any call is still in doubt; else the asking task ends.
+    /// Whether any call is still in doubt. Otherwise the asking task ends.
     fn go_on(&self) -> bool {
         let any = || self.calls.load(Ordering::SeqCst) > 0;
         if any() {
@@ -58,7 +58,7 @@ impl Router {
     fn doubt(&self) -> InDoubt<'_> {
         let doubts = &self.doubts;
         doubts.calls.fetch_add(1, Ordering::SeqCst);
-        // Only a client has to ask: a node learns new routing by itself.
+        // Only a client must query the routing. A node gets new routing from the configuration log.
         if matches!(self.routes, Routes::Asked(_)) && !doubts.is_asking.swap(true, Ordering::SeqCst) {
             let me = self.me.clone();
             self.carrier.runtime.spawn(async move {

@@ -59,8 +59,8 @@ impl First {
 }
 
 impl Router {
-    /// The other node that can be asked now. `None` if this node itself should answer, if the request is large or would
-    /// have to wait, if another node has to forward it, or if the routing names no member.
+    /// The other node to which the request can be sent now. `None` if this node itself should answer, if the request is
+    /// large or would have to wait, if another node has to forward it, or if the routing names no member.
     pub(super) fn way(&self, routing: &Routing, question: &Question) -> Option<FirstTarget> {
         match self.pick_by(routing, question, &Attempts::default()) {
             Pick::There { member, answers, place, epoch, others } if member == answers => {
@@ -92,7 +92,7 @@ impl Router {
         Some(First { channel, call, chain, member, place, epoch, repeat, until, told, deadline, tried: None })
     }
 
-    /// The answer, if it is the outcome of the call. `None`: the call continues in [`await_first`](Self::await_first).
+    /// The answer, if it ends the call. `None`: the call continues in [`await_first`](Self::await_first).
     pub(super) fn poll_first(&self, first: &mut First, context: &mut Context<'_>) -> Poll<Option<CallAnswer>> {
         let Some(outcome) = ready!(first.call.poll(context)) else { return Poll::Ready(None) };
         match self.tried(outcome, first.chain, first.member, first.place) {

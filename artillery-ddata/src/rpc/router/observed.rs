@@ -1,4 +1,4 @@
-//! A test's hooks into calls: they may disturb calls, and record them.
+//! A test's hooks into calls, which disturb and record calls.
 
 use tokio::time::Instant;
 

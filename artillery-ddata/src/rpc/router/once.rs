@@ -20,9 +20,9 @@ use crate::{
     rpc::channel::{CallOutcome, Doubts, Question},
 };
 
-/// After this long without the head's answer to a write, the call also ends when another head is known.
+/// After this time without the head's answer to a write, the call also ends when another head is known.
 pub(super) const WRITE_DOUBT_AFTER: Duration = Duration::from_millis(250);
-/// After this long without an answer, a read goes to another member.
+/// After this time without an answer, a read goes to another member.
 const READ_ATTEMPT_TIMEOUT: Duration = Duration::from_millis(250);
 /// [`READ_ATTEMPT_TIMEOUT`] doubles with each attempt, up to this limit: all members may be busy.
 const MAX_READ_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -50,7 +50,7 @@ impl Router {
         };
         let channel = match reached {
             Ok(channel) => channel,
-            // A refusal may name a node that isn't in the routing yet. Then the call continues with newer routing.
+            // A refusal may name a node that isn't in the routing yet. The call then continues with newer routing.
             Err(Error::NotApplied { reason: NotApplied::UnknownNode(node) }) => {
                 return Tried::Nothing(Error::not_applied(NotApplied::Unreachable { node, reason: None }));
             }
@@ -62,7 +62,7 @@ impl Router {
         self.tried(outcome, question.chain, member, place)
     }
 
-    /// The future for a call whose head has been silent for long: it ends when the chain has another head.
+    /// The future for a call whose head hasn't answered for long. It ends when the chain has another head.
     pub(super) fn doubts<'a>(&'a self, chain: ChainId, epoch: Epoch, member: MemberId) -> impl FnOnce() -> Doubts<'a> {
         move || Box::pin(self.deposed(chain, epoch, member))
     }
@@ -94,15 +94,15 @@ pub(super) fn may_doubt(question: &Question) -> bool {
     repeat(&question.operation) == Repeat::Recorded
 }
 
-/// How long a read waits for one member if another may be asked. A watch has no limit, since it is meant to wait; nor
-/// has a write, which only the head accepts.
+/// How long a request waits for one member if another may be asked. `None`, so no limit: for a watch, which is meant to
+/// wait, and for a write, which only the head accepts.
 pub(super) fn patience(question: &Question, attempts: &Attempts) -> Option<Duration> {
     let waits = matches!(question.operation, Operation::Read { query: Query::Changes(_), .. });
     let patience = (READ_ATTEMPT_TIMEOUT * (1 << attempts.count().min(8))).min(MAX_READ_ATTEMPT_TIMEOUT);
     (!question.operation.is_write() && !waits).then_some(patience)
 }
 
-/// A request that waits to be passed to the chain. Boxed, since few requests wait.
+/// The wait until a request can be passed to the chain's task. Boxed, since few requests wait.
 type PendingHandover<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 pub(super) async fn ask_here(Here { handle, me, place }: &Here, question: &Question, deadline: Instant) -> Tried {

@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout_at};
 use super::Router;
 use crate::{Error, NodeId, error::NotApplied, rpc::channel::Channel};
 
-/// How long to wait for a missing connection before the router asks another member, or queries the routing.
+/// How long the router waits for a missing connection before it asks another member, or queries the routing.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(250);
 
 #[derive(Clone)]
@@ -33,7 +33,7 @@ impl Peers {
 }
 
 impl Router {
-    /// The channel to a node, once connected. It waits for at most [`CONNECT_TIMEOUT`], even if the call has more time.
+    /// The connected channel to a node. Waits at most [`CONNECT_TIMEOUT`], even if the call has more time.
     pub(super) async fn reached(&self, node: NodeId, deadline: Instant) -> Result<Arc<Channel>, Error> {
         let channel = self.channel(node)?;
         if channel.is_connected() {
@@ -76,9 +76,9 @@ impl Router {
         self.peers.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Applies changes one at a time; readers see each as a whole.
+    /// Applies a change to a copy of the peers, one change at a time. Readers see each change as a whole.
     pub(super) fn change_peers<T>(&self, change: impl FnOnce(&mut Peers) -> T) -> T {
-        // A panic leaves nothing half done: the change is made to a copy.
+        // A panic leaves nothing half done: the copy is dropped.
         let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut peers = Peers::clone(&self.peers());
         let result = change(&mut peers);

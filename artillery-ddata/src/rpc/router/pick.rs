@@ -18,7 +18,8 @@ use crate::{
     rpc::channel::Question,
 };
 
-/// Which member serves a client's reads.
+/// Which member serves a client's reads. In a chain of mode [`Classic`](Mode::Classic), strong and bounded reads go to
+/// the tail in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Spread {
@@ -109,7 +110,8 @@ impl ReadOrder {
 
     fn sort(&self, members: &mut [MemberId]) {
         match self.spread {
-            // Sort by a hash of both ids: clients differ, and membership changes never reorder the remaining members.
+            // Sort by a hash of both ids: clients differ in their order, and a change of the members doesn't reorder
+            // the remaining ones.
             Spread::Sticky => {
                 let hash = |member: &MemberId| {
                     let mut hasher = SipHasher13::new();
@@ -174,7 +176,7 @@ impl Router {
         let eventual = matches!(operation, Operation::Read { mode: ReadMode::Eventual, .. });
         let serves = |role| role == Role::Serving || (eventual && role == Role::Syncing);
         let here = self.local().map(|local| local.me);
-        // A member's first attempt goes to its own chain, which answers dirty reads too.
+        // A node that is a member first asks its own chain, which answers dirty reads, too.
         if let Some(here) = here.filter(|here| attempts.is_first() && config.role(*here).is_some_and(serves)) {
             let others = config.members.iter().any(|other| other.id != here && serves(other.role));
             return self.pick_member(config, here, others);
@@ -196,13 +198,13 @@ impl Router {
         let best = (members.iter().find(|member| Some(**member) == here && is_new(member)))
             .or_else(|| members.iter().find(|member| is_new(member) && is_near(member)))
             .or_else(|| members.iter().find(|member| is_new(member)))
-            // All members were tried: start over.
+            // All members were tried: start again.
             .or_else(|| members.get(attempts.tried.len() % members.len().max(1)));
         best.map_or(Pick::NoMember, |&member| self.pick_member(config, member, others))
     }
 
-    /// The member that forwards a request for `to`, if `to` can't be reached from here: a firewall may admit only nodes
-    /// to it. A request is forwarded once: a forwarded one goes to `to` only.
+    /// The member that should forward a request for `to`, if `to` can't be reached from here: a firewall may admit only
+    /// nodes to it. `None`: ask `to` itself. A request is forwarded once, so a forwarded one goes to `to`.
     fn detour(&self, config: &ChainConfig, to: MemberId, question: &Question, attempts: &Attempts) -> Option<MemberId> {
         let peers = self.peers();
         let is_unreached = |node: NodeId| peers.is_unreached(node) || attempts.unreached.contains(&node);
@@ -219,7 +221,7 @@ impl Router {
             .or_else(|| others.iter().find(|member| is_new(member) && !is_unreached(member.node)));
         match best {
             Some(&member) => Some(member),
-            // Each was tried: start over, including `to` itself.
+            // Each was tried: start again, including `to` itself.
             None => others.get(attempts.tried.len() % (others.len() + 1)).copied(),
         }
     }

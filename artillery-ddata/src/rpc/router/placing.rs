@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl Router {
-    /// Waits until the cluster is formed: before that, keys have no chain.
+    /// The routing. Waits until the cluster is formed: before that, keys have no chain.
     pub(crate) async fn routing(&self, deadline: Instant) -> Result<Arc<Routing>, Error> {
         match self.known() {
             Some(routing) => Ok(routing),
@@ -41,9 +41,9 @@ impl Router {
         if is_of(&routing) { Ok(routing) } else { Err(refused(Refusal::OtherHistory)) }
     }
 
-    /// Newer routing for a retry in a session that had observed nothing. Such a session belongs to no history, so only
-    /// the routing used here was outdated. `None` if no routing of another history is known, if the session now belongs
-    /// to a different history, or if no time is left.
+    /// Newer routing, to retry a call in a session that had observed nothing. Such a session belongs to no history, so
+    /// only the routing used here was outdated. `None` if no routing of another history is known, if the session now
+    /// belongs to a different history, or if no time is left.
     pub(super) fn newer(&self, session: &Session, routing: &Routing, deadline: Instant) -> Option<Arc<Routing>> {
         let newer = self.known().filter(|newer| newer.history_id() != routing.history_id())?;
         let is_of = session.history_id().is_none_or(|history| history == newer.history_id());

@@ -110,7 +110,7 @@ impl Router {
         }
         let routing = self.known()?;
         let chain = chain_of(key, routing.chains.len() as u32);
-        // Members ask their own chain instead.
+        // A member first asks its own chain, in the general path.
         if self.local().is_some_and(|local| local.place(chain) != Place::Spare) {
             return None;
         }
@@ -140,7 +140,7 @@ impl Router {
         self.answered(&mut account, chain, mode, answer)
     }
 
-    /// A strong read outside of sessions of a key that is dirty at a member of this node.
+    /// A strong read, outside of sessions, of a key that is dirty at this node, which is a member of the chain.
     pub(crate) async fn read_here(&self, here: Here, query: Query, timeout: Duration) -> Result<CallAnswer, Error> {
         let (chain, mode) = (here.handle.chain, ReadMode::Strong);
         let question = outside_of_sessions(chain, query, mode);
@@ -162,8 +162,8 @@ impl Router {
         answer.map_err(|error| self.unserved(chain, mode, error))
     }
 
-    /// The error of an unserved read. A member without a lease asks members that have one. If none of them answered,
-    /// the error reports the missing lease, which explains more than a timeout.
+    /// The error of an unserved read. A member without a lease asks members with one. If none of them answers, the
+    /// error reports the missing lease, which explains more than a timeout.
     fn unserved(&self, chain: ChainId, mode: ReadMode, error: Error) -> Error {
         let is_silence =
             matches!(error, Error::NotApplied { reason: NotApplied::TimedOut | NotApplied::Unreachable { .. } });

@@ -41,7 +41,7 @@ use crate::{
 const ASK_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long one refresh may take, over all nodes.
 const REFRESH_TIMEOUT: Duration = Duration::from_secs(5);
-/// After the first answer, the others are awaited this much longer.
+/// How much longer the other answers are awaited after the first one.
 const LATE_ANSWER_GRACE: Duration = Duration::from_millis(20);
 /// How many unconnected nodes are asked in addition to the connected ones.
 const MAX_UNCONNECTED: usize = 4;
@@ -57,11 +57,11 @@ pub(crate) struct LearnedRoutes {
     known: watch::Sender<Arc<Routing>>,
     candidates: Candidates,
     _sources: SourceTasks,
-    /// Held during a query, so that there is only one at a time. Its answer serves all callers that waited for it.
-    /// `asked` counts the queries.
+    /// Held during a query, so that queries run one at a time. A query serves all callers that were waiting when it
+    /// began. `asked` counts the queries.
     asking: Mutex<()>,
     asked: AtomicU64,
-    /// Whether a background refresh is running. Its caller may have timed out.
+    /// Whether a background refresh is running. The caller that started it may have timed out.
     under_way: AtomicBool,
 }
 
@@ -104,7 +104,7 @@ impl Routes {
         }
     }
 
-    /// Waits until the routing satisfies `is_such`, indefinitely if it never does.
+    /// Waits until the routing satisfies `is_such`; never returns if it never does.
     pub(super) async fn wait_for(&self, is_such: impl Fn(&Routing) -> bool) {
         let known = match self {
             Self::Node(local) => local.routing().wait_for(|known| known.as_deref().is_some_and(&is_such)).await.is_ok(),
@@ -131,8 +131,8 @@ impl Routes {
 }
 
 impl Router {
-    /// At a client, queries the routing, ignoring errors. The refresh continues when its caller times out: otherwise a
-    /// client whose calls all end early would never learn newer routing.
+    /// At a client, queries the routing, and ignores errors. The refresh continues when its caller times out: otherwise
+    /// a client whose calls all end early would never get newer routing. At a node, does nothing.
     pub(super) async fn refresh_routing(&self, deadline: Instant) {
         let (Routes::Asked(asked), Some(me)) = (&self.routes, self.me.upgrade()) else { return };
         let until = deadline.min(Instant::now() + ASK_TIMEOUT);
@@ -163,8 +163,8 @@ impl Router {
         let before = asked.asked.load(Ordering::Relaxed);
         let _turn = asked.asking.lock().await;
         let now = asked.known.borrow().clone();
-        // Another caller has queried since this call began. Its answer is as new; if it got none, this is the old
-        // routing.
+        // Another caller has queried since this call began. The answer to that query is as new. If it got none, this is
+        // the old routing.
         if asked.asked.load(Ordering::Relaxed) > before {
             return Ok(now);
         }
@@ -178,7 +178,7 @@ impl Router {
     }
 
     /// Asks all connected nodes, and some unconnected ones. Connected nodes may be dead or outdated, and a client that
-    /// only writes is connected to the head alone. Merges the first answer and those soon after it into the newest
+    /// only writes is connected to the head alone. Merges the first answer, and those that follow soon, into the newest
     /// configuration of each chain.
     async fn ask_members(&self, routing: &Routing, deadline: Instant) -> Option<Routing> {
         let mut asked = JoinSet::new();
@@ -216,7 +216,8 @@ impl Router {
         asked.await.ok()
     }
 
-    /// Merges in newer routing, updates the addresses of channels, and drops the channels of nodes that have left.
+    /// Merges newer routing into the known one, updates the addresses of channels, and drops the channels of nodes that
+    /// have left.
     fn on_routing(&self, asked: &LearnedRoutes, new: Routing) -> Arc<Routing> {
         asked.known.send_if_modified(|known| {
             let merged = known.merged(new);
@@ -274,8 +275,8 @@ fn places(node: &NodeAddress) -> Vec<Seed> {
     places
 }
 
-/// The first location of each node, then the second ones: the addresses of a node that has gone must not delay those of
-/// others.
+/// The first location of each node, then the second ones, and so on: the addresses of a dead node must not delay those
+/// of others.
 fn in_turn<'a, P: Clone + 'a>(nodes: impl Iterator<Item = &'a [P]>) -> Vec<P> {
     let nodes: Vec<_> = nodes.collect();
     let most = nodes.iter().map(|places| places.len()).max().unwrap_or(0);
@@ -295,7 +296,8 @@ async fn ask_routing(channel: &Channel, deadline: Instant) -> Option<Routing> {
     }
 }
 
-/// Queries the routing over `connection`; `None` if the cluster isn't formed yet.
+/// Queries the routing over `connection`. `None`: the node's cluster isn't formed yet, or was replaced by another one.
+/// With `anyway`, a node of a replaced cluster answers, too.
 pub(crate) async fn ask_on(
     connection: &Connection,
     until: Instant,
@@ -309,7 +311,7 @@ pub(crate) async fn ask_on(
     }
 }
 
-/// Why a connection's node gave no answer.
+/// Why the node at the other end of a connection gave no answer.
 pub(crate) enum AskError {
     /// The node certainly didn't receive the question.
     NotSent(ConnectError),

@@ -42,7 +42,7 @@ pub(crate) struct HowToWrite {
 pub(crate) struct PlacedWrite {
     cluster: ClusterId,
     chain: ChainId,
-    /// If set, the write may be applied in this history only.
+    /// If set, the write may be applied only in this history.
     history: Option<ClusterId>,
     write: Write,
 }
@@ -59,7 +59,7 @@ impl PlacedWrite {
     }
 }
 
-/// Where a write goes.
+/// Where a write is sent first.
 pub(crate) enum WriteTarget {
     /// This node, as the head of the chain. Continue with [`Router::write_here`].
     Here(PlacedWrite, Here),
@@ -96,7 +96,7 @@ impl Router {
         outcome
     }
 
-    /// Decides where a write goes. If that is another node which can be asked at once, sends the write there.
+    /// Decides where a write is sent first. If that is another node to which it can be sent at once, sends it.
     pub(crate) fn target(&self, write: Write, how: &HowToWrite) -> WriteTarget {
         let is_in_session = how.session.is_some() || how.request_id.is_some();
         if is_in_session || self.check(&write).is_err() {
@@ -197,7 +197,7 @@ impl Router {
         let new = session.filter(|session| session.history_id().is_none());
         let again = new.map(|session| (session, write.clone()));
         let outcome = self.write_in(&routing, write, &how, deadline).await;
-        // Retrying under the same request id is safe: the write is applied once.
+        // A retry under the same request id is safe, since the write is applied once.
         let may_repeat = |error: &Error| how.request_id.is_some() || error.is_not_applied();
         if let (Err(error), Some((session, write))) = (&outcome, again)
             && may_repeat(error)
@@ -238,7 +238,8 @@ impl Router {
         if id.chain != placed.chain {
             return Err(refused(Refusal::ManyChains));
         }
-        // Renew the lowest open number in a full session, which admits a request that frees records.
+        // Renew the lowest open number for each attempt in a full session: the session admits a request that frees
+        // records.
         let key = || id.key(self.requests.lowest(id.chain, id.session).min(id.number));
         let renews = |question: &mut Question, _: &RetryState| {
             if let Operation::Write { request, .. } = &mut question.operation {
@@ -255,8 +256,8 @@ impl Router {
         outcome
     }
 
-    /// Writes under a new id of this client's session, `numbered` if a first attempt was sent. If that session was
-    /// evicted or left, uses another one, provided that certainly nothing was applied.
+    /// Writes under a new id of this client's session; under `numbered`, if a first attempt was made. If that session
+    /// was evicted or left, uses another one, provided that certainly nothing was applied.
     async fn write_anew(
         &self,
         placed: PlacedWrite,
@@ -340,7 +341,7 @@ impl Router {
         }
     }
 
-    /// An id for a later write of `key`, in a session of its own, so that it blocks no other request.
+    /// A request id for a later write of `key`, in a session of its own, so that it delays no other request.
     pub(crate) async fn new_request_id(&self, key: &[u8], timeout: Duration) -> Result<RequestId, Error> {
         self.begin_call().await?;
         let deadline = from_now(timeout);
@@ -350,7 +351,7 @@ impl Router {
         Ok(RequestId { cluster: routing.cluster, chain, session, number: 1 })
     }
 
-    /// Asks for the outcome of a request, and settles it permanently.
+    /// Queries the outcome of a request, and settles it permanently.
     pub(crate) async fn resolve(&self, id: RequestId, timeout: Duration) -> Result<CallAnswer, Error> {
         let of_retry = |error: Error| error.of_retry(Some(id));
         self.begin_call().await.map_err(of_retry)?;

@@ -21,7 +21,7 @@ pub(super) struct Book {
     entries: BTreeMap<LogIndex, LogEntry>,
     configs: BTreeMap<LogIndex, Arc<Configs>>,
     leaders: BTreeMap<Term, MemberId>,
-    /// The last entry that each incarnation was seen to have applied.
+    /// The last entry that each incarnation has applied, as observed.
     applied: BTreeMap<MemberId, LogIndex>,
     acknowledged: BTreeMap<Term, LogIndex>,
     /// Changes that were proposed and can't be in the log.

@@ -50,7 +50,7 @@ async fn messages_with_a_wrong_sender_or_addressee_are_refused() {
     assert!(matches!(say(&log, other, &envelope(me, other, 3)).await, Err(CallError::Stopped(_))));
 }
 
-/// What node 2 reports of its store in a start with this number and id.
+/// The report of the second founder about its store, in a start with this number and id.
 fn speaker(starts: u64, id: u64) -> Speaker {
     let mut speaks = founding(2).members[1].id;
     speaks.incarnation.starts = starts;

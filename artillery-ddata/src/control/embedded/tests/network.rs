@@ -45,7 +45,7 @@ pub(super) struct World {
     starts: BTreeMap<NodeId, u64>,
     /// A digest of all sent messages: equal runs have equal ones.
     pub(super) digest: u64,
-    /// Whether a new incarnation gets messages for the old one.
+    /// Whether a new incarnation receives messages for an old one.
     any_incarnation: bool,
     /// The disk of each node; `None`: nodes have no disks.
     disks: Option<BTreeMap<NodeId, SimulatedDisk>>,
@@ -58,7 +58,7 @@ pub(super) fn node(n: usize) -> NodeId {
     NodeId::from_bytes([n as u8 + 1; 16])
 }
 
-/// Without a disk each start has another store.
+/// Node `n` without a disk: each start has another store.
 fn founder(n: usize, starts: u64) -> NodeInfo {
     named(n, Incarnation { store: u128::from(starts), starts: 1 })
 }
@@ -92,7 +92,7 @@ impl Net {
         net
     }
 
-    /// The node's control file in its next start; `None`: the node has no disk.
+    /// The node and its control file in its next start; `None`: the node has no disk.
     fn opened(&self, n: usize, starts: u64, guards: Guards) -> Option<(NodeInfo, ControlFile)> {
         let mut world = self.world();
         let World { disks, random, .. } = &mut *world;
@@ -162,7 +162,7 @@ impl Net {
         world.weather = Weather { loss: 0, twice: 0, delay: 5 };
     }
 
-    /// Carries a message one way; `false` if it is lost.
+    /// Waits for the delay of a message; `false` if the message is lost.
     async fn travel(&self, from: MemberId, to: MemberId) -> bool {
         let (delay, lost) = {
             let World { random, weather, .. } = &mut *self.world();

@@ -31,7 +31,8 @@ struct Five {
 }
 
 impl Five {
-    /// Snapshots are few entries apart, so that a node that lags behind gets one; all entries stay readable.
+    /// A snapshot is made after every few entries, so that a node that lags behind receives one. All entries stay
+    /// readable.
     async fn start(seed: u64) -> Self {
         let settings = EmbeddedSettings { snapshot_every: 8, ..EmbeddedSettings::default() };
         let five = Self { net: Net::new(seed, Guards::ALL), founding: founding(5), settings };

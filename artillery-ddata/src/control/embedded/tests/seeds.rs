@@ -17,7 +17,7 @@ struct Done {
 
 /// One run; the error is the violation that it found.
 fn run(seed: u64, guards: Guards) -> Result<Done, String> {
-    // Where majorities may die, only consistency is promised.
+    // If majorities may be lost permanently, only consistency is promised.
     let lethal = seed % 4 == 3;
     run_of(seed, lethal, |founders, nodes| Group::new(seed, founders, nodes, lethal, guards))
 }

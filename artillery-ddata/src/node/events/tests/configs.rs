@@ -57,7 +57,7 @@ impl World {
         newest.iter().for_each(|newest| self.feed.add(newest));
     }
 
-    /// Runs the tracker at that second. Returns a line for each event.
+    /// Runs the tracker at this second. Returns a line for each event.
     pub(super) fn events(&mut self, second: u64) -> Vec<String> {
         let now = at(second * 1000);
         let configs = self.feed.take();
@@ -67,7 +67,7 @@ impl World {
         events
     }
 
-    /// Notes that this node has proposed a change of the member's place.
+    /// Records that this node has proposed a change of the member's place.
     fn proposes(&self, member: MemberId, why: Why) {
         self.reasons.add(&[ChangeReason { chain: ChainId(0), member, why }]);
     }

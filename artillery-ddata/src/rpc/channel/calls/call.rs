@@ -68,12 +68,12 @@ impl LaneCall {
         polled
     }
 
-    /// Cancels the call; returns its outcome if that is certain, else unanswered with `reason`.
+    /// Cancels the call. Returns its outcome if that is certain, otherwise unanswered for `reason`.
     pub(in super::super) fn give_up(mut self, reason: Unknown) -> CallOutcome {
         self.leave().unwrap_or(CallOutcome::Unanswered(reason))
     }
 
-    /// Cancels the call; returns its outcome if that is known.
+    /// Cancels the call. Returns its outcome if that is known.
     fn leave(&mut self) -> Option<CallOutcome> {
         let key = self.key.take()?;
         self.calls.with(|state| {
@@ -86,7 +86,8 @@ impl LaneCall {
                 CallStage::Queued(..) => {
                     call.give_up();
                     state.given_up += 1;
-                    // Remove them together: removing each separately would take time proportional to the queue.
+                    // Remove them together: removing each by itself would take time proportional to the length of the
+                    // queue.
                     if state.given_up * 2 > state.queue.len() {
                         state.forget_given_up();
                     }
