@@ -22,8 +22,8 @@ const ENTRY: usize = 64;
 /// The overhead of a request on its stream, in addition to its keys and values.
 const HEADER: usize = 64;
 
-/// A number of bytes that the items of a queue share. An item larger than the budget takes all of it. Clones are the
-/// same budget.
+/// A number of bytes that the items of a queue share. An item larger than the budget takes all of it. Clones share one
+/// budget.
 #[derive(Debug, Clone)]
 pub(crate) struct Budget {
     room: Arc<Semaphore>,
@@ -47,7 +47,7 @@ impl Budget {
         Self::in_units(bytes, UNIT)
     }
 
-    /// A budget with a small unit, for many small items: the usual unit would count each at several times its size.
+    /// A budget with a small unit, for many small items: the usual unit would charge each at several times its size.
     pub(crate) fn fine(bytes: usize) -> Self {
         Self::in_units(bytes, FINE_UNIT)
     }
@@ -67,13 +67,13 @@ impl Budget {
         u32::try_from(bytes.div_ceil(self.unit)).unwrap_or(u32::MAX).clamp(1, self.units)
     }
 
-    /// The units of `whole` that an item takes. An item larger than this part takes no more than this part's size, so
-    /// that a single item doesn't block all other parts.
+    /// The units of `whole` that an item takes. An item larger than this part takes only as much as this part's size,
+    /// so that a single item doesn't block all other parts.
     fn of_whole(&self, whole: &Self, bytes: usize) -> u32 {
         self.units(bytes).min(whole.units)
     }
 
-    /// Waits for capacity, in the order of the calls. Cancel-safe.
+    /// Waits for capacity, in the order of the calls. Cancel-safe, but a cancelled call loses its place in that order.
     pub(crate) async fn take(&self, bytes: usize) -> Share {
         // Take from this part first: an item that waits for its own part blocks no other part.
         let Share { own, .. } = self.reserve(bytes).await;
@@ -110,8 +110,8 @@ impl Budget {
         Share { own, whole }
     }
 
-    /// Resizes a reserved share to `bytes` bytes, here and in the larger budget, and returns surplus bytes. `false`:
-    /// the bytes aren't available, and the share is unchanged.
+    /// Resizes a reserved share to `bytes` bytes, here and in the larger budget, and returns surplus bytes to the
+    /// budgets. `false`: the bytes aren't available, and the share is unchanged.
     pub(crate) fn try_fill(&self, share: &mut Share, bytes: usize) -> bool {
         let more = |room: &Arc<Semaphore>, held: &Option<OwnedSemaphorePermit>, units: u32| {
             let held = held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits) as u32;

@@ -71,7 +71,7 @@ pub struct Config {
 pub struct DataConfig {
     /// The directory. It is created if missing, and belongs to this node permanently: it stores the node's name.
     pub dir: PathBuf,
-    /// When a write is considered to be on disk ([`SyncMode::Batch`]).
+    /// When writes are synced to the disk ([`SyncMode::Batch`]).
     pub sync: SyncMode,
     /// The bytes of updates that the journal may hold in addition to the data itself before it is shortened (256 MiB).
     pub room_bytes: u64,
@@ -79,8 +79,8 @@ pub struct DataConfig {
     /// members then accept only deletes. A quarter of the reserve is held in a file, so that other programs can't use
     /// it. `None`: 64 MiB, but at most an eighth of the file system or of [`max_disk_bytes`](Self::max_disk_bytes).
     pub reserve_bytes: Option<u64>,
-    /// The maximum length of the journal in bytes: what is left of it counts as the free space if the disk has more.
-    /// `None`: only the free space of the disk matters.
+    /// The maximum length of the journal in bytes. The unused part of it is treated as the free space of the disk, if
+    /// the disk has more. `None`: only the free space of the disk matters.
     pub max_disk_bytes: Option<u64>,
     /// When no member of a chain survives, how long a returned store waits for the others (2 s). Such a store must be
     /// complete, synced and at least at the highest known watermark. Stores that return later join as new members. The
@@ -90,7 +90,7 @@ pub struct DataConfig {
 }
 
 impl DataConfig {
-    /// A directory, synced with each batch of writes.
+    /// Keeps the data in `dir`, with the default settings.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         Self {
             dir: dir.into(),
@@ -112,7 +112,7 @@ impl DataConfig {
 /// Which threads run a node.
 ///
 /// Choose [`Own`](Self::Own) if the application's tasks may block a thread for long, or if its runtime has several
-/// threads: waking another core costs a node more than most of its work. Choose [`Shared`](Self::Shared) if the
+/// threads: waking another core costs more than most of a node's work. Choose [`Shared`](Self::Shared) if the
 /// application runs on one thread and does little but call this node: then a write wakes no other thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -130,7 +130,7 @@ pub enum Threads {
 /// Minimum number of cores for separate chain threads by default.
 const CORES_FOR_CHAINS: usize = 4;
 const MAX_CHAIN_THREADS: usize = 256;
-/// The maximum of [`DataConfig::reopen`]: an operator should end a longer wait.
+/// The maximum of [`DataConfig::reopen`]. A longer wait needs the decision of an operator.
 const MAX_REOPEN: Duration = Duration::from_secs(3600);
 
 impl Default for Threads {
@@ -236,7 +236,7 @@ impl Default for Config {
 pub struct ConfigProblem {
     /// The path of the setting, such as `limits.window_bytes`.
     pub field: String,
-    /// What is wrong with the setting.
+    /// The description of the problem, such as "must not be zero".
     pub problem: String,
 }
 

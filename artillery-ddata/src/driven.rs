@@ -12,7 +12,7 @@ use tokio::{
     sync::oneshot,
 };
 
-/// The time that tasks have for their last messages to peers, once the last clone of their [`Driven`] is dropped.
+/// The time in which tasks can send their last messages to peers, once the last clone of their [`Driven`] is dropped.
 const SHUTDOWN_GRACE: Duration = Duration::from_millis(100);
 
 /// A runtime that one thread drives until the last clone is dropped. A clone may be dropped on any thread.
@@ -23,7 +23,7 @@ pub(crate) struct Driven {
 }
 
 impl Driven {
-    /// Starts the thread, under this name.
+    /// Starts a thread with this name.
     ///
     /// The new thread builds the runtime. If the caller built it and no thread could be started, the caller would drop
     /// it, and dropping a runtime within another one panics.

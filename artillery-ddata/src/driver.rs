@@ -1,4 +1,5 @@
-//! Runs the pure half on tokio: chain tasks, lanes to peers, formation. It makes no protocol decisions.
+//! Runs the state machines of `artillery-proto` on tokio: chain tasks, lanes to peers, formation. It makes no protocol
+//! decisions.
 
 pub(crate) mod chain;
 pub(crate) mod control;

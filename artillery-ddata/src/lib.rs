@@ -4,9 +4,9 @@
 //! Use it for state that several processes share, that must never be read stale, and that must survive the loss of
 //! machines. All data must fit in memory: a node can also keep it on disk ([`NodeBuilder::data_dir`]), but reads it
 //! from memory. There is no query language, and no batch spans several chains. A secret or certificates keep outsiders
-//! out, but a member that lies is not tolerated.
+//! out, but Byzantine members are not tolerated.
 //!
-//! Nodes discover each other, form a chain, and keep every committed value on each of its members. A write enters at
+//! Nodes discover each other and form a chain. Each member of the chain keeps every committed value. A write enters at
 //! the *head*, passes the members in order, and is committed by the *tail*. Any member serves linearizable reads. While
 //! the newest version of a key is known to be committed (the key is *clean*), the member answers at once from its own
 //! memory. Otherwise (the key is *dirty*) it first sends one short query to the tail.

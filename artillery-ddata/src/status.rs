@@ -1,8 +1,8 @@
 //! The status that a node reports. `docs/json.md` describes its fields; fields are added but never removed.
 //!
 //! Nodes of several releases may run in one cluster. A field that an older node doesn't report has its default: `None`,
-//! empty, or 0. Fields that only a newer node reports are ignored. A word that only a newer node knows is kept as
-//! `Other`; that of a role or an id makes the status unreadable.
+//! empty, or 0. Fields that only a newer node reports are ignored. A word that this release doesn't know is kept as
+//! `Other`; an unknown role or id makes the status unreadable.
 
 mod text;
 mod words;
@@ -125,12 +125,12 @@ pub struct LogStatus {
     /// lost. An operator can form a new cluster from the remaining nodes with `ctl create-anew`.
     #[serde(default)]
     pub orphaned: bool,
-    /// Another cluster with the same name and secret, because of which this node isn't ready: its id, and how to
-    /// resolve the conflict. `None`: there is none, or it gives way to this one.
+    /// The id of another cluster with the same name and secret, because of which this node isn't ready, and how to
+    /// resolve the conflict. `None`: no such cluster is known, or it gives way to this one.
     #[serde(default)]
     pub another_cluster: Option<String>,
     /// A history in which other nodes of this cluster continue although commits may be missing from it: an operator
-    /// must decide which history stays. `None`: there is none.
+    /// must decide which history stays. `None`: no such history is known.
     #[serde(default, with = "text::or_null")]
     pub parted: Option<History>,
     /// The cluster that an operator created to replace this one. `None`: none is known.
@@ -162,7 +162,7 @@ pub struct MemberStatus {
     /// The address that it announces.
     #[serde(with = "text")]
     pub addr: SocketAddr,
-    /// Its state, by the reports of other nodes.
+    /// Its state, as reported by other nodes.
     pub state: GossipState,
 }
 
@@ -181,7 +181,7 @@ pub struct ChainStatus {
     /// This member's place in the chain. In JSON the field is named `role`.
     #[serde(rename = "role", with = "place")]
     pub place: Place,
-    /// Whether the epoch is open here.
+    /// Whether this member has opened the epoch.
     pub open: bool,
     /// The newest version at this member.
     #[serde(with = "text")]

@@ -24,12 +24,13 @@ pub(crate) fn write_all_at(file: &File, bytes: &[u8], at: u64) -> io::Result<()>
     file.write_all_at(bytes, at)
 }
 
-/// Locks an open file for this process alone, until it is closed. `false`: another process has locked it.
+/// Locks an open file exclusively, until it is closed. `false`: the file is locked through another open file, of this
+/// process or of another one.
 pub(crate) fn lock(file: &File) -> io::Result<bool> {
     flock(file, FlockOperation::NonBlockingLockExclusive)
 }
 
-/// Like [`lock`], but shared with others that lock it in this way.
+/// Like [`lock`], but shared with other open files that are locked by this function.
 pub(crate) fn lock_shared(file: &File) -> io::Result<bool> {
     flock(file, FlockOperation::NonBlockingLockShared)
 }

@@ -1,4 +1,4 @@
-//! What clients observed: the checker's only input.
+//! The observations of clients, which are the checker's only input.
 
 mod series;
 
@@ -72,8 +72,8 @@ pub struct Operation {
     pub call: Call,
     /// Its result.
     pub answer: Answer,
-    /// The batch that the operation is part of; 0: none. All parts of a batch write the same value, each to a different
-    /// key.
+    /// The batch that the operation is part of; 0: none. All parts of a batch have different keys. The parts that write
+    /// a value write the same one.
     pub batch: u64,
 }
 

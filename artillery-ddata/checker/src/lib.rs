@@ -5,8 +5,8 @@
 //! time. The register of a key is absent or holds a value and its version:
 //!
 //! - a put, a delete and a compare-and-swap that succeed are *applied*: each creates a version greater than all earlier
-//!   versions of the key, and no two writes of the history, of any keys, share a version (so a history is of **one**
-//!   chain);
+//!   versions of the key, and no two writes of the history, of any keys, share a version unless they are parts of one
+//!   batch (so a history is of **one** chain);
 //! - a read or a conflict reports a value with the version that its write created;
 //! - a compare-and-swap succeeds if and only if the key holds a value of the expected version or, with
 //!   [`Version::NONE`](artillery_proto::Version::NONE), is absent (a deleted key is absent); a compare-and-swap that
@@ -76,7 +76,8 @@ pub struct Checked {
 ///
 /// # Errors
 ///
-/// The violation of the lowest key that has one, with its explanation.
+/// A malformed operation or a version used twice, if the history has one; otherwise the violation of the lowest key
+/// that has one. The violation contains its explanation.
 pub fn check(history: &History, budget: Budget) -> Result<Checked, Violation> {
     verdict(&history.operations, budget).map_err(|violation| shrink::explain(history, budget, violation))
 }

@@ -241,7 +241,7 @@ fn seers(operations: &[Operation]) -> Result<BTreeMap<usize, Vec<usize>>, Violat
         }
         others.push(position);
     }
-    // Reported last: a missing operation is what breaks this rule; see `rules::check`.
+    // Reported last, since a missing operation breaks this rule; see `rules::check`.
     match never_written {
         Some(seer) => Err(Violation::new(Kind::NeverWritten, *seer, [])),
         None => Ok(seers),

@@ -20,15 +20,18 @@ use crate::history::{SeriesAnswer, SeriesCall, SeriesOperation};
 pub enum Rule {
     /// The history itself is malformed.
     Malformed,
-    /// A write was applied twice.
+    /// A list contains an item twice, or a counter is higher than the increments requested by then allow.
     AppliedTwice,
     /// An acknowledged write is missing.
     Lost,
-    /// A visible write was refused, or had not been called yet when it was seen.
+    /// A list contains an item whose append was refused, was never called, or had not been called yet when the item was
+    /// seen.
     NotAsked,
-    /// Two reads of one list have no common history, or an item isn't at the position that its answer reported.
+    /// Two answers about one key have no common history: two lists, two numbers of one version, two lengths, or an item
+    /// and the position that its append reported.
     Forked,
-    /// A write has a version below one that was known before its call, or the version of another write.
+    /// A write has a version below one that was known before its call, or the version of another write. Or the items of
+    /// a list aren't in the order of their appends.
     VersionWentBack,
     /// A read shows less than was known before its call.
     StaleRead,
@@ -102,7 +105,7 @@ fn is_of_list(operation: &SeriesOperation) -> bool {
     matches!(operation.call, SeriesCall::Append(_)) || matches!(operation.answer, SeriesAnswer::List(..))
 }
 
-/// Versions ascend in the order of calls and answers, and no two writes share a version.
+/// No version is lower than one that was answered before the call, and no two writes share a version.
 fn keeps_time(operations: &[&SeriesOperation]) -> Result<(), Broken> {
     let mut answered: Vec<(u64, Version)> =
         operations.iter().filter_map(|operation| Some((operation.returned, operation.version()?))).collect();

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::history::{Answer, Call, Operation, Value};
 
-/// The kind of a violation. All but the first and the last prove that the history isn't that of a register.
+/// The kind of a violation. All but the first and the last prove that no register can produce the history.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum Kind {
     /// The history itself is malformed: two writes of one value, an answer that doesn't match its call, a return before
@@ -74,7 +74,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A history that no register explains, or that was not decided.
+/// A history that no register can produce, or that was not decided.
 ///
 /// Its `Display` has one line for the key and the kind, and one for each operation.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -17,14 +17,14 @@ pub struct Explored {
     pub depth: usize,
     /// The broken property, and the steps that lead to it.
     pub failure: Option<(&'static str, Vec<Action>)>,
-    /// Properties that some run should have reached, but none did.
+    /// Properties that some run should reach, but none did.
     pub missing: Vec<&'static str>,
     /// Whether everything within the bounds was explored.
     pub complete: bool,
 }
 
 /// Explores for at most `at_most` on `threads` threads, breadth first (which finds the shortest failing run but needs
-/// much memory) or depth first.
+/// much memory) or depth first. A single thread never checks the time.
 #[allow(clippy::disallowed_methods, reason = "an exploration may time out, and is then incomplete")]
 pub fn explore(bounds: Bounds, threads: usize, breadth: bool, at_most: Duration) -> Explored {
     let checker = bounds.checker().threads(threads).timeout(at_most).finish_when(HasDiscoveries::AnyFailures);

@@ -1,4 +1,4 @@
-//! What clients observed, and whether a single register explains it.
+//! The observations of clients, and whether a single register can produce them.
 
 use crate::bounds::WRITES;
 
@@ -26,8 +26,8 @@ struct Operation {
     outcome: Outcome,
 }
 
-/// What clients observed: which operations had ended before each one began, and all outcomes. The history keeps nothing
-/// else about the order, so that equivalent histories are equal.
+/// The observations of clients: the operations that had ended before each one began, and all outcomes. The history
+/// keeps nothing else about the order, so that equivalent histories are equal.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct History {
     operations: [Option<Operation>; OPERATIONS],

@@ -1,4 +1,4 @@
-//! Clients: their requests, the nodes that they send them to, and how they interpret the replies.
+//! Clients: their requests, the nodes to which they send these, and the interpretation of the replies.
 
 mod ask;
 mod choice;
@@ -141,7 +141,7 @@ pub struct Client {
 const ATTEMPTS: (u64, u64) = (4, 16);
 
 impl Client {
-    /// The client with this index. It initially takes a random node for the head of each chain.
+    /// The client with this index. Initially it considers a random node to be the head of each chain.
     pub fn new(seed: u64, index: usize, keys: &Keys, nodes: usize, writers: usize) -> Self {
         let mut rng = Rng::new(seed, Concern::Client(index));
         let heads = (0..keys.chains).map(|_| rng.index(nodes)).collect();
@@ -165,7 +165,8 @@ impl Client {
         self.heads[chain]
     }
 
-    /// Handles the reply to the last attempt of the pending operation. `ids` are the nodes by index.
+    /// Handles the reply to the last attempt of the pending operation. `ids` are the nodes by index. `None`: no
+    /// operation is pending.
     pub fn reply(&mut self, reply: Reply, keys: &Keys, ids: &[MemberId]) -> Result<Option<Next>, Failure> {
         let Some(pending) = &mut self.pending else { return Ok(None) };
         pending.waits = false;
@@ -184,7 +185,7 @@ impl Client {
     }
 
     /// Handles the timeout of an attempt. If the operation has a request id, then in `settled` of a thousand cases
-    /// later attempts only ask for the outcome.
+    /// later attempts only ask for the outcome. `None`: no operation is pending.
     pub fn unanswered(&mut self, nodes: usize, settled: u32) -> Option<Next> {
         let pending = self.pending.as_mut()?;
         pending.waits = false;
@@ -248,7 +249,7 @@ impl Client {
         }
     }
 
-    /// The end of an operation that its client abandons.
+    /// Ends an operation that its client abandons. `None`: no operation is pending.
     pub fn give_up(&mut self) -> Option<Next> {
         let pending = self.pending.as_mut()?;
         if pending.waits {

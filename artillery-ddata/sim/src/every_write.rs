@@ -86,11 +86,11 @@ impl Reference {
 /// The results of many power cuts.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct EveryWriteReport {
-    /// Writes and renames on disks in the reference run.
+    /// Writes of bytes and changes of names on disks in the reference run.
     pub writes: u64,
     /// Syncs in the reference run.
     pub syncs: u64,
-    /// Acknowledged client writes in the reference run.
+    /// Acknowledged client writes and opened sessions in the reference run.
     pub acknowledged: u64,
     /// Completed journal checkpoints in the reference run.
     pub checkpoints: u64,

@@ -49,7 +49,7 @@ pub enum Kind {
     Halt,
     /// An operator orders a node to create another cluster in place of this one.
     Found,
-    /// Another cluster with the same name and secret is met.
+    /// Nodes meet another cluster with the same name and secret.
     Meet,
     /// Most voters of the log are lost permanently, and an operator recovers the cluster from the rest.
     Recover,
@@ -293,7 +293,7 @@ pub fn crash(rng: &mut Rng, nodes: usize, from: u64, until: u64) -> Planned {
     Planned { fault: Fault::Crash(rng.index(nodes)), start: rng.between(from, until), end: u64::MAX }
 }
 
-/// One to four restarts of random `nodes` that begin before `until`.
+/// One to four restarts of random nodes, of `nodes`, that begin before `until`.
 pub fn restarts(rng: &mut Rng, nodes: usize, until: u64) -> Vec<Planned> {
     let count = rng.between(1, 4);
     let one = |rng: &mut Rng| {

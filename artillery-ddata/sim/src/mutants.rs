@@ -119,12 +119,12 @@ pub fn hunted(name: &str) -> Option<Hunted> {
     HUNTED.into_iter().find(|(mutant, _)| mutant.name() == name)
 }
 
-/// Whether a failure of this oracle convicts this mutant. Usually only the client history and the invariants of a chain
-/// convict. The mutants of nine traps violate neither. Eight of them show only as a missing or slow recovery, so
-/// [`Oracle::Liveness`] convicts them: a catch-up that never ends (16), a log that has lost its majority to nodes that
-/// left (44), died (60) or died young (89), a member that is kept out (49), an isolated leader that never resigns (51),
-/// a joiner that is removed repeatedly (90), a chain that stays sealed (96). Trap 13 splits one cluster's nodes into
-/// two clusters, which no client can observe, so [`Oracle::Formation`] convicts it.
+/// Whether a failure of this oracle convicts this mutant. Usually only an oracle that [convicts](Oracle::convicts) any
+/// mutant does. The mutants of nine traps break no rule of such an oracle. Eight of them show only as a missing or slow
+/// recovery, so [`Oracle::Liveness`] convicts them: a catch-up that never ends (16), a log that has lost its majority
+/// to nodes that left (44), died (60) or died young (89), a member that is kept out (49), an isolated leader that never
+/// resigns (51), a joiner that is removed repeatedly (90), a chain that stays sealed (96). Trap 13 splits one cluster's
+/// nodes into two clusters, which no client can observe, so [`Oracle::Formation`] convicts it.
 pub const fn is_convicted_by(mutant: Mutant, oracle: Oracle) -> bool {
     match oracle {
         Oracle::Liveness => matches!(mutant.trap(), 16 | 44 | 49 | 51 | 60 | 89 | 90 | 96),

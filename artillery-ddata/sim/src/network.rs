@@ -182,7 +182,7 @@ impl Network {
         Some(generation)
     }
 
-    /// Whether frames currently pass from `a` to `b` and back.
+    /// Whether the connection of `a` and `b` is up and cut in neither direction.
     pub fn joins(&self, a: usize, b: usize) -> bool {
         self.connections[self.pair(a, b)].up && !self.is_cut(a, b)
     }
@@ -284,7 +284,7 @@ impl Network {
         }
     }
 
-    /// The delay of a client's request or reply, or `None` if it is lost.
+    /// The delay of a client's request or reply. `None`: it is lost.
     pub fn client_delay(&mut self, client: usize) -> Option<u64> {
         let rng = &mut self.client_links[client];
         let jitter = rng.below(self.profile.delay + self.profile.jitter + 1);

@@ -163,7 +163,7 @@ pub struct Node {
     pub pending: Option<Pending>,
     /// The rest of turns that exceeded their time.
     pub rest: Vec<(usize, Received)>,
-    /// Until when it is busy with a turn. Its other tasks wait, since it has one thread.
+    /// The time at which its current turn ends. Its other tasks wait, since it has one thread.
     pub busy_until: u64,
     /// Whether a step of the node is scheduled.
     pub scheduled: bool,
@@ -218,7 +218,7 @@ impl Node {
     ) -> Result<Self, OpenError> {
         let mut rng = Rng::new(seed, Concern::Node(index));
         let is_unnamed = setup.control.is_some_and(|control| index + control.unnamed >= setup.members);
-        // The name decides the node's id, and so every trace.
+        // The node's id derives from the name, so another name would change every trace.
         let suffix = if is_unnamed { format!(" of life {life}") } else { String::new() };
         let name = format!("n{index}{suffix}");
         let node = NodeId::from_name(&name);

@@ -109,7 +109,8 @@ impl Oracle {
         }
     }
 
-    /// Whether a failure convicts a mutant: it concerns the clients' observations or an invariant of the chain.
+    /// Whether a failure convicts a mutant: it concerns the clients' observations, an invariant of a chain or its
+    /// disks, or a promise to clients and operators.
     pub const fn convicts(self) -> bool {
         match self {
             Self::History | Self::Prefix | Self::Sent | Self::Contiguity => true,
@@ -186,7 +187,7 @@ impl ChainOracle {
         }
     }
 
-    /// Checks the member in `place` after a step. Returns the rule that its current state breaks.
+    /// Checks the member in `place` after a step. `Err` has the rule that its current state breaks.
     pub fn observe<'a>(
         &mut self,
         place: usize,

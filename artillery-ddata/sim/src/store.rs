@@ -32,7 +32,7 @@ impl FailingStore {
         self.fails.store(true, Ordering::Relaxed);
     }
 
-    /// Number of records put into the store.
+    /// Number of records in all batches, including rejected ones.
     pub fn puts(&self) -> u64 {
         self.puts.load(Ordering::Relaxed)
     }

@@ -85,7 +85,8 @@ pub struct World {
     network: Network,
     notices: Rng,
     oracles: Vec<ChainOracle>,
-    /// The nodes of each chain from head to tail. Empty until the cluster has formed.
+    /// The nodes of each chain from head to tail. Empty until the cluster has formed, and always if configurations
+    /// change.
     orders: Vec<Vec<usize>>,
     founding: Option<Founders>,
     phase: Phase,

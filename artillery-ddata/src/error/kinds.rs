@@ -27,8 +27,9 @@ pub enum Error {
         /// The reason.
         reason: NotApplied,
     },
-    /// The write was sent, but no answer reported its result. It may have been applied, may still be applied, or may
-    /// never be, unless the reason states more. Reads never end this way.
+    /// The write was sent, by this call or by an earlier one under the same request id, but no answer reported its
+    /// result. It may have been applied, may still be applied, or may never be, unless the reason states more. Reads
+    /// never end this way.
     #[error("the outcome of the write {request_id} is unknown: {reason}")]
     #[non_exhaustive]
     OutcomeUnknown {
@@ -114,7 +115,7 @@ pub enum Advice {
     Change,
     /// Repeat the call under the same request id, or settle its outcome: either way it takes effect at most once.
     Resolve,
-    /// Repair the cluster, which needs an operator.
+    /// An operator must repair the cluster first.
     Repair,
 }
 
@@ -131,7 +132,8 @@ impl Error {
         Self::OutcomeUnknown { reason, request_id }
     }
 
-    /// The error of a call under a given request id: if this attempt applied nothing, an earlier one may have.
+    /// The error of a call under a given request id: if this attempt applied nothing, an earlier one may have. A
+    /// refusal stays as it is.
     pub(crate) fn of_retry(self, id: Option<RequestId>) -> Self {
         match (self, id) {
             (Self::NotApplied { reason: NotApplied::TimedOut }, Some(id)) => Self::unknown(Unknown::TimedOut, id),

@@ -5,8 +5,8 @@ use bytes::Bytes;
 use super::{keep::copy, keep::pair};
 use crate::api::{Expected, Step};
 
-/// Changes to keys of one chain, with conditions: all are applied, or none. A plain value: pass it to
-/// [`Kv::write`](crate::Kv::write), as often as you like.
+/// Changes to keys of one chain, with conditions: all are applied, or none. A batch is plain data: clone it to write it
+/// more than once with [`Kv::write`](crate::Kv::write).
 ///
 /// Requirements are checked against the state before the batch. Changes take effect in order: an increment sees an
 /// earlier put of the same batch. Readers see all changes or none.
@@ -41,13 +41,13 @@ impl Batch {
         self
     }
 
-    /// Appends to a value; an absent key is treated as empty.
+    /// Appends to a key's value. An absent key is treated as empty.
     pub fn append(mut self, key: impl AsRef<[u8]>, value: impl Into<Bytes>) -> Self {
         self.steps.push(Step::Append { key: copy(key), value: value.into() });
         self
     }
 
-    /// Adds to a number stored as decimal text; an absent key is treated as 0.
+    /// Adds to a number stored as decimal text. An absent key is treated as 0.
     pub fn increment(mut self, key: impl AsRef<[u8]>, by: i64) -> Self {
         self.steps.push(Step::Increment { key: copy(key), by });
         self

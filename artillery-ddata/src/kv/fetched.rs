@@ -16,7 +16,7 @@ pub(super) trait PageSource: Send + Sized + 'static {
 
     fn take(&mut self) -> NextItem<Self::Item>;
 
-    /// Fetches more items, or finds that there are none.
+    /// Fetches more items, or determines that none are left.
     fn fetch(&mut self) -> impl Future<Output = Result<(), Error>> + Send;
 }
 

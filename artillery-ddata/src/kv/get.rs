@@ -37,7 +37,7 @@ impl<'a> Get<'a> {
         /// Sets the mode: where the read may be served, and how fresh its result is.
     }
 
-    /// The result of a look-up here. `None`: another path serves the read.
+    /// The result of a look-up in this node's own state. `None`: the mode isn't strong, so the read takes another path.
     fn local(&self) -> Option<LocalRead<Option<Here>>> {
         let session = self.how.session.as_ref();
         // A session's floor needs the general path.
@@ -49,7 +49,7 @@ impl<'a> Get<'a> {
         Query::Key(Bytes::copy_from_slice(self.key))
     }
 
-    /// Asks this node's chain about a key that is dirty here.
+    /// Sends the read to this node's own chain, where the key is dirty.
     fn ask_here(&self, here: Here) -> AskedRead {
         let (router, query, timeout) = (self.kv.router.clone(), self.query(), self.how.timeout);
         Box::pin(async move { router.read_here(here, query, timeout).await.and_then(read) })

@@ -13,7 +13,7 @@ use crate::{
     rpc::router::{HowToRead, Router},
 };
 
-/// The timeout of a call, unless the handle or the call sets another.
+/// The timeout of a call (5 s), unless the handle or the call sets another.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The data of a cluster, as raw keys and values.
@@ -59,7 +59,7 @@ impl Kv {
     ///
     /// # Errors
     /// [`NotLocal`] when this node can't serve the read now, and always [`NotLocal::NotHere`] for a
-    /// [`Client`](crate::Client). Then use [`get`](Self::get), which asks another member.
+    /// [`Client`](crate::Client). Then use [`get`](Self::get), which asks this node's chain or another member.
     pub fn get_local<K: AsRef<[u8]> + ?Sized>(&self, key: &K) -> Result<Option<Versioned<Bytes>>, NotLocal> {
         match self.local(key.as_ref(), self.session.as_ref(), |_| ()) {
             LocalRead::Clean { found, .. } => Ok(found),
@@ -80,8 +80,8 @@ impl Kv {
         self.timeout
     }
 
-    /// Looks the key up in this node's own state. `dirty` gets the chain if the key is dirty there; it is restricted as
-    /// in `Local::with_chain`.
+    /// Looks the key up in this node's own state. Calls `dirty` with the chain if the key is dirty there; `dirty` is
+    /// restricted as in `Local::with_chain`.
     pub(super) fn local<D>(
         &self,
         key: &[u8],
@@ -131,7 +131,7 @@ pub(super) enum LocalRead<D> {
         node: NodeId,
         place: Place,
     },
-    /// The chain's task may serve the read.
+    /// The key is dirty. The chain's task may serve the read.
     Dirty(D),
     Not(NotLocal),
 }

@@ -23,7 +23,7 @@ pub struct MultiGet {
     pub state: ReadState,
     /// Where the read was served, and by which path.
     pub served: Served,
-    /// The sequence that the result reflects.
+    /// The position in the chain's history that the result reflects.
     pub as_of: Sequence,
 }
 

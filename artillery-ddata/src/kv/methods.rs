@@ -42,8 +42,8 @@ impl Kv {
     /// Sets a key's value if its newest version is `expected`; with [`Version::NONE`], if the key is absent.
     ///
     /// # Errors
-    /// When awaited, [`WriteError::Conflict`] with the present version if it is another one, and as
-    /// [`WriteError::Call`] the errors of [`put`](Self::put).
+    /// When awaited, [`WriteError::Conflict`] with the key's version if it is another one, and as [`WriteError::Call`]
+    /// the errors of [`put`](Self::put).
     pub fn compare_and_swap(
         &self,
         key: impl AsRef<[u8]>,
@@ -98,13 +98,13 @@ impl Kv {
     }
 
     /// Runs a script: its steps one after another, with no other write between them. The result has the outcome of each
-    /// group. The groups' outcomes are returned once, to this call. If that answer is lost, a retry finds only a record
-    /// that the script ran: the outcome is [`Unknown::ResultsLost`].
+    /// group. The chain doesn't keep these outcomes: if the answer is lost, a retry learns only that the script ran,
+    /// and the call fails with [`Unknown::ResultsLost`].
     ///
     /// # Errors
     /// Those of [`write`](Self::write); a conflict's [`step`](super::Conflict::step) is the index of the script's own
     /// requirement that doesn't hold. [`Refusal::ResultsTooLarge`] if the outcomes together are larger than the maximum
-    /// size of a value. Then the script changed nothing.
+    /// size of a value; then the script changed nothing.
     pub fn run(&self, script: Script) -> WriteCall<Committed<Vec<GroupOutcome>>, WriteError> {
         self.script_call(Write::Script(script.into_inner()))
     }
@@ -128,8 +128,8 @@ impl Kv {
     /// A cursor is only a position in that order: members keep no state for it, every node accepts it, and it never
     /// expires. A caller that follows [`next`](super::KeyPage::next) until it is 0 gets every key that exists
     /// throughout at least once, and perhaps keys that are created or deleted during the scan. Pages don't form a
-    /// snapshot. On the first such call a member begins to sort its keys: 1024 keys per chain and call. Until they are
-    /// sorted, its pages are empty and repeat the cursor, except that cursor 0 returns 1.
+    /// snapshot. A member sorts the keys of a chain during the first calls, 1024 keys per call. Until all are sorted,
+    /// its pages are empty and repeat the cursor, except that cursor 0 returns 1.
     ///
     /// # Errors
     /// When awaited, [`Error::Refused`] or [`Error::NotApplied`].
@@ -137,14 +137,14 @@ impl Kv {
         ScanHashed::new(self, cursor)
     }
 
-    /// Watches the keys that begin with `prefix`: every committed change, once and in the order of its chain, from now
-    /// on or from a given position.
+    /// Watches the keys that begin with `prefix`: every committed change, once and in the order of its chain, from the
+    /// first poll on or from a given position.
     pub fn watch(&self, prefix: impl AsRef<[u8]>) -> Watch {
         Watch::new(self, copy(prefix))
     }
 
     /// A new id for a later write of `key`. If a write must take effect once even if this process crashes, store the id
-    /// first, and make the write under it. The chain remembers the id until its session is evicted
+    /// durably before making the write under it. The chain remembers the id until its session is evicted
     /// (`limits.sessions_bytes`).
     ///
     /// # Errors

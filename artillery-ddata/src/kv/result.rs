@@ -24,7 +24,7 @@ impl Versioned<Bytes> {
     }
 }
 
-/// The result of a read, and how it was served. An absent key has a state and a place too.
+/// The result of a read, and how it was served. A read of an absent key has these too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Read<T = Bytes> {
@@ -97,7 +97,7 @@ impl Served {
 pub struct Committed<T = ()> {
     /// The version of the update.
     pub version: Version,
-    /// The number of members that hold it.
+    /// The number of serving members of the chain, all of which hold the update.
     pub copies: u32,
     /// The id of the request.
     pub request_id: RequestId,
@@ -122,9 +122,9 @@ pub enum Taken {
     Nothing,
     /// This value.
     Value(Versioned<Bytes>),
-    /// A value of this version, which this call can't return: an earlier attempt removed it. It was longer than the
-    /// 4,096 bytes that are kept for a retry, or the present head was joining the chain at the time and never had the
-    /// value.
+    /// A value of this version was removed by an earlier attempt, and can't be returned to this one. It was longer than
+    /// the 4,096 bytes that are kept for retries, or the present head was joining the chain at that time and never had
+    /// the value.
     Forgotten(Version),
 }
 

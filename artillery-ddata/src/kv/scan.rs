@@ -50,7 +50,7 @@ impl Entry {
 ///
 /// A scan fetches pages, the first when the first entry is polled for. Each page shows one point of the history of a
 /// chain, and the next page may show a later one. A key that exists throughout is returned once. With
-/// [`snapshot`](Self::snapshot) all pages show the same point.
+/// [`snapshot`](Self::snapshot) all pages of a chain show the same point.
 #[must_use = "a scan does nothing until its entries are asked for"]
 pub struct Scan(Fetched<ScanState>);
 
@@ -107,7 +107,7 @@ impl Scan {
         self.set(|state| state.how.mode = mode)
     }
 
-    /// Sets how long each page may take.
+    /// Sets how long a fetch may take. A fetch gets one page of each chain that has no fetched entry left.
     pub fn timeout(self, timeout: Duration) -> Self {
         self.set(|state| state.how.timeout = timeout)
     }
@@ -124,7 +124,7 @@ impl Scan {
         self.set(|state| state.snapshot = true)
     }
 
-    /// The next entry. `None` after the last entry, or after an error. Cancelling it loses no entry.
+    /// The next entry. `None` after the last entry, or after an error. Dropping the future loses no entry.
     ///
     /// # Errors
     /// [`Error::Refused`] or [`Error::NotApplied`].

@@ -6,10 +6,10 @@ use super::{keep::copy, keep::pair};
 use crate::api::{self, Expected, Requirement, ScriptStep};
 
 /// Groups of steps that run one after another at the head of the chain, and return results. All keys must belong to one
-/// chain. A plain value: pass it to [`Kv::run`](crate::Kv::run), as often as you like.
+/// chain. A script is plain data: clone it to run it more than once with [`Kv::run`](crate::Kv::run).
 ///
-/// Readers see all changes of a script or none, and no other write runs between its steps. The results are returned
-/// once. If that answer is lost, the record still shows that the script ran, and the call fails with
+/// Readers see all changes of a script or none, and no other write runs between its steps. The chain doesn't keep the
+/// results. If the answer with the results is lost, a retry learns only that the script ran, and the call fails with
 /// [`Unknown::ResultsLost`](crate::error::Unknown::ResultsLost).
 ///
 /// ```
@@ -94,39 +94,39 @@ impl Group {
         self
     }
 
-    /// Reads a key: [`StepOutcome::Found`](crate::kv::StepOutcome::Found).
+    /// Reads a key. The outcome is [`StepOutcome::Found`](crate::kv::StepOutcome::Found).
     pub fn get(self, key: impl AsRef<[u8]>) -> Self {
         self.step(ScriptStep::Get { key: copy(key) })
     }
 
-    /// Reads the length of a key's value: [`StepOutcome::Length`](crate::kv::StepOutcome::Length).
+    /// Reads the length of a key's value. The outcome is [`StepOutcome::Length`](crate::kv::StepOutcome::Length).
     pub fn length(self, key: impl AsRef<[u8]>) -> Self {
         self.step(ScriptStep::Length { key: copy(key) })
     }
 
-    /// Sets a key's value: [`StepOutcome::Done`](crate::kv::StepOutcome::Done).
+    /// Sets a key's value. The outcome is [`StepOutcome::Done`](crate::kv::StepOutcome::Done).
     pub fn put(self, key: impl AsRef<[u8]>, value: impl Into<Bytes>) -> Self {
         let (key, value) = pair(key, value);
         self.step(ScriptStep::Put { key, value })
     }
 
-    /// Deletes a key: [`StepOutcome::Deleted`](crate::kv::StepOutcome::Deleted).
+    /// Deletes a key. The outcome is [`StepOutcome::Deleted`](crate::kv::StepOutcome::Deleted).
     pub fn delete(self, key: impl AsRef<[u8]>) -> Self {
         self.step(ScriptStep::Delete { key: copy(key) })
     }
 
-    /// Deletes a key and returns its value: [`StepOutcome::Found`](crate::kv::StepOutcome::Found).
+    /// Deletes a key and returns its value. The outcome is [`StepOutcome::Found`](crate::kv::StepOutcome::Found).
     pub fn get_delete(self, key: impl AsRef<[u8]>) -> Self {
         self.step(ScriptStep::GetDelete { key: copy(key) })
     }
 
-    /// Appends to a value; an absent key is treated as empty:
+    /// Appends to a key's value. An absent key is treated as empty. The outcome is
     /// [`StepOutcome::Appended`](crate::kv::StepOutcome::Appended).
     pub fn append(self, key: impl AsRef<[u8]>, value: impl Into<Bytes>) -> Self {
         self.step(ScriptStep::Append { key: copy(key), value: value.into() })
     }
 
-    /// Adds to a decimal number; an absent key is treated as 0:
+    /// Adds `by` to a key's value, a decimal number. An absent key is treated as 0. The outcome is
     /// [`StepOutcome::Number`](crate::kv::StepOutcome::Number).
     pub fn increment(self, key: impl AsRef<[u8]>, by: i64) -> Self {
         self.step(ScriptStep::Increment { key: copy(key), by })

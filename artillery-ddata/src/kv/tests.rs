@@ -381,7 +381,7 @@ fn local_reads_allocate_nothing() {
     std::thread::spawn(read).join().unwrap();
 }
 
-/// A loop of reads that are ready at once must let other tasks of its thread run.
+/// A loop of reads that are ready at once must let other tasks on its thread run.
 #[tokio::test]
 async fn ready_reads_spend_the_budget() {
     let (_node, kv) = kv_of_one();

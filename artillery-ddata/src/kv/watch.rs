@@ -53,9 +53,10 @@ impl Change {
 ///
 /// The watch sends a query when it is polled for the next change. Members queue nothing for it, but keep a number of
 /// committed updates (`limits.backlog_bytes`). A watch that falls further behind fails with
-/// [`Compacted`](crate::Refusal::Compacted). Then start over: read the keys, and watch from there. After a recovery the
-/// watch fails with [`OtherHistory`](crate::Refusal::OtherHistory), since changes that it returned may be missing from
-/// the new history.
+/// [`Compacted`](crate::Refusal::Compacted). Then start over: take the [frontier](crate::Session::frontier) of a
+/// session that has read from every chain, read the keys in that session, and watch from this frontier. After a
+/// recovery the watch fails with [`OtherHistory`](crate::Refusal::OtherHistory), since changes that it returned may be
+/// missing from the new history.
 #[must_use = "a watch does nothing until its changes are asked for"]
 pub struct Watch(Fetched<WatchState>);
 
@@ -111,7 +112,7 @@ impl Watch {
         self.0.source()?.position.clone()
     }
 
-    /// The next change. `None` after an error. Cancelling it loses no change.
+    /// The next change. `None` after an error. Dropping the future loses no change.
     ///
     /// # Errors
     /// [`Error::Refused`] or [`Error::NotApplied`]; the reason is [`Compacted`](crate::Refusal::Compacted) if the watch
@@ -215,7 +216,8 @@ impl WatchState {
         Ok(())
     }
 
-    /// Whether a chain's refusal is tolerated: it has refused without another answer for less than a call's timeout.
+    /// Whether a chain's refusal is tolerated: the chain has answered only with refusals for less than a call's
+    /// timeout.
     fn is_excused(&mut self, chain: ChainId) -> bool {
         let since = *self.refusing.entry(chain).or_insert_with(Instant::now);
         let is_excused = since.elapsed() < self.how.timeout;
@@ -226,7 +228,8 @@ impl WatchState {
         is_excused
     }
 
-    /// Queries one chain for changes. `None`: no answer arrived in time, which is treated as no change.
+    /// Queries one chain for the changes after `after`; without `after`, for its current watermark. `None`: no answer
+    /// to a query with `after` arrived in time, which is treated as no change.
     async fn ask_chain(
         &self,
         routing: &Routing,

@@ -83,8 +83,8 @@ fn conditional(outcome: WriteOutcome) -> Result<Committed, WriteError> {
     outcome.map(|done| with(done, ()))
 }
 
-/// The result of a write without a condition. It ends with a commit and a result of the expected kind, unless another
-/// write was made under the same request id.
+/// The result of a write without a condition. Such a write ends with a commit and a result of the expected kind, unless
+/// another write was made under the same request id.
 fn computed<T>(outcome: WriteOutcome, result: impl FnOnce(&Computed) -> Option<T>) -> Result<Committed<T>, Error> {
     match outcome {
         Ok(done) => match result(&done.result) {
@@ -120,7 +120,7 @@ fn taken(outcome: WriteOutcome) -> Result<Committed<Taken>, Error> {
     })
 }
 
-/// The result of a script. A record states only that the script ran, so a retry finds no results.
+/// The result of a script. The record of a script contains no results, so a retry gets none.
 fn ran(outcome: WriteOutcome) -> Result<Committed<Vec<GroupOutcome>>, WriteError> {
     let mut done = outcome?;
     match std::mem::replace(&mut done.result, Computed::Nothing) {
@@ -161,7 +161,8 @@ impl<T, E> WriteCall<T, E> {
         Self { router: kv.router.clone(), write, how, result }
     }
 
-    /// Sets how long the write may take. If that expires before the commit is confirmed, the outcome is unknown.
+    /// Sets how long the write may take. If the time expires after the write was sent and before its commit is
+    /// confirmed, the outcome is unknown.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.how.timeout = timeout;
         self

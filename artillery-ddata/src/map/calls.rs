@@ -24,7 +24,8 @@ impl<T, E> MapWrite<T, E> {
         Self(self.0.map(set))
     }
 
-    /// Sets how long the write may take. If that expires before the commit is confirmed, the outcome is unknown.
+    /// Sets how long the write may take. If the time expires after the write was sent and before its commit is
+    /// confirmed, the outcome is unknown.
     pub fn timeout(self, timeout: Duration) -> Self {
         self.set(|call| call.timeout(timeout))
     }
@@ -56,7 +57,7 @@ impl<T: Send + 'static, E: Into<MapError> + Send + 'static> IntoFuture for MapWr
 /// A read of one entry. Set the options that differ from the handle's defaults, and await it.
 #[must_use = "a call does nothing until it is awaited"]
 pub struct Get<V> {
-    /// The handle; its defaults are the settings of this call.
+    /// The handle. Its defaults are the settings of this call.
     kv: Kv,
     key: Result<Bytes, MapError>,
     decode: Decode<V>,

@@ -11,7 +11,8 @@ use crate::{
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MapError {
-    /// The name isn't allowed: no map was made. Only [`Kv::map`](crate::Kv::map) fails this way.
+    /// The name isn't allowed: no map was made. No call of a map returns this. It exists so that `?` converts the error
+    /// of [`Kv::map`](crate::Kv::map).
     #[error(transparent)]
     Name(#[from] NameError),
     /// The key can't be encoded, or the bytes read aren't a key of this map.

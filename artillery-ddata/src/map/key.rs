@@ -58,10 +58,10 @@ pub enum KeyError {
     /// The key is nested deeper than [`MAX_DEPTH`].
     #[error("a key nested deeper than {MAX_DEPTH}")]
     TooDeep,
-    /// With the name of its map, the key is longer than [`MAX_KEY`].
+    /// With the prefix of its map, the key is longer than [`MAX_KEY`].
     #[error("a key of {len} bytes including the name of its map; at most {limit} are allowed")]
     TooLong {
-        /// The key's length in bytes, including the name of the map.
+        /// The key's length in bytes, including the name of the map and the zero byte that ends it.
         len: usize,
         /// The maximum length in bytes.
         limit: usize,
@@ -69,7 +69,8 @@ pub enum KeyError {
     /// The bytes aren't a key of this type.
     #[error("not a key of this type: {what} at byte {at}")]
     Malformed {
-        /// The offset of the wrong byte, not counting the name of the map.
+        /// The offset in bytes, without the map's prefix, of the wrong byte. If bytes are missing, the end; if a string
+        /// isn't UTF-8, its start.
         at: usize,
         /// The description of the error.
         what: &'static str,
@@ -108,7 +109,7 @@ pub fn encode_to<Q: Serialize + ?Sized>(key: &Q, out: &mut Vec<u8>) -> Result<()
 /// The bytes of `key`, without the name of a map.
 ///
 /// # Errors
-/// [`KeyError`] when the type can't be a key.
+/// [`KeyError`] when the key can't be encoded.
 pub fn encode<Q: Serialize + ?Sized>(key: &Q) -> Result<Bytes, KeyError> {
     let mut out = Vec::with_capacity(32);
     encode_to(key, &mut out)?;
@@ -184,7 +185,7 @@ impl<K> KeySpace<K> {
     /// The raw key of an entry, with the map's prefix.
     ///
     /// # Errors
-    /// [`KeyError`] when the type can't be a key, or the key is too long.
+    /// [`KeyError`] when the key can't be encoded, or is too long.
     pub fn key<Q: AsKey<K> + ?Sized>(&self, key: &Q) -> Result<Bytes, KeyError> {
         self.with_prefix(key)
     }

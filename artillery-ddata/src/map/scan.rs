@@ -79,7 +79,7 @@ impl<K, V> MapScan<K, V> {
         self.set(|scan| scan.mode(mode))
     }
 
-    /// Sets how long each page may take.
+    /// Sets how long a fetch may take. A fetch gets one page of each chain that has no fetched entry left.
     pub fn timeout(self, timeout: Duration) -> Self {
         self.set(|scan| scan.timeout(timeout))
     }
@@ -96,7 +96,7 @@ impl<K, V> MapScan<K, V> {
 }
 
 impl<K: DeserializeOwned, V> MapScan<K, V> {
-    /// The next entry. `None` after the last entry, or after an error that ended the scan. Cancelling it loses no
+    /// The next entry. `None` after the last entry, or after an error that ended the scan. Dropping the future loses no
     /// entry.
     pub async fn next(&mut self) -> Option<Result<MapEntry<K, V>, MapError>> {
         poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await

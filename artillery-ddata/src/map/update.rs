@@ -19,7 +19,7 @@ type ChangeValue<'a, V> = Box<dyn FnMut(Option<V>) -> Option<V> + Send + 'a>;
 /// defaults, and await it.
 #[must_use = "a call does nothing until it is awaited"]
 pub struct MapUpdate<'a, V> {
-    /// The handle; its defaults are the settings of this call.
+    /// The handle. Its defaults are the settings of this call, except for `timeout`.
     kv: Kv,
     timeout: Duration,
     key: Result<Bytes, MapError>,
@@ -82,8 +82,8 @@ async fn read(kv: &Kv, key: &Bytes, deadline: Instant) -> Result<(Version, Optio
     Ok((read.version(), read.into_value()))
 }
 
-/// The time left for the next attempt. If none is left, the update has applied nothing: each attempt before met a
-/// conflict.
+/// The time left for the next attempt. If none is left, the update has applied nothing, since all earlier attempts
+/// ended in a conflict.
 fn left(deadline: Instant) -> Result<Duration, Error> {
     let left = deadline.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(Error::not_applied(NotApplied::TimedOut)) } else { Ok(left) }

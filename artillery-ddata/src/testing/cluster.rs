@@ -35,9 +35,9 @@ use crate::{
     },
 };
 
-/// A cluster in this process, on virtual time. Clones are the same cluster; it ends with the last of them.
+/// A cluster in this process, on virtual time. Clones refer to the same cluster, which ends with the last clone.
 ///
-/// The [module](super) documents what it checks, and its limitations.
+/// The [module](super) documents the checks and the limitations.
 #[derive(Clone)]
 pub struct Cluster {
     inner: Arc<ClusterState>,
@@ -71,7 +71,7 @@ impl Cluster {
         self.inner.setup.seed
     }
 
-    /// The data, by a new client outside the cluster: each call simulates another process.
+    /// A handle to the data, of a new client outside the cluster: each call simulates another process.
     pub fn client(&self) -> Kv {
         let number = self.inner.clients.fetch_add(1, Ordering::Relaxed);
         let router = self.inner.client(&format!("client-{number}"));
@@ -80,7 +80,7 @@ impl Cluster {
         Kv::new(router)
     }
 
-    /// The data, by the handle of a node's own process.
+    /// A handle to the data, of a node's own process.
     ///
     /// # Panics
     /// If the cluster has no such node.
@@ -88,7 +88,7 @@ impl Cluster {
         self.inner.member(member).kv()
     }
 
-    /// All nodes, by number. [`chain`](Self::chain) returns those that serve the first chain.
+    /// All nodes, in the order of their numbers. [`chain`](Self::chain) returns the nodes that serve the first chain.
     pub fn nodes(&self) -> Vec<MemberId> {
         self.inner.members().iter().map(|member| member.id).collect()
     }
@@ -161,7 +161,8 @@ impl Cluster {
         self.inner.set_trouble(&trouble);
     }
 
-    /// All recorded calls, one per line: request, answer and times. It is the same in each run with the same seed.
+    /// All recorded calls, one per line: request, answer and times. The text is the same in each run with the same
+    /// seed.
     pub fn history(&self) -> String {
         self.inner.history()
     }

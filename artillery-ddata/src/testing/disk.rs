@@ -26,7 +26,7 @@ const SLOW_SYNC: Duration = Duration::from_millis(60);
 pub(super) struct NodeDisk {
     disk: SimulatedDisk,
     journal: RunningJournal,
-    /// The disk's content of each chain when this incarnation began.
+    /// The chains' contents on the disk when this incarnation began.
     holds: Vec<StoreHolding>,
 }
 
@@ -87,7 +87,7 @@ impl NodeDisk {
         self.journal.clone()
     }
 
-    /// Ends the process that uses the disk. Its writes survive as long as there is power.
+    /// Ends the process that uses the disk. Its writes survive unless the power is cut.
     pub(super) fn end_process(&self) {
         self.journal.stop();
         self.disk.restart();

@@ -97,7 +97,8 @@ impl TestMember {
         let id = MemberId { node, incarnation };
         let chains = Arc::<ChainInlets>::default();
         let server = Arc::new(OnceLock::new());
-        // Formation messages are dropped: the test forms the cluster. It has no other cluster to meet.
+        // Formation messages are dropped, since the test forms the cluster. No other cluster exists, so meetings are
+        // dropped too.
         let ((formation, _), (meetings, _)) = (mpsc::channel(1), mpsc::channel(1));
         let service = Arc::new(DataService {
             chains: chains.clone(),
@@ -128,7 +129,7 @@ impl TestMember {
         self.disk.as_ref().expect("the nodes of this cluster have no disks: see `Builder::durable`")
     }
 
-    /// Starts this node's chains by the routing. Returns the readiness of each.
+    /// Starts the chains that the routing assigns to this node. Returns the readiness of each.
     pub(super) fn form(&self, routing: &Routing, settings: &ReplicaSettings) -> Vec<watch::Receiver<ChainReadiness>> {
         let mut standings = Vec::new();
         let chains = routing.chains.iter().map(|config| {

@@ -2,7 +2,7 @@ use artillery_core::internal::simulated::Network;
 
 use crate::{ClusterId, replica::ReplicaSettings};
 
-/// The settings with which all nodes of a cluster are started.
+/// The settings that all nodes of a cluster share.
 #[derive(Clone)]
 pub(super) struct NodeSetup {
     pub(super) network: Network,

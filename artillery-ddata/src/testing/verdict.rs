@@ -52,14 +52,14 @@ fn chain_of_entry(entry: &BookEntry, chains: u32) -> Option<ChainId> {
     entry.chain.or_else(|| key.map(|key| chain_of(key, chains)))
 }
 
-/// What an answer shows of a key: a version, and its value if the answer contains it.
+/// The part of an answer about one key: a version, and its value if the answer contains it.
 struct Sight<'a> {
     key: &'a Bytes,
     version: Version,
     value: Option<&'a Bytes>,
 }
 
-/// Everything that an answer shows of present keys.
+/// All versions of present keys that an answer shows.
 fn sights(entry: &BookEntry) -> Vec<Sight<'_>> {
     let BookAnswer::Reply(reply) = &entry.told else { return Vec::new() };
     match (&entry.ask, reply) {
@@ -123,7 +123,8 @@ fn changed(write: &Write) -> Vec<&Bytes> {
     distinct
 }
 
-/// The version that an acknowledged write made. `None`: it changed nothing, or wasn't acknowledged.
+/// The version that an acknowledged write made. `None`: the write wasn't acknowledged, or it was a get-and-delete of an
+/// absent key.
 fn made(entry: &BookEntry) -> Option<Version> {
     match &entry.told {
         BookAnswer::Reply(Reply::Committed(done)) if done.result != Computed::Took(None) => Some(done.version),

@@ -1,4 +1,4 @@
-//! Histories that no register explains, each with the source of its pattern.
+//! Histories that no register can produce, or that are malformed, with the source of each pattern where it has one.
 //!
 //! Versions are given as their sequences, all in one epoch; `swap(.., 0, ..)` expects an absent key.
 
@@ -28,7 +28,8 @@ macro_rules! bad {
 }
 
 bad! {
-    /// Herlihy & Wing 1990, §1: a dequeue must return an item of an earlier, completed enqueue.
+    /// Herlihy & Wing 1990: operations that don't overlap keep their order, so the second put has replaced the first
+    /// value.
     overwritten_value_is_read: StaleRead = [
         put(1, 2, 1, written(1)), put(3, 4, 2, written(2)), read(5, 6, found(1, 1)),
     ];
@@ -97,11 +98,12 @@ bad! {
     zombie_is_met_by_a_swap: Resurrected = [
         put(1, 2, 1, written(1)), delete(3, 4, written(2)), swap(5, 6, 0, 2, conflict(1, 1)),
     ];
-    /// Cassandra's zombies, revealed only by the absence before it.
+    /// As `deleted_key_comes_back`, but the delete's outcome is unknown: only the read that found nothing proves that
+    /// it was applied.
     zombie_without_an_acknowledged_delete: NotLinearizable = [
         put(1, 2, 1, written(1)), delete(3, 4, UNKNOWN), read(5, 6, ABSENT), read(7, 8, found(1, 1)),
     ];
-    /// An absence between two sights while the delete is in progress at a slow tail.
+    /// Readers find the value, then nothing, then the value again, while the delete is in progress at a slow tail.
     absence_between_two_sights: NotLinearizable = [
         put(1, 2, 1, written(1)), delete(3, 12, written(2)), read(4, 5, found(1, 1)), read(6, 7, ABSENT), read(8, 9, found(1, 1)),
     ];
@@ -125,7 +127,7 @@ bad! {
     two_clients_create_one_lock: DoubleSwap = [
         swap(1, 4, 0, 1, written(1)), swap(2, 3, 0, 2, written(2)),
     ];
-    /// As `two_clients_create_one_lock`, with one outcome unknown but seen.
+    /// As `two_clients_create_one_lock`, but one client never learns its outcome, and a reader sees its value.
     two_clients_create_one_lock_unknown: DoubleSwap = [
         swap(1, 4, 0, 1, UNKNOWN), swap(2, 3, 0, 2, written(2)), read(5, 6, found(3, 1)),
     ];
@@ -171,7 +173,7 @@ bad! {
     one_position_for_two_keys: VersionReused = [
         Operation { key: 3, ..put(1, 2, 1, written(1)) }, put(3, 4, 2, written(1)),
     ];
-    /// A value out of thin air: a torn or flipped page is served (docs/DESIGN.md §8).
+    /// A value out of thin air: a torn page, or one with a flipped bit, is served (docs/DESIGN.md §8).
     value_that_was_never_written: NeverWritten = [put(1, 2, 1, written(1)), read(3, 4, found(2, 9))];
     /// Crossed answers on a shared connection: a read of one key is answered with the value of another.
     value_of_another_key: NeverWritten = [
@@ -187,7 +189,7 @@ bad! {
     swap_fails_for_what_it_expected: FalseConflict = [put(1, 2, 1, written(1)), swap(3, 4, 1, 2, conflict(1, 1))];
     /// As `swap_fails_for_what_it_expected`, on an absent key.
     creation_fails_on_an_absent_key: FalseConflict = [swap(1, 2, 0, 1, CONFLICT_ABSENT)];
-    /// One unknown delete can't explain two absences with a value in between: a resync restored the value.
+    /// One delete of unknown outcome can't explain two absences with a put in between: the acknowledged put was lost.
     one_delete_for_two_absences: NotLinearizable = [
         put(1, 2, 1, written(1)), delete(3, 4, UNKNOWN), read(5, 6, ABSENT), put(7, 8, 2, written(3)), read(9, 10, ABSENT),
     ];
@@ -195,15 +197,16 @@ bad! {
     no_version_is_left_for_a_delete: NotLinearizable = [
         put(1, 2, 1, written(1)), delete(3, 4, UNKNOWN), read(5, 6, ABSENT), put(7, 8, 2, written(2)),
     ];
-    /// CRAQ §2.3: a member applies a delete before another member that has already shown it to a reader.
+    /// CRAQ §2.3: one member shows a delete in progress to a reader; another one, which hasn't applied it, then shows
+    /// the old value.
     two_readers_disagree_on_a_delete: NotLinearizable = [
         put(1, 2, 1, written(1)), delete(3, 20, written(2)), read(4, 5, ABSENT), read(6, 7, found(1, 1)),
     ];
-    /// An error of the recorder: the answer of a write to a read.
+    /// A recording error: a read has the answer of a write.
     answer_to_another_question: Malformed = [read(1, 2, written(1))];
-    /// An error of the recorder: two writes of one value, so a read identifies neither.
+    /// A recording error: two writes of one value, so a read identifies neither.
     one_value_written_twice: Malformed = [put(1, 2, 1, written(1)), put(3, 4, 1, written(2))];
-    /// An error of the recorder: an answer before its call.
+    /// A recording error: an answer before its call.
     answer_before_the_question: Malformed = [put(5, 2, 1, written(1))];
     /// A write has the version that means "never written".
     version_of_nothing: Malformed = [put(1, 2, 1, written(0))];

@@ -1,4 +1,4 @@
-//! Histories that a register explains, even though some look odd.
+//! Histories that a register can produce, even though some look odd.
 
 use super::brute::is_linearizable;
 use super::*;

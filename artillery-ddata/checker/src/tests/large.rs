@@ -16,7 +16,7 @@ struct Load {
     unknown: u32,
 }
 
-/// What clients of correct registers observe if each calls again as soon as it has its answer.
+/// The operations of clients of correct registers. Each client makes its next call when it has received an answer.
 fn recorded(seed: u64, load: &Load) -> Vec<Operation> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut registers: BTreeMap<u32, (Version, Value)> = BTreeMap::new();
@@ -112,7 +112,8 @@ fn one_wrong_answer_is_found_and_cut_down() {
     }
 }
 
-/// One delete too few for the absences. The deletes have more possible places than a search without memory can try.
+/// The history has one delete too few for its absences. The deletes have more possible places than a search without
+/// memory can try.
 #[test]
 fn a_missing_delete_among_many_is_found() {
     let mut operations = Vec::new();

@@ -15,7 +15,8 @@ struct Draft {
     /// 0: put, 1: delete, 2: compare-and-swap, 6: delete that returns the value, others: read.
     call: u8,
     expected: u64,
-    /// When it takes effect. It is in progress from `before` until `after` that instant.
+    /// When the operation takes effect. The call precedes that instant by `before`, and the answer follows it by
+    /// `after`.
     moment: u64,
     before: u64,
     after: u64,
@@ -37,7 +38,7 @@ fn from_register(mut drafts: Vec<Draft>) -> Vec<Operation> {
     let mut operations = Vec::new();
     for (index, draft) in drafts.iter().enumerate() {
         let value = Value(index as u64 + 1);
-        // Half of the time the current version is expected.
+        // Two fifths of the drafts expect the current version.
         let expected =
             if draft.expected > 2 { current.map_or(Version::NONE, |(now, _)| now) } else { version(draft.expected) };
         let call = match draft.call {
@@ -69,7 +70,7 @@ fn from_register(mut drafts: Vec<Draft>) -> Vec<Operation> {
             }
         };
         let answer = if draft.outcome == 0 { Answer::Unknown } else { answer };
-        // Instants are 10 apart, and intervals may span several of them. All times are different.
+        // Instants are at least 10 apart, and intervals may span several of them. No call has the time of an answer.
         let moment = 1_000 + 100 * draft.moment + 10 * index as u64;
         let operation = op(moment - 10 * draft.before - 1, moment + 10 * draft.after, call, answer);
         operations.push(Operation { client: index as u32, ..operation });
@@ -77,7 +78,7 @@ fn from_register(mut drafts: Vec<Draft>) -> Vec<Operation> {
     by_key(&operations).remove(&7).unwrap_or_default()
 }
 
-/// The index of an operation, and how to change it.
+/// The index of an operation, the kind of change, and two numbers that determine its details.
 type Mutation = (prop::sample::Index, u8, u64, u64);
 
 fn mutations() -> impl Strategy<Value = Vec<Mutation>> {

@@ -57,7 +57,7 @@ fn true_lists_are_accepted() {
         list(24, 25, 9, &[1, 3, 2, 5]),
     ])
     .unwrap();
-    // One append of unknown outcome takes effect late; another one is never seen.
+    // The append of unknown outcome takes effect between the two others.
     verdict(vec![append(1, 2, 1, UNKNOWN), append(3, 4, 2, counted(5, 1)), append(5, 6, 3, counted(8, 3))]).unwrap();
 }
 
@@ -301,7 +301,7 @@ proptest! {
         prop_assert_eq!(verdict(operations), Ok(()));
     }
 
-    /// Each violation found is a real one. In counters without increments of unknown outcome every violation is found.
+    /// Every reported violation is real. In counters without increments of unknown outcome every violation is found.
     #[test]
     fn every_order_agrees(
         drafts in drafts(), is_list: bool, which: prop::sample::Index, what in 0..5u8, by in 0..4u64,

@@ -30,7 +30,7 @@ impl World {
         })
     }
 
-    /// Whether every serving member of the newest configuration holds what any member considers committed.
+    /// Whether every serving member of the newest configuration holds every update that any member considers committed.
     pub fn committed_is_held(&self) -> bool {
         self.nodes.iter().all(|one| {
             let upto = one.gate.watermark();

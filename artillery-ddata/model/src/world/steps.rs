@@ -70,7 +70,7 @@ impl World {
         self.send(from);
     }
 
-    /// Adds input by `receive` to a turn of a node's chain, and processes it.
+    /// Processes a turn of a node's chain, whose inputs `receive` adds.
     pub(super) fn take_in(&mut self, node: usize, receive: impl FnOnce(&mut Received)) {
         let clock = moment(self.now);
         let mut turn = Turn::default();

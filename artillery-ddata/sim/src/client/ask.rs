@@ -22,7 +22,7 @@ pub enum PartCall {
     Series(SeriesCall),
 }
 
-/// A write, or one of the writes of a batch.
+/// A write, or one of the writes of a batch or script.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Part {
     /// The number of the written key.
@@ -168,7 +168,7 @@ impl Ask {
     }
 }
 
-/// The request for `ask`. Values are padded by `padding` bytes.
+/// The request for `ask`. The values of registers are padded by `padding` bytes.
 pub fn request(ask: &Ask, padding: usize) -> Request {
     match ask {
         Ask::Open => Request::Write(Write::OpenSession),
@@ -250,7 +250,7 @@ fn steps(parts: &[Part], padding: usize) -> Vec<Step> {
     required.chain(done).collect()
 }
 
-/// The parts of a batch that expect a version, in the order of the steps that require it.
+/// The parts of a batch or script that expect a version, in the order of the steps or requirements for it.
 pub(super) fn conditions(parts: &[Part]) -> impl Iterator<Item = (&Part, Version)> {
     parts.iter().filter_map(|part| match part.call {
         PartCall::Register(Call::CompareAndSwap { expected, .. }) => Some((part, expected)),

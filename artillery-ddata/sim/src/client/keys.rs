@@ -8,7 +8,7 @@ use crate::history::Value;
 /// The kind of values that a key holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KeyKind {
-    /// Written by put, compare-and-swap and delete.
+    /// Written by put, compare-and-swap, delete and get-and-delete.
     Register,
     /// Written by append.
     List,
@@ -59,7 +59,7 @@ impl Keys {
         key as usize % self.chains
     }
 
-    /// The keys of a chain in byte order.
+    /// The keys of a chain in numeric order. In a world with at most 100 keys this is their byte order.
     pub fn of_chain(&self, chain: usize) -> impl DoubleEndedIterator<Item = u32> + use<> {
         let keys = *self;
         (0..keys.len() as u32).filter(move |&key| keys.chain(key) == chain)
@@ -99,7 +99,7 @@ pub(super) fn decode(key: u32, bytes: &[u8]) -> Option<Value> {
     (u32::from_le_bytes(*owner) == key && padding.iter().all(|&byte| byte == fill(value))).then_some(value)
 }
 
-/// The items of a list, which have no padding.
+/// The items of a list, which have no padding. `None` if the bytes are damaged or belong to another key.
 pub(super) fn decode_list(key: u32, bytes: &[u8]) -> Option<Vec<Value>> {
     bytes.chunks(ITEM).map(|item| decode(key, item)).collect()
 }

@@ -43,7 +43,7 @@ impl Standing {
         }
     }
 
-    /// Whether there is a session.
+    /// Whether the application has a session with the chain.
     pub fn has_session(&self) -> bool {
         self.session.is_some()
     }

@@ -39,8 +39,8 @@ pub struct Told {
 /// Interprets the reply to an operation.
 ///
 /// # Errors
-/// [`Oracle::Answers`] if the reply does not fit the operation, [`Oracle::Claims`] if it contains a value or a key that
-/// no client wrote.
+/// [`Oracle::Answers`] if the reply does not fit the operation, [`Oracle::Claims`] if it contains a value that no
+/// client wrote, or a key that it can't contain.
 pub fn told(asked: &Asked, reply: &Reply, keys: &Keys) -> Result<Told, Failure> {
     match (&asked.ask, reply) {
         (Ask::Open, Reply::Committed(committed)) => Ok(Told { version: Some(committed.version), ..Told::default() }),

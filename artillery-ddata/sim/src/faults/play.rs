@@ -65,7 +65,7 @@ fn play(play: Play, start: u64, end: u64) -> Planned {
     Planned { fault: Fault::Play(play), start, end }
 }
 
-/// Loses the tail after a commit that only the head knows. The other members learn of the loss late.
+/// Loses the tail after a commit that was announced only to the head. The other members notice the loss late.
 pub fn lose_tail(rng: &mut Rng, at: u64, plan: &mut Vec<Planned>) -> u64 {
     let lost = at + rng.between(50, 300) * MILLI;
     let end = lost + rng.between(600, 1500) * MILLI;
@@ -73,7 +73,7 @@ pub fn lose_tail(rng: &mut Rng, at: u64, plan: &mut Vec<Planned>) -> u64 {
     end
 }
 
-/// Cuts off all members except the head, which still reach each other.
+/// Cuts off all members except the head. The members that are cut off still reach each other.
 pub fn lose_rest(rng: &mut Rng, at: u64, plan: &mut Vec<Planned>) -> u64 {
     let end = at + rng.between(600, 2000) * MILLI;
     plan.push(play(Play::LostRest, at, end));

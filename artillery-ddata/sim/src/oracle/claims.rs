@@ -77,8 +77,8 @@ impl ChainOracle {
         self.newest(key, since).is_some_and(|(_, value)| value.is_some()) && !later.into_iter().any(deletes)
     }
 
-    /// Checks that `shown` contains each change of a prefix after `from` once and in order, up to where it ends. It
-    /// skips the first `seen` changes of the update after `from`, which were shown earlier.
+    /// Checks that `shown` contains each change of a prefix after `from` once and in order, up to the end of `shown`.
+    /// The first `seen` changes of the update after `from` are skipped, since they were shown earlier.
     pub fn check_changes(&self, prefix: &[u8], from: Sequence, seen: u32, shown: &WatchReply) -> Result<(), Failure> {
         let behind = self.log.iter().skip(from.0 as usize);
         let upto = behind.take_while(|update| update.version.sequence <= shown.upto.next());

@@ -69,7 +69,7 @@ impl ChainOracle {
         at.and_then(|at| self.log.get(at as usize)).is_some_and(|update| update.version == version)
     }
 
-    /// Checks the replica of a node after a step. Returns the rule that its current state breaks.
+    /// Checks the replica of a node after a step. `Err` has the rule that its current state breaks.
     pub fn observe_life<'a>(
         &mut self,
         node: usize,

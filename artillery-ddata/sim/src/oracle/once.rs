@@ -20,7 +20,7 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// Adds the next update of the log.
+    /// Adds the next update of the log. `Err`: its request is already in the log, or its session is not open.
     pub fn take_in(&mut self, update: &Update) -> Result<(), Failure> {
         let fail = |what: String| Err(Failure::new(Oracle::Once, what));
         self.added.push(self.added_upto(update.version.sequence) + adds(update));

@@ -19,7 +19,8 @@ pub(super) fn leaves(rng: &mut Rng, setup: &mut Setup) {
     setup.closes = true;
 }
 
-/// All nodes but one or two are asked to stop, often right after one was killed. One returns much later.
+/// All nodes but one or two are asked to stop, often right after one was killed. One of them, and the killed node,
+/// return much later.
 pub(super) fn members_leave(rng: &mut Rng, setup: &Setup) -> Vec<Planned> {
     let farewell = setup.control.map_or(0, |control| control.lease.as_nanos() as u64 * 3);
     let mut nodes: Vec<usize> = (0..setup.members).collect();

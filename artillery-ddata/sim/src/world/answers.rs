@@ -66,7 +66,7 @@ impl World {
         }
     }
 
-    /// Keeps a failure until the end of the run: a violation in the client history takes precedence.
+    /// Keeps the first failure until the end of the run: a violation in the client history takes precedence.
     pub(super) fn claim(&mut self, failure: Failure) {
         if self.claim.is_none() {
             self.trace.line(self.now, |out| write!(out, "claim: {failure}"));
@@ -157,7 +157,8 @@ fn checked(oracle: &ChainOracle, keys: &crate::client::Keys, origin: &Origin, re
     }
 }
 
-/// Whether a repeated answer agrees with the first. One of them may be missing the deleted value, but not its version.
+/// Whether a repeated answer agrees with the first. One of them may be missing the deleted value, but not its version;
+/// the second one has no results of a script.
 fn is_the_same_result(first: &Computed, again: &Computed) -> bool {
     match (first, again) {
         (Computed::Took(Some((taken, _))), Computed::TookForgotten(version))

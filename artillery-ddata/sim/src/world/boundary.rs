@@ -16,7 +16,7 @@ pub struct Boundary {
     pub end: ResyncEnd,
 }
 
-/// A way to interrupt a resync.
+/// The kind of an interruption.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum ResyncEnd {
     /// The source stops, and later starts another incarnation.

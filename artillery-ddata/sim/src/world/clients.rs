@@ -26,7 +26,8 @@ pub(crate) struct Stalled {
     arrival: Arrival,
 }
 
-/// The number of operations that clients schedule, above the minimum so that enough complete in time.
+/// The number of operations that clients aim to begin before [`STOP`], at a pace of 1. It exceeds the minimum, so that
+/// enough of them complete in time.
 const AIM: u64 = OPERATIONS + OPERATIONS / 5;
 
 impl World {
@@ -52,7 +53,7 @@ impl World {
             let after = SECOND - self.now % SECOND + self.clients[index].rng.below(self.setup.profile.delay);
             return self.queue.push(self.now + after, Event::Think(index));
         }
-        // All clients pause while they are ahead of schedule, and hurry together while they are behind.
+        // All clients pause while they are ahead of schedule, and send without pauses while they are behind it.
         if self.setup.bursts.is_none() && self.counts.operations > AIM * self.setup.pace * self.now / STOP {
             let after = self.clients[index].rng.below(600_000_000 / self.setup.pace);
             self.queue.push(self.now + after, Event::Think(index));

@@ -40,7 +40,7 @@ use crate::{
     scenario::{ControlSetup, HEALED, SECOND, Setup},
 };
 
-/// Usual upper bound on the delay before a chain's task learns of something, in nanoseconds.
+/// Usual upper bound on the delay before a chain's task receives an order or a lease, in nanoseconds.
 const QUICK: u64 = 500_000;
 
 #[derive(Debug)]
@@ -518,7 +518,8 @@ fn first_life(id: MemberId) -> MemberId {
     MemberId { incarnation: Incarnation { starts: 1, ..id.incarnation }, ..id }
 }
 
-/// The delay before the task of a chain learns of something: up to a second in `late` of a thousand cases.
+/// The delay before the task of a chain receives an order or a lease: up to a second in `late` of a thousand cases, and
+/// up to 20 ms in four times as many.
 fn lag(rng: &mut Rng, late: u32) -> u64 {
     let longest = match rng.below(1000) as u32 {
         draw if draw < late => SECOND,

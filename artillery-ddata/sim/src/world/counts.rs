@@ -22,15 +22,15 @@ pub struct Counts {
     pub healed: u64,
     /// Operations counted in `healed` that were refused or not answered.
     pub healed_refused: u64,
-    /// Acknowledged writes.
+    /// Acknowledged writes, and opened sessions.
     pub acknowledged: u64,
-    /// Acknowledged writes in each quarter of a virtual second.
+    /// The same in each quarter of a virtual second.
     pub writes: Vec<u32>,
-    /// Compare-and-swaps whose condition failed.
+    /// Compare-and-swaps, batches and scripts whose condition failed.
     pub conflicts: u64,
     /// Strong reads served by the gate, without the replica.
     pub local_reads: u64,
-    /// Reads served after a version query.
+    /// Reads of dirty keys, served after a version query or a later watermark.
     pub dirty_reads: u64,
     /// Reads that shared the version query of another read.
     pub shared_queries: u64,
@@ -54,7 +54,7 @@ pub struct Counts {
     pub watched: u64,
     /// Answers to watchers that ended within an update.
     pub watched_parts: u64,
-    /// Answers that report to a watcher that it fell behind.
+    /// Answers that refuse a watcher because it fell behind.
     pub fell_behind: u64,
     /// Completed walks in hash order.
     pub walks: u64,
@@ -87,13 +87,13 @@ pub struct DiskEvents {
     pub lossy: u64,
     /// Node starts with data on disk.
     pub starts: u64,
-    /// Starts with an empty disk that replaced another one.
+    /// Disks replaced by an empty one.
     pub emptied: u64,
     /// Chains reopened by stores after all incarnations of their members had ended.
     pub reopened: u64,
     /// Disks replaced by a backup.
     pub restored: u64,
-    /// Nodes that were refused because their disk is an older copy.
+    /// Nodes that ended because their disk is an older copy, or contains updates that an accepted loss has removed.
     pub refused: u64,
     /// Runs that ended with a loss that `--sync never` permits.
     pub losses: u64,

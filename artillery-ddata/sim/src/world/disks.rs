@@ -89,7 +89,7 @@ impl World {
         slow.max().unwrap_or(1)
     }
 
-    /// Syncs the journal of a node, and reports to its chains up to where they are durable.
+    /// Syncs the journal of a node, and reports to its chains which of their batches are durable.
     pub(super) fn synced(&mut self, index: usize, id: MemberId) -> Result<(), Failure> {
         if self.ids[index] != id || !self.nodes[index].is_alive() {
             return Ok(());
@@ -180,7 +180,8 @@ impl World {
         }
     }
 
-    /// Ends a node whose directory turned out to be an older copy. Its operator replaces the directory by an empty one.
+    /// Ends a node whose directory is an older copy, or contains updates that an accepted loss has removed. Its
+    /// operator replaces the directory by an empty one.
     pub(super) fn rolled_back(&mut self, index: usize) {
         self.trace.line(self.now, |out| write!(out, "n{index} has an older copy of its directory, and ends"));
         self.counts.disks.refused += 1;

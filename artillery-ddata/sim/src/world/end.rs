@@ -20,7 +20,7 @@ use crate::{
 const TABLE_SLACK: usize = 1024;
 
 impl World {
-    /// Makes the clients read every key at every live member, in strong and in eventual mode.
+    /// Makes the clients read every key at every live node that serves all chains, in strong and in eventual mode.
     pub(super) fn write_script(&mut self) {
         let mut client = 0;
         for node in 0..self.nodes.len() {

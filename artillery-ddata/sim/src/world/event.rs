@@ -77,9 +77,9 @@ pub(crate) enum Phase {
     Work,
     /// Clients begin no further operations.
     Quiet,
-    /// Every key is read once more at every live member.
+    /// Every key is read once more at every live node that serves all chains.
     Verify,
-    /// Waits for requests whose clients have gone.
+    /// Waits for requests whose clients no longer wait.
     Drain,
     End,
 }

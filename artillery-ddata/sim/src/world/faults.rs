@@ -179,7 +179,7 @@ impl World {
         for (node, peer) in [(a, b), (b, a)] {
             let late = self.notices.chance(200);
             let after = self.notices.below(if late { 400_000_000 } else { 30_000_000 });
-            // A node learns of the connection that it dials itself.
+            // A node notices only the connection that it dials itself.
             let connected = up && !self.network.is_undialable(peer);
             self.queue.push(self.now + after, Event::Notice { node, peer, generation, connected });
         }

@@ -39,7 +39,8 @@ impl World {
         }
     }
 
-    /// Checks that stopping any one node leaves a member in each chain that can have two, and the log a majority.
+    /// Checks that each chain has no joiner and at least one live member, or two if another node could join, and that a
+    /// majority of the log's voters is live.
     fn check_promise(&mut self, leader: usize) {
         let Some(broken) = self.broken_promise(leader) else { return };
         self.claim(Failure::new(Oracle::Ready, format!("n{leader} reports a settled cluster, but {broken}")));

@@ -10,7 +10,7 @@ use crate::{
     scenario::{RECOVERY, SECOND},
 };
 
-/// Number of operations after healing that reach every node with certainty.
+/// Number of operations after healing that are assumed to reach every node.
 const ASKED: u64 = 100;
 
 impl World {

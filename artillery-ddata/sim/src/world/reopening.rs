@@ -18,7 +18,7 @@ use crate::{
     oracle::{Failure, Oracle},
 };
 
-/// What the incarnations of stores found on their disks, and what their disks may have lost.
+/// The data that incarnations found on their disks, and the data that their disks may have lost.
 #[derive(Default, Debug)]
 pub(super) struct Lacking {
     /// The data that each incarnation found on its disk.

@@ -16,7 +16,8 @@ impl World {
         self.clients[index].walk = Some(Walking { chain, from: 0, limit, mode, since, met });
     }
 
-    /// Adds a page to its walk. When the walk ends, it must have shown every key that was present throughout.
+    /// Adds a page to its walk. When a walk of linearizable reads ends, it must have shown every key that was present
+    /// throughout.
     pub(super) fn walked(&mut self, index: usize, ask: &Ask, told: &Told) {
         let Some((met, next)) = &told.hashed else { return };
         let Some(mut walk) = self.clients[index].walk.take() else { return };

@@ -72,7 +72,7 @@ const TESTED: [(Mutant, &str, &str); 68] = [
         COORDINATOR,
         "a_proposal_that_may_be_in_the_log_stays_so_though_another_attempt_is_refused",
     ),
-    // Seeds catch it too, one of several hundred.
+    // About one of several hundred seeds catches it too.
     (Mutant::KeepHalted, GRAY, "a_halted_member_that_stays_keeps_its_place_for_ever"),
     (Mutant::TolerateUnheardJoiner, GRAY, "an_unheard_joiner_that_stays_keeps_a_spare_waiting"),
     (

@@ -18,9 +18,9 @@ fn retries(seed: u64) -> Setup {
     Scenario::Retries.setup(seed, None)
 }
 
-/// One application with 4,096 appends and increments in flight, over lossy links. Each is retried up to three times
-/// through any node, and half of the answered ones are duplicated later. The size of the session table is checked after
-/// each step.
+/// One application with more than 4,096 appends and increments in flight, over lossy links. Each is retried up to three
+/// times through any node, and half of the answered ones are duplicated later. The size of the session table is checked
+/// after each step.
 #[test]
 fn thousands_in_flight_are_each_applied_once() {
     let lossy = |fault| Planned { fault, start: 0, end: 9 * SECOND };

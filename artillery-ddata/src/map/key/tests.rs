@@ -55,7 +55,8 @@ struct Key {
     list: Vec<Vec<u8>>,
 }
 
-/// Strings of few letters, so that one is often a prefix of another; zeros, ones and 255 among them.
+/// Strings of few letters, so that one is often a prefix of another. Some contain the code points 0, 1, 255 or the
+/// largest one.
 fn text() -> impl Strategy<Value = String> {
     prop::collection::vec(prop::sample::select(vec!['\0', '\u{1}', 'a', 'b', 'ÿ', '\u{10ffff}']), 0..4)
         .prop_map(String::from_iter)
@@ -88,7 +89,7 @@ fn key() -> impl Strategy<Value = Key> {
         .prop_map(|(text, kind, id, raw, nested, list)| Key { text, kind, id, raw, nested, unit: (), list })
 }
 
-/// The three properties, for two keys.
+/// Checks the order, the round trip and the freedom from prefixes of two keys.
 fn check<K: Serialize + DeserializeOwned + Ord + Debug>(a: &K, b: &K) -> Result<(), TestCaseError> {
     let (left, right) = (encode(a).unwrap(), encode(b).unwrap());
     prop_assert_eq!(left.cmp(&right), a.cmp(b), "{:?} {:?} as {:?} {:?}", a, b, left, right);
@@ -194,7 +195,7 @@ proptest! {
         let _ = decode::<Deep>(&bytes);
     }
 
-    /// Damaged encodings are the hardest input for a decoder.
+    /// Damaged encodings reach deeper into the decoder than random bytes.
     #[test]
     fn damaged_keys_have_no_second_encoding(key in key(), at: prop::sample::Index, to: u8, cut: prop::sample::Index) {
         let mut bytes = encode(&key).unwrap().to_vec();

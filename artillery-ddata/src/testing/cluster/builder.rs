@@ -47,8 +47,8 @@ impl Builder {
         }
     }
 
-    /// The number of nodes (3). All of them serve each chain, unless [`replicas`](Self::replicas) is lower. The others
-    /// are spares, which forward requests to a member.
+    /// The number of nodes (3). Also sets [`replicas`](Self::replicas) to this number, so that all of them serve each
+    /// chain: set a lower number afterwards. The other nodes are spares, which forward requests to a member.
     ///
     /// # Panics
     /// If the number isn't from 1 to 250.

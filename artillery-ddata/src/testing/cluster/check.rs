@@ -19,7 +19,7 @@ use crate::{
 
 /// How long the members may take to agree, in virtual time.
 const AGREEMENT_TIMEOUT: Duration = Duration::from_secs(120);
-/// The timeout of each of the final reads: where a member is crashed, some never end.
+/// The timeout of each of the final reads: in a chain with a crashed member, some would never end.
 const LAST_READ: Duration = Duration::from_secs(10);
 
 /// The extent of a check that found nothing wrong.
@@ -53,9 +53,10 @@ impl fmt::Display for CheckFailed {
 impl std::error::Error for CheckFailed {}
 
 impl Cluster {
-    /// Ends all faults, [heals](Self::heal), waits in virtual time until the members agree, and checks what the
-    /// [module](crate::testing#what-is-checked) promises. May be called repeatedly, and while calls are in flight:
-    /// their outcome is treated as unknown.
+    /// Ends all faults for the rest of the run, [heals](Self::heal), waits in virtual time until the members agree, and
+    /// checks the properties that the [module](crate::testing#what-is-checked) lists. May be called repeatedly, and
+    /// while calls are in flight: their outcome is treated as unknown. [`set_trouble`](Self::set_trouble) restores
+    /// random faults, but interruptions don't begin again.
     ///
     /// Crashed members are not checked. In a chain with a crashed member the others need not agree.
     ///
@@ -104,7 +105,7 @@ impl ClusterState {
         config.is_some_and(|config| config.members.iter().all(|member| !crashed.contains(&member.id.node)))
     }
 
-    /// Waits until all late requests have arrived, and the members of each whole chain agree.
+    /// Waits until all late requests have arrived, and the members of each chain without a crashed member agree.
     async fn settle(&self) -> Result<(), String> {
         self.witness.all_brought().await;
         let step = Duration::from_millis(20);
@@ -155,7 +156,7 @@ impl ClusterState {
         }
     }
 
-    /// Compares the stores of all members of each whole chain.
+    /// Compares the stores of all members of each chain without a crashed member.
     fn compare(&self) -> Result<(), String> {
         let (members, routing) = (self.members(), self.routing());
         for config in routing.chains.iter().filter(|config| self.is_whole(config.chain)) {

@@ -22,12 +22,12 @@ impl Cluster {
     }
 
     /// Kills the processes that still run, like `kill -9`, and restarts all nodes with the contents of their disks,
-    /// including the crashed and powerless ones. Ends all cuts, isolations and pauses, and returns when all
+    /// including the nodes that crashed or lost their power. Ends all cuts, isolations and pauses, and returns when all
     /// chains are open.
     ///
-    /// The nodes are new incarnations then, and may be in another order in their chains: query [`nodes`](Self::nodes),
-    /// [`chain`](Self::chain) and [`kv`](Self::kv) again. Handles of the killed processes fail. Clients outside the
-    /// cluster continue.
+    /// The restarted nodes are new incarnations, and may have a different order in their chains: query
+    /// [`nodes`](Self::nodes), [`chain`](Self::chain) and [`kv`](Self::kv) again. Handles of the killed processes fail.
+    /// Clients outside the cluster continue.
     ///
     /// # Panics
     /// If the nodes have no disks: see [`Builder::durable`](super::Builder::durable). Also if a disk is damaged, or
@@ -78,8 +78,8 @@ pub(super) async fn form(
     }
 }
 
-/// The next configuration of each chain: it names the current incarnations of its members, the one with the longest
-/// history first.
+/// The next configuration of each chain: it names the current incarnations of its members, sorted by the newest version
+/// on their disks, the newest first.
 fn next_routing(before: &Routing, lives: &[Arc<TestMember>]) -> Routing {
     let mut next = before.clone();
     for config in &mut next.chains {

@@ -68,7 +68,7 @@ fn a_new_request_pays_twice_under_some_seed() {
     assert!(words.starts_with(&format!("seed {last}: ")) && words.contains("paid as often"), "{words}");
 }
 
-/// All operations by several handles at once. Their results are ignored: the check verifies them.
+/// Many kinds of operations, by several handles at once. Their results are ignored: the check verifies them.
 pub(super) async fn everything(cluster: Cluster) {
     let handles = [cluster.client(), cluster.client(), cluster.kv(cluster.head()), cluster.kv(cluster.tail())];
     let tasks: Vec<_> = handles.into_iter().enumerate().map(|(number, kv)| tokio::spawn(mix(number, kv))).collect();

@@ -10,7 +10,7 @@ fn durable() -> Builder {
     Cluster::builder().durable()
 }
 
-/// All nodes lose power or, depending on `number`, some do and some crash. Then all restart.
+/// Depending on `number`, all nodes lose power, or some lose power, some crash and some keep running. Then all restart.
 async fn restart(cluster: &Cluster, number: u64) {
     let all = number.is_multiple_of(2);
     for (node, at) in cluster.nodes().into_iter().zip(0..) {

@@ -109,7 +109,7 @@ async fn a_cut_is_one_way_and_heals() {
     let chain = cluster.chain();
     let kv = cluster.kv(chain[0]);
     kv.put("k", "v").await.unwrap();
-    // Cut the links that carry watermarks back to the head; updates still pass the other way.
+    // Cut the links that carry watermarks back to the head. Updates still pass in the other direction.
     cluster.cut(chain[1], chain[0]);
     cluster.cut(chain[2], chain[0]);
     kv.put("k", "w").timeout(SECOND).await.unwrap_err();
@@ -117,7 +117,7 @@ async fn a_cut_is_one_way_and_heals() {
     assert_eq!(text(tail.value()), Some("w"), "the write was committed, but the head didn't learn of it");
     cluster.heal();
     kv.put("k", "x").await.unwrap();
-    // Wait until all connections are dropped.
+    // Wait until the connections between the two nodes are dropped.
     cluster.cut(chain[0], chain[1]);
     tokio::time::sleep(10 * SECOND).await;
     kv.put("k", "y").timeout(SECOND).await.unwrap_err();

@@ -7,10 +7,10 @@ use bytes::Bytes;
 use super::{Makers, points::KnownKey, search::Search, sights};
 use crate::rpc::observer::book::{Ask, BookEntry};
 
-/// The maximum number of explanations of single keys that are tried before a run is undecided.
+/// The number of explanations of single keys that are tried, in addition to one per key, before a run is undecided.
 const TRIES: usize = 100_000;
 
-/// Checks all keys. Returns which hidden writes made the observed versions.
+/// Checks all keys. Returns the hidden writes that made observed versions.
 ///
 /// An explanation of one key may contradict another key that the same write changed. Then the next one is tried.
 pub(super) fn check(entries: &[(usize, &BookEntry)]) -> Result<Makers, String> {

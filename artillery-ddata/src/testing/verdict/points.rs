@@ -106,7 +106,7 @@ fn points<'a>(key: &Bytes, entries: &[(usize, &'a BookEntry)]) -> Result<Vec<Poi
         }
     }
     let mut points: Vec<Point<'a>> = points.into_values().collect();
-    // An answer that shows a version proves that all lower versions existed before it.
+    // An answer that shows a version proves that all lower versions existed before the answer.
     let mut known_by = NEVER;
     for point in points.iter_mut().rev() {
         known_by = known_by.min(point.known_by);

@@ -1,7 +1,7 @@
 //! The effect of a script on one key: certain if its results are known, else the possible effects.
 //!
 //! Whether a group failed may depend on other keys. So a script without results may have had any of several effects,
-//! and only an impossible one is an error. Keys of scripts are checked by version alone, not by the times of answers.
+//! and only an impossible one is an error. The keys of scripts are not checked as registers.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::{
     api::{Computed, GroupFailure, GroupOutcome, ScriptGroup, ScriptStep, ScriptWrite, StepOutcome, WriteReply},
 };
 
-/// The maximum number of contents that are tried for one script.
+/// Once a script may have left this many contents, its further groups aren't tried.
 pub(super) const MAX_CONTENTS: usize = 1000;
 
 /// The keys that a script changes if no group fails, once for each step.
@@ -95,7 +95,7 @@ pub(super) fn after(
     Ok(now)
 }
 
-/// Whether this key allows that a group failed in this way.
+/// Whether the content of this key is consistent with this failure of the group.
 fn may_fail(group: &ScriptGroup, failure: GroupFailure, key: &Bytes, at: Version, mut now: Content) -> bool {
     match failure {
         GroupFailure::Unmet { requirement, version } => match group.require.get(requirement as usize) {

@@ -54,7 +54,7 @@ pub(super) struct Search<'a> {
     found: BTreeSet<Rc<Shared>>,
     /// Whether some script may have left more contents than were tried.
     undecided: bool,
-    /// The furthest point that an order reached and none passed, and the reason.
+    /// The furthest point at which an order got stuck, and the reason.
     furthest: Option<(usize, String)>,
 }
 
@@ -66,7 +66,8 @@ impl<'a> Search<'a> {
         Self { known, makers, states: vec![start], met, found, undecided: false, furthest: None }
     }
 
-    /// The makers of this key's versions and of those of earlier keys. Each call yields another explanation.
+    /// The makers of the versions of this key and of earlier keys. Each call yields another explanation. `None`: no
+    /// other explanation exists, or the budget is used up.
     pub(super) fn next(&mut self) -> Option<Makers> {
         while let Some(state) = self.states.pop() {
             let Some(point) = self.known.points.get(state.at) else {
@@ -94,7 +95,7 @@ impl<'a> Search<'a> {
     }
 
     fn step(&mut self, state: &SearchState, point: &Point<'_>) {
-        // The state pushed last is visited first: push the states without a hidden write last.
+        // The state pushed last is visited first: push the states that pass this point last.
         for index in self.candidates(point, state) {
             let after = self.with(state, index, None);
             self.states.extend(after);
@@ -185,7 +186,8 @@ impl<'a> Search<'a> {
         makers
     }
 
-    /// The hidden writes that may be placed before a point: those called before an answer showed it.
+    /// The unused hidden writes that may be placed before or at a point: their calls precede the first answer that
+    /// showed this point or a later one.
     fn candidates(&self, point: &Point<'_>, state: &SearchState) -> Vec<usize> {
         let may = |(index, hidden): (usize, &Hidden<'_>)| {
             (hidden.called < point.known_by && !state.used.contains(&index)).then_some(index)

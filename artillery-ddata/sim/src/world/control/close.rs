@@ -18,8 +18,8 @@ const ENDS: u64 = 5 * SECOND;
 const LEASES: u64 = 10;
 
 impl World {
-    /// Tells all nodes to stop, except that in some runs one node is only drained. No other node is left to wait for,
-    /// so all nodes that were told to stop must end.
+    /// Asks all nodes to stop, except that in some runs one node is only drained. No node needs to wait for another
+    /// one, so all nodes that were asked to stop must end.
     pub(in super::super) fn close_down(&mut self) -> Result<(), Failure> {
         let nodes = self.nodes.len();
         let Some(control) = &mut self.control else { return Ok(()) };
@@ -54,7 +54,7 @@ impl World {
         }
     }
 
-    /// Whether the cluster is being shut down. Nothing fails then, and the log answers without delay.
+    /// Whether the cluster is being shut down. Nothing fails then, and the log answers without additional delays.
     pub(in super::super) fn is_closing(&self) -> bool {
         self.phase == Phase::End
     }

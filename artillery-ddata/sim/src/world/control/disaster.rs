@@ -21,8 +21,8 @@ use crate::{
 const LAST: u64 = 8 * SECOND;
 
 impl World {
-    /// Kills nodes until the log has no majority, but spares one that serves all chains. The killed incarnations are
-    /// lost, and their nodes start others later. The survivor may be asked to stop.
+    /// Kills nodes until the log has no majority, but spares one node that serves all chains. The killed incarnations
+    /// are lost, and their nodes start others later. The survivor may be asked to stop.
     pub(super) fn disaster(&mut self) {
         let again = self.now + SECOND / 5;
         if self.now > HEALED - LAST {
@@ -79,7 +79,8 @@ impl World {
         (!control.group.has_majority_of(|id| id == self.ids[node])).then_some(node)
     }
 
-    /// An operator surveys the nodes that one of them reaches, and orders the best one to recover the cluster.
+    /// An operator surveys the nodes that a random live node reaches, and orders the best of them to recover the
+    /// cluster.
     pub(super) fn want_recovery(&mut self) {
         let Some(control) = &mut self.control else { return };
         let (pause, draw) = (control.operator.between(100_000_000, 500_000_000), control.operator.below(u64::MAX));
@@ -141,8 +142,9 @@ impl World {
         control.configs().iter().all(|config| config.role(by) == Some(Role::Serving))
     }
 
-    /// Checks whether a node accepts messages of this history. A node adopts the first history that it learns of. One
-    /// that learns of a newer history was left behind, and stops.
+    /// Checks whether a node accepts messages of this history. A node adopts the first history that it learns of. `Err`
+    /// has the node's own history if `theirs` is over. It has none if the node was left behind by a newer history,
+    /// which stops the node, or if the histories have diverged.
     pub(super) fn listens(&mut self, node: usize, theirs: History) -> Result<(), Option<History>> {
         let Some(control) = &mut self.control else { return Ok(()) };
         match History::meet(&mut control.nodes[node].history, theirs) {

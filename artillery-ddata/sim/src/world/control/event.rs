@@ -30,7 +30,7 @@ pub(crate) enum Event {
     // A node meets one that has moved to the cluster to which its own has given way.
     GaveWay { node: usize, id: MemberId, by: ClusterId },
     BeginClients,
-    // An incarnation begins with the configurations of the founding.
+    // An incarnation begins with the configurations on its disk, or else with those of the founding.
     Begin { node: usize, id: MemberId },
     Loaded { node: usize, id: MemberId },
     // A node is notified of the state of the log.

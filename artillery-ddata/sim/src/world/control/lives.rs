@@ -62,8 +62,8 @@ impl World {
         !decides && chains && control.group.has_majority_of(lives)
     }
 
-    /// Whether a chain has another member for which `stays` holds. A member that the newest leader has fenced does not
-    /// count: the leader is about to remove it, which would leave `node` alone in the chain.
+    /// Whether a chain has another member for which `stays` holds. If `node` serves the chain, a member that the newest
+    /// leader has fenced is ignored: the leader is about to remove it, which would leave `node` alone in the chain.
     fn keeps_another(&self, node: usize, config: &ChainConfig, stays: impl Fn(MemberId) -> bool) -> bool {
         let serves = config.serving().any(|id| id == self.ids[node]);
         config.serving().any(|id| stays(id) && !(serves && self.is_fenced(id)))
@@ -77,7 +77,7 @@ impl World {
     }
 
     /// Whether each chain keeps the disk of a serving member, and the log a majority of disks, without this node's
-    /// disk.
+    /// disk. In a world with unsynced stores, each chain must keep the disks of all serving members.
     pub(in super::super) fn can_lose_disk(&self, node: usize) -> bool {
         let Some(control) = &self.control else { return false };
         let is_kept = |id: MemberId| {

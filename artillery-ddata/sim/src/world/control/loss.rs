@@ -176,8 +176,8 @@ impl World {
     }
 
     /// Records operations that span the loss in both histories. In the earlier one the outcome of their writes is
-    /// unknown. In the later one, a write counts if it was kept. Reads are dropped: they may show the state before the
-    /// loss.
+    /// unknown. In the later one, a write that was kept is acknowledged, and the outcome of any other is unknown. Reads
+    /// are dropped, since they may show the state before the loss.
     pub(in super::super) fn record_spanning(&mut self, operations: &[Operation], series: &[SeriesOperation]) {
         let slot = CHAIN.0 as usize;
         let (Some(loss), oracle) = (&mut self.loss, &self.oracles[slot]) else { return };
@@ -212,10 +212,10 @@ impl World {
 }
 
 impl Loss {
-    /// The part of an earlier operation that remains known after the loss. A write counts if it was kept. Otherwise its
-    /// outcome is unknown: a late copy of its request may apply it again. That includes writes recorded as barred or
-    /// without effect, because the record may be lost, and the remaining store may even hold an attempt that the chain
-    /// had dropped. Reads are omitted.
+    /// The part of an earlier operation that remains known after the loss. A write that was kept keeps its answer.
+    /// Otherwise its outcome is unknown, since a late copy of its request may apply it again. That includes writes
+    /// recorded as barred or without effect, because the record may be lost, and the remaining store may even hold an
+    /// attempt that the chain had dropped. Reads are omitted.
     fn known_after(
         &self,
         operation: &Operation,

@@ -1,4 +1,5 @@
-//! An operator that restarts nodes one after the other: SIGTERM, then the next one once the node reports ready.
+//! An operator that restarts nodes one after the other: it sends a node SIGTERM, and proceeds to the next node once the
+//! first one reports ready again.
 
 use std::fmt::Write as _;
 
@@ -10,7 +11,7 @@ use crate::{
     scenario::{HEALED, SECOND},
 };
 
-/// From this long before healing on, the operator stops no further node.
+/// How long before healing the operator stops the last node.
 const LAST: u64 = 5 * SECOND;
 
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

@@ -1,4 +1,5 @@
-//! An operator creates a new cluster from nodes that reach no incarnation that ever served. The others must cope.
+//! An operator creates a new cluster from nodes that reach no incarnation that ever served. The other nodes must
+//! continue.
 //!
 //! The new cluster is not simulated. Nodes that create or join it leave this one. Nodes that reach them learn of it.
 
@@ -54,7 +55,8 @@ impl World {
         !decides && control.majority_in(stays) && control.configs().iter().all(|config| config.serving().any(stays))
     }
 
-    /// Orders a node to create or join the other cluster in one lease, if it still reaches no incarnation that served.
+    /// Orders a node to create or join the other cluster. The order is executed one lease later, if the node still
+    /// reaches no incarnation that served.
     fn give_order(&mut self, node: usize) {
         if self.founds(node, 0).is_some() {
             let event = Event::Found { node, id: self.ids[node], since: self.now };
@@ -144,7 +146,7 @@ impl World {
         successor.is_some_and(|successor| successor.nodes.contains(&node)) || self.has_joined_stranger(node)
     }
 
-    /// Tells every node that can reach a member of the other cluster about that cluster, and schedules the next round.
+    /// Notifies every node that can reach a member of the other cluster, and schedules the next round.
     pub(super) fn greet(&mut self) {
         let Some(Successor { by, nodes }) = self.control.as_ref().and_then(|control| control.successor.as_ref()) else {
             return;
