@@ -1,4 +1,4 @@
-//! A custom source of addresses, as Kubernetes, Consul or a database may be: here a file with one `name=address` per
+//! A custom source of addresses, such as Kubernetes, Consul or a database: here a file with one `name=address` per
 //! line. Three nodes and a client find each other through it, without multicast DNS and without seeds. (For a file with
 //! one address per line use `FileDiscovery`.)
 

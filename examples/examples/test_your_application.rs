@@ -9,7 +9,7 @@ use artillery_ddata::{
     testing::{self, Cluster, Fate},
 };
 
-/// The application: takes an order exactly once, whatever it retries. It works on a `Kv`, whether that belongs to a
+/// The application: takes an order exactly once, however often it retries. It works on a `Kv`, which may belong to a
 /// node, a client or a test.
 async fn order(kv: &Kv, number: u32) -> Result<i64, Error> {
     let mut id: Option<RequestId> = None;

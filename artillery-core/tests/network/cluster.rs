@@ -250,7 +250,7 @@ async fn a_second_process_ends_and_harms_none() {
     .await;
 }
 
-/// All members learn the new address, and none considers the node gone. A node that joins later learns it too.
+/// All members receive the new address, and none considers the node gone. A node that joins later receives it, too.
 #[tokio::test]
 async fn an_address_that_has_changed_reaches_all_members() {
     let a = node("a").start().await.unwrap();

@@ -57,7 +57,7 @@ impl Durable {
         }
     }
 
-    /// Starts a node that isn't ready before others have started.
+    /// Starts a node without waiting until it is ready, which may require others.
     async fn start_one(&mut self, n: u32, of: u32) {
         let node = started(|| self.builder(n, of)).await.unwrap();
         self.nodes.push(node);
@@ -70,7 +70,7 @@ impl Durable {
     }
 }
 
-/// Starts a node whose last incarnation has released the directory.
+/// Starts a node. Its last incarnation must have released the directory.
 async fn started(builder: impl Fn() -> NodeBuilder) -> Result<Node, StartError> {
     builder().start().await
 }
@@ -175,7 +175,6 @@ async fn a_node_that_stops_for_a_while_leaves_its_chain_and_keeps_its_vote() {
         tokio::time::timeout(PATIENCE, is_known).await.expect("the chain continues with two members");
         assert_eq!(durable.nodes[0].status().await.log.unwrap().voters.len(), 3);
         check_and_write(&durable.nodes[1], round).await;
-        // The directory is in use as long as the handle exists.
         drop(gone);
         durable.start([round], 3).await;
     }
@@ -215,7 +214,6 @@ async fn a_directory_keeps_the_name_of_its_node() {
     let name = node.name().to_owned();
     assert!(name.starts_with("node-") && name.len() > 10, "{name}");
     node.abort().await;
-    // The directory is in use as long as the handle exists.
     drop(node);
     let again = started(|| nameless(&durable)).await.unwrap();
     assert_eq!(again.name(), name);

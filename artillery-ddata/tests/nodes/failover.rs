@@ -268,7 +268,7 @@ async fn leader_that_is_no_tail(cluster: &TestCluster) -> String {
         let client = cluster.client(Spread::Sticky).await;
         let (wish, node) = (AdminCommand::Reorder { chain: ChainId(0), order }, cluster.node(Place::Tail).id().node);
         within(client.arrange(node, wish, PATIENCE)).await.unwrap();
-        // Nodes learn of the new order one after another: in between, no member, or two, may consider themselves the
+        // Nodes receive the new order one after another: in between, no member, or two, may consider themselves the
         // middle.
         let count = |place| cluster.nodes.iter().filter(|node| node.place() == place).count();
         until(async || [Place::Head, Place::Middle, Place::Tail].into_iter().all(|place| count(place) == 1)).await;

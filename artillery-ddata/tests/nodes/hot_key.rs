@@ -1,4 +1,4 @@
-//! One key that all callers read while it is constantly written.
+//! One key that many callers read while it is constantly written, or while an update of it can't be committed.
 
 use std::time::Duration;
 
@@ -36,8 +36,9 @@ async fn storm(middle: &Node) {
     }
 }
 
-/// Every path to an answer is available: a watermark answers most reads before a query does. The number of reads that
-/// meet a dirty key depends on the machine; too few of them prove nothing.
+/// Most reads of the dirty key are served once this member's watermark has advanced, before a version query is
+/// answered. How many reads find the key dirty depends on the machine, so storms are repeated until there are
+/// [`ENOUGH`] to compare.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_dirty_reads_share_one_version_query() {
     let cluster = TestCluster::start_with(3, fixed).await;

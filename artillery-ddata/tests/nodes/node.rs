@@ -13,7 +13,8 @@ use crate::support::within;
 
 const SHORT: Duration = Duration::from_millis(300);
 
-/// Waits until no messages of the chain are in flight: two readings of the counter, heartbeats apart, are equal.
+/// Waits until no messages of the chain are in flight: two readings of the counter, several heartbeats apart, are
+/// equal.
 async fn settled(node: &artillery_ddata::Node) {
     let mut before = u64::MAX;
     within(async {

@@ -82,7 +82,7 @@ async fn count(kv: &Kv, key: &'static str) {
     }
 }
 
-/// A client of a cluster whose head exchanges packets with nodes alone, as behind a firewall.
+/// A client of a cluster whose head exchanges packets only with nodes, as behind a firewall.
 async fn shut_out(cluster: &TestCluster) -> Client {
     let nodes: Vec<_> = cluster.nodes.iter().map(Node::addr).collect();
     cluster.cuts[cluster.index(Place::Head)].only(nodes);

@@ -135,7 +135,8 @@ impl TestCluster {
     }
 }
 
-/// Nodes send only the messages of requests: they don't ask for leases, and keep no log.
+/// A configuration without failover: nodes don't ask for leases and keep no log, so apart from heartbeats all frames
+/// belong to requests.
 pub fn fixed(builder: NodeBuilder) -> NodeBuilder {
     builder.configure(|config| config.failover = false)
 }

@@ -40,7 +40,7 @@ pub enum Keeps {
 }
 
 impl Keeps {
-    /// The name in tables, and the value of `--sync`.
+    /// The name in tables and, for nodes with directories, the value of `--sync`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Memory => "memory",

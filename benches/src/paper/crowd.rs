@@ -24,7 +24,7 @@ use crate::throughput::{
     stats::Window,
 };
 
-/// Time within which a client chooses the member that will serve all its reads.
+/// Time within which a client connects to the member that will serve all its reads.
 const SETTLING_TIME: Duration = Duration::from_millis(150);
 
 /// Maximum number of clients that are tried per seat.
@@ -47,7 +47,7 @@ pub struct Crowd {
     copies: u32,
     /// Whether errors are counted instead of ending the run.
     pub tolerant: bool,
-    /// How often each client refreshes its routing. A client whose calls all succeed would not learn of new members.
+    /// How often each client refreshes its routing. A client whose calls all succeed would not discover new members.
     pub refresh: Option<Duration>,
 }
 

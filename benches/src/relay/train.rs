@@ -57,7 +57,7 @@ impl Train {
     }
 
     /// Removes the datagrams for which `keep`, which is called with the length of each, returns false. The rest is
-    /// still a train of equal lengths.
+    /// still a train of equal lengths. `None`: no datagram is left.
     pub fn retain(mut self, mut keep: impl FnMut(usize) -> bool) -> Option<Self> {
         let lengths = || self.bytes.chunks(self.stride).map(<[u8]>::len);
         let kept: Vec<_> = if self.bytes.is_empty() { vec![keep(0)] } else { lengths().map(&mut keep).collect() };

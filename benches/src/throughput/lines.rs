@@ -103,8 +103,8 @@ pub async fn connect(contact: &Contact) -> Result<Client, Failed> {
     Ok(Client::builder().cluster(&contact.name).secret(&contact.secret).seeds(seeds).connect().await?)
 }
 
-/// Connects a client and makes it read. The node that answers a client's first call serves all its later reads. If the
-/// first call were a write, this would be the head for every client.
+/// Connects a client and makes it read once. That makes it connect to the member that it prefers for reads, which
+/// serves its later reads.
 pub async fn reader(contact: &Contact, book: &Arc<Book>) -> Result<Client, Failed> {
     let client = connect(contact).await?;
     KvLine::new(client.kv(), book.clone(), contact.members()).read(0).await?;

@@ -1,4 +1,4 @@
-//! Servers in separate processes. [`end_all`] ends those that are still running.
+//! Servers in separate processes. [`end_all`] ends the processes that are still running.
 
 use std::{
     collections::BTreeMap,

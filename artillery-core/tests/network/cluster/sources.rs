@@ -32,7 +32,7 @@ impl Registry {
     }
 }
 
-/// A stream whose items this function creates.
+/// A stream whose items the contained function creates.
 struct Made<F>(F);
 
 impl<F: FnMut(&mut Context<'_>) -> Poll<Option<Candidate>> + Unpin> Stream for Made<F> {
@@ -43,7 +43,7 @@ impl<F: FnMut(&mut Context<'_>) -> Poll<Option<Candidate>> + Unpin> Stream for M
     }
 }
 
-/// A source whose streams this function creates.
+/// A source whose streams the contained function creates.
 struct Source<F>(F);
 
 impl<F: Fn() -> Candidates + Send + Sync + 'static> Discovery for Source<F> {
@@ -126,7 +126,7 @@ async fn a_wrong_source_costs_nothing_but_its_own_hints() {
         .seed(a.addr().to_string());
     let b = within(b.start()).await.unwrap();
     see_each_other(&a, &[&b], MemberState::Alive).await;
-    // Wait for more than the 256 places that are dialled at a time.
+    // Wait for more than the 256 addresses that are dialled at a time.
     until(|| asked.load(Ordering::Relaxed) > 300).await;
     let c = node("c").seed(b.addr().to_string()).start().await.unwrap();
     see_each_other(&b, &[&a, &c], MemberState::Alive).await;

@@ -20,9 +20,9 @@ pub(crate) use crate::within::within;
 
 pub(crate) const SECRET: &[u8] = b"a secret of some length";
 
-/// The recorder records the frames of such streams.
+/// The kind of unidirectional streams, whose frames the recorder records.
 pub(crate) const RECORD: StreamKind = StreamKind(16);
-/// The recorder echoes the frames of such streams.
+/// The kind of bidirectional streams, whose frames the recorder echoes.
 pub(crate) const ECHO: StreamKind = StreamKind(17);
 
 #[derive(Debug, Clone, PartialEq)]

@@ -1,4 +1,4 @@
-//! Which peers are accepted, and what refused peers learn.
+//! Which peers are accepted, and the reasons that refused peers receive.
 
 use artillery_core::{
     ClusterId, NodeId,
@@ -43,7 +43,8 @@ async fn a_wrong_secret_is_refused() {
     assert!(matches!(refusal, Refusal::Untrusted(_)), "{refusal:?}");
 }
 
-/// The dialling side trusts the other but is not trusted itself. It learns that after completing its own handshake.
+/// The dialling side trusts the other but is not trusted itself, which it discovers only after completing its own
+/// handshake.
 #[tokio::test]
 async fn one_way_trust_is_refused() {
     let one_way = Identity::from_secret(b"another secret of some length", "a").unwrap();
@@ -89,7 +90,7 @@ async fn another_formation_is_refused() {
     within(c.endpoint.connect(b.addr())).await.unwrap();
 }
 
-/// A node of a retired formation learns of its successor, on either side of a connection, and refuses it like any
+/// A node of a retired formation is notified of its successor, on either side of a connection, and refuses it like any
 /// other.
 #[tokio::test]
 async fn a_succeeding_formation_is_reported_and_refused() {

@@ -21,8 +21,8 @@ async fn a_node_that_loads_says_how_far_it_is() {
     node.abort().await;
 }
 
-/// Two nodes keep the log with a third one that is gone. One of them loads until the test lets it continue: the other
-/// one serves in that time.
+/// Of three voters, one is gone, and one loads its directory until the test lets it continue. The log keeps its
+/// majority, and the third node serves in that time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_loads_keeps_the_log_and_shows_how_far_it_is() {
     let mut durable = Durable::new();

@@ -102,7 +102,8 @@ impl Chain {
         })
     }
 
-    /// As many clients as there are members, each on its own thread. In CRAQ each reads at a different member.
+    /// As many clients as there are members, each on its own thread. In CRAQ the first read of each is served by a
+    /// different member.
     pub(super) fn spread(&self) -> Result<Tasks<KvLine>, Failed> {
         let mut served = Vec::new();
         let mut parts = Vec::new();
@@ -121,7 +122,8 @@ impl Chain {
     }
 }
 
-/// A client whose reads are served by one of the wanted nodes. Each client gets a random node for its reads.
+/// A client whose first read one of the wanted nodes served, and that node. The client's later reads go to the member
+/// that it prefers, once that is connected.
 async fn client_of(
     contact: &Contact,
     book: &Arc<Book>,

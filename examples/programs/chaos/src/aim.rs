@@ -1,5 +1,5 @@
-//! Aims faults where they hurt most: at the head or the leader of the log, and often so short that the victim keeps its
-//! place. Also pauses nodes briefly, so that messages sent together arrive one after the other.
+//! Aims faults where they hurt most: at the head of the chain or the leader of the log. Shortens many of them, so that
+//! the victim keeps its place. Also pauses nodes briefly, so that messages sent together arrive one after the other.
 
 use std::time::Duration;
 

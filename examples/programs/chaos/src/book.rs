@@ -124,8 +124,8 @@ impl Book {
     pub(super) async fn ask<D: Door>(&self, client: u32, door: &mut D, key: Key, ask: Ask) -> Reply {
         let called = self.moment();
         let number = {
-            // Record the operation before it is sent: one that is never answered, not even by a broken connection,
-            // may still have been applied.
+            // Record the operation before it is sent: if its task ends before an answer or an error arrives, it may
+            // still have been applied.
             let line = Line { client, key, ask, called, returned: u64::MAX, reply: Reply::Unknown };
             let mut lines = self.lines();
             lines.push(line);

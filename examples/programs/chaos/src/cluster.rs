@@ -41,7 +41,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The `--timeout` of `ctl` for an order, in milliseconds: for finding the cluster, and for each of its calls.
 const CTL_MS: u64 = 4000;
-/// `ctl` finds the cluster and makes up to three consecutive calls: a run that takes longer than this hangs.
+/// For an order, `ctl` finds the cluster and makes up to three consecutive calls: a run that takes longer than this
+/// hangs. The timeout of `ctl recover` is longer: it is killed here and repeated.
 const CTL_HANGS: Duration = Duration::from_millis(4 * CTL_MS + 2000);
 
 /// The flags `--lease-ms` and `--drift-ppm` of the nodes.
@@ -248,7 +249,7 @@ impl Cluster {
                     (0..self.size()).filter(|node| *node != victim).map(|node| self.quic(node)).collect();
                 self.net().close_inbound(victim, &others)?;
             }
-            // The additional process is started elsewhere and runs until the fault ends.
+            // The additional processes are started elsewhere.
             Kind::Young => self.nodes.kill(fault.killed()).await?,
             Kind::Twin => {}
             _ => {
@@ -298,7 +299,8 @@ impl Cluster {
         }
     }
 
-    /// How long, from `since`, the slowest of these nodes takes to answer: by then it has loaded its directory.
+    /// How long, from `since`, the slowest of these nodes takes to answer `/status`, which it may do while it still
+    /// loads its directory. At most about [`WHOLE_TIMEOUT`]; zero without directories.
     pub(super) async fn loaded(&self, nodes: NodeSet, since: Instant) -> Duration {
         if !self.is_durable() || nodes.is_empty() {
             return Duration::ZERO;

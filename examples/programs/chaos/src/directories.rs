@@ -136,8 +136,7 @@ impl Directories {
     }
 }
 
-/// Copies a directory. Only the newest journal file and the control files are ever rewritten, so the others are
-/// hard-linked.
+/// Copies a directory. Older journal files never change, so they are hard-linked; all other files are copied.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     if to.exists() {
         fs::remove_dir_all(to)?;

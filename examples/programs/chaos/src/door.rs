@@ -41,7 +41,7 @@ impl Ask {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Reply {
-    /// Written, with the new version if the door learns it.
+    /// Written, with the new version if the answer contains it.
     Written(Option<Version>),
     /// The key had this version, so nothing was swapped.
     Conflict(Version),
@@ -66,7 +66,7 @@ impl Reply {
 
 /// A connection of a client, which runs one operation after the other.
 pub(super) trait Door: Send {
-    /// Whether it learns the versions of its puts and deletes.
+    /// Whether the answers to puts and deletes contain the new version.
     const PUTS: bool;
 
     /// Sends the operation, and waits for the answer up to this door's timeout.

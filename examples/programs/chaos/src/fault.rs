@@ -99,7 +99,7 @@ impl fmt::Display for Kind {
 pub(super) struct Fault {
     pub(super) kind: Kind,
     pub(super) victim: usize,
-    /// The other end of a `cut` or `one-way` fault, where it differs from the victim.
+    /// The other end of a `cut` or `one-way` fault, which differs from the victim.
     pub(super) other: usize,
     pub(super) hold: Duration,
     /// The bandwidth of a slow link in kbit/s; `keeps_ms` is the longest delay in its queue.
@@ -207,8 +207,8 @@ impl Plan {
         Self { dice: Dice::new(seed), nodes, kinds, bag: Vec::new(), durable }
     }
 
-    /// A restart of all nodes that also deletes directories: those of at most a minority of the voters, or if `recovers`
-    /// those of a bare majority.
+    /// A restart of all nodes, which may delete directories: of at most a minority of the voters or, with `recovers`,
+    /// of a bare majority.
     pub(super) fn restart_of_all(&mut self, recovers: bool) -> Fault {
         let victim = self.dice.below(self.nodes as u64) as usize;
         let most = minority(self.nodes.min(MOST_VOTERS));

@@ -79,7 +79,7 @@ async fn strong(book: &Book, key: Key, member: usize, since: Instant, end: Insta
 }
 
 /// Counts eventual reads by `ctl get --read eventual` that the member itself served. A client seeded with this member
-/// alone learns the chain from it, and spreads its reads over the members.
+/// alone receives the chain from it, and spreads its reads over the members.
 async fn eventual(cluster: &Cluster, book: &Book, key: Key, member: usize, end: Instant) -> u64 {
     let (name, key) = (name(member), book.name(key));
     let mut served = 0;

@@ -17,7 +17,7 @@ const FAST_LOOP_MS: Loop = ((400, 1600), (0, 1));
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Starts a second process with the name of a node, and waits until it has ended by itself. Returns an error text if it
-/// has not ended by `end`, ends with code 0, or doesn't log the reason.
+/// has not ended by `end`, ends with code 0 or by a signal, or doesn't log the reason.
 pub(super) async fn twin(cluster: &Cluster, victim: usize, end: Instant) -> Result<Option<String>, Failure> {
     let mut twin = cluster.start_other(Some(name(victim)))?;
     let status = loop {

@@ -260,7 +260,8 @@ impl Rounds<'_> {
         }
     }
 
-    /// The time from which nodes must serve: the heal, or the end of the order that was in progress at the heal.
+    /// The time from which nodes must serve: the heal, or the end of the order that was in progress at the heal. If
+    /// that order doesn't end within [`ORDER_BOUND`], records it as late, and returns the present.
     async fn after_orders(&self, heal: Instant, fault: &Fault, summary: &mut Summary) -> Instant {
         match self.desk.idle().await {
             Ok(ended) => ended.map_or(heal, |ended| ended.max(heal)),

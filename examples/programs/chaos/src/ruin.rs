@@ -111,7 +111,8 @@ impl<'a> Ruin<'a> {
         Ok(())
     }
 
-    /// Waits until a node has ended, or is ready despite its damaged directory.
+    /// Waits until a node has ended, and returns its status. `None` if it is ready despite its damaged directory, or
+    /// after [`NOTICE_TIMEOUT`].
     async fn noticed(&self, node: usize) -> Option<ExitStatus> {
         let begin = Instant::now();
         while begin.elapsed() < NOTICE_TIMEOUT {

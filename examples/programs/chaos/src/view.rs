@@ -66,7 +66,7 @@ impl View {
     }
 
     /// How long, from the time of this view, a member outside `touched` certainly serves. If all nodes end within that
-    /// time, its store is one of those that served last.
+    /// time, its store is one of the stores that served last.
     pub(super) fn keeps(&self, touched: NodeSet) -> Duration {
         let kept = self.leases.iter().filter(|(member, _)| !touched.iter().any(|node| name(node) == **member));
         kept.map(|(_, lease)| *lease).max().unwrap_or_default()

@@ -20,7 +20,8 @@ pub const CONFLICT: u8 = 4;
 #[derive(Debug)]
 pub struct Failure {
     code: u8,
-    /// `outcome_unknown`, `refused` or `not_applied` for a failed call, otherwise `None`.
+    /// `outcome_unknown`, `refused` or `not_applied` for a failed call, otherwise `None`, also for an operator's order
+    /// that a node rejected.
     pub kind: Option<&'static str>,
     message: String,
 }
@@ -75,7 +76,7 @@ impl<R: fmt::Display> From<AdminError<R>> for Failure {
     }
 }
 
-/// The longest that lingering tasks, such as a name lookup, may delay the exit.
+/// Maximum time for which lingering tasks, such as a name lookup, may delay the exit.
 const LAST_WAIT: Duration = Duration::from_millis(500);
 
 /// Builds tokio's current-thread scheduler if there is one thread only, since it then has no threads to coordinate.

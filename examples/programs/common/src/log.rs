@@ -9,8 +9,8 @@ use tracing_subscriber::{
     util::SubscriberInitExt,
 };
 
-/// Starts the log. It contains the events of this program and of Artillery from `level` on. Events of other libraries
-/// are included from `level` on if it is `debug` or finer; otherwise only their errors are.
+/// Starts the log. It contains the events of this program and of Artillery at `level` and above. Events of other
+/// libraries are included at `level` and above if it is `debug` or finer; otherwise only their errors are.
 pub fn begin(program: &str, level: LevelFilter) {
     let others = if level >= LevelFilter::DEBUG { level } else { level.min(LevelFilter::ERROR) };
     // openraft reports each unreachable node as an error; Artillery itself reports the relevant ones.

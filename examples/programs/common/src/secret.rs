@@ -93,7 +93,7 @@ impl IdentityArgs {
         Ok(secret.filter(|secret| !secret.is_empty()))
     }
 
-    /// The identity of the node `name` by all of these flags. Each call reads the files again.
+    /// The identity of the node `name` from all of these flags. Each call reads the files again.
     pub fn identity(&self, name: &str) -> Result<Identity, Failure> {
         let identity = match self.admission()? {
             Admission::Secret(secret) | Admission::Development(secret) => Identity::from_secret(&secret, name),

@@ -217,7 +217,7 @@ fn read_mode(text: &str) -> Result<ReadMode, String> {
     }
 }
 
-/// The name of a read mode, as `--read` accepts it.
+/// The name of a read mode, as in `--read` but without the bounds.
 pub(super) fn word(mode: ReadMode) -> &'static str {
     match mode {
         ReadMode::Strong => "strong",

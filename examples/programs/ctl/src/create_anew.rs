@@ -87,8 +87,8 @@ pub(super) async fn run(
     Ok(exit::DONE)
 }
 
-/// Has the other nodes join the new cluster. Returns the names of those that may not have received the order: they join
-/// by themselves if they had no part in the old cluster, otherwise once they are restarted.
+/// Orders the other nodes to join the new cluster. Returns the nodes, each with its error, that may not have received
+/// the order: they join by themselves if they had no part in the old cluster, otherwise once they are restarted.
 async fn join(client: &Client, cluster: ClusterId, others: &[NodeInfo], patience: Duration) -> Vec<String> {
     let mut asked = JoinSet::new();
     for other in others.iter().cloned() {
@@ -105,7 +105,7 @@ async fn join(client: &Client, cluster: ClusterId, others: &[NodeInfo], patience
     stay
 }
 
-/// Waits until the new cluster can be reached.
+/// Waits until a cluster other than `cluster` can be reached. Returns its id.
 async fn successor(
     cluster: ClusterId,
     by: &NodeInfo,

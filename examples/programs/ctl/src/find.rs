@@ -39,7 +39,7 @@ pub(crate) struct FindArgs {
     pub(crate) interface: Option<String>,
     #[command(flatten)]
     pub(crate) link: LinkArgs,
-    // Last, since its heading replaces the present one.
+    // Last, since its help heading would apply to the flags after it, too.
     #[command(flatten)]
     pub(crate) identity: IdentityArgs,
 }

@@ -21,8 +21,8 @@ pub(super) enum Said<T> {
 }
 
 impl<T> Said<T> {
-    /// The outcome of an order that must not be repeated once it may have been carried out. This node didn't refuse it
-    /// for another one.
+    /// The outcome of an order that must not be repeated once it may have been carried out. For outcomes other than a
+    /// refusal that names the leader: such a refusal is [`Said::Elsewhere`].
     pub(super) fn once<R: Display>(outcome: Result<T, AdminError<R>>) -> Self {
         match Self::of(outcome) {
             Self::Unknown(failure) => Self::Done(Err(failure)),
@@ -41,8 +41,8 @@ impl<T> Said<T> {
     }
 }
 
-/// Gives an order to one node after the other, until the leader answers. `ask` gets the node and the remaining time.
-/// The order is repeated after [`Said::Unknown`].
+/// Gives an order to one node after the other, until the leader answers or the deadline has passed. `ask` gets the node
+/// and the remaining time. The order is repeated after [`Said::Unknown`].
 pub(super) async fn ask<T>(
     routing: &Routing,
     deadline: Instant,

@@ -37,7 +37,8 @@ impl Output {
     }
 }
 
-/// Waits until the reader of standard output has closed it. Never returns if that can't be detected, as with a file.
+/// Waits until the reader of standard output has closed it. Never returns if that can't be detected: with a file, and
+/// outside Linux.
 pub(super) async fn reader_gone() {
     #[cfg(target_os = "linux")]
     if let Ok(out) = io::stdout().as_fd().try_clone_to_owned().and_then(Sender::from_owned_fd_unchecked)

@@ -49,8 +49,8 @@ impl Again {
         Failure::failed(format!("could not restart, start the node{with} again: {error}"))
     }
 
-    /// The flags for the restart: those of this process, except that a new list of abandoned clusters replaces an
-    /// earlier one.
+    /// The flags for the restart: the flags of this process, in which a new list of abandoned clusters replaces an
+    /// earlier one. [`Again::Anew`] may add `--existing` instead.
     fn args(self, args: impl Iterator<Item = OsString>, named: &str) -> Vec<OsString> {
         let Some(flag) = self.flag() else {
             let mut args: Vec<_> = args.collect();

@@ -62,7 +62,8 @@ fn can_stay(kind: ErrorKind) -> bool {
     stay.contains(&kind)
 }
 
-/// Moves a directory's contents into a subdirectory, which nodes ignore. The lock file stays, since a node may hold it.
+/// Moves a directory's contents into a subdirectory, which nodes ignore. The names are copied, and also stay. The lock
+/// file stays, since a node may hold it, and so do hidden files, `lost+found` and earlier subdirectories of this kind.
 fn move_contents(dir: &Path, why: &str) -> io::Result<PathBuf> {
     let aside = free(dir.join(format!("{why}-")).as_os_str())?;
     system::private_directory(&aside)?;
@@ -108,7 +109,7 @@ fn keep_names(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The path with this beginning and the lowest free number appended.
+/// The path `beginning`, followed by the lowest free number.
 fn free(beginning: &std::ffi::OsStr) -> io::Result<PathBuf> {
     let numbered = |number: u32| {
         let mut path = beginning.to_owned();

@@ -117,7 +117,8 @@ async fn run(mut args: NodeArgs) -> Result<u8, Failure> {
         served = serve(&node, on_damage, resp, http) => served,
         () = signals.asked_to_stop() => Ok(None),
     };
-    // Without a directory, either may take as long as a resync: the last member of a chain first hands the chain over.
+    // `leave`, and `shutdown` without a directory, may take as long as a resync: the last member of a chain first hands
+    // the chain over.
     let end = async { if args.leave_on_term { node.leave().await } else { node.shutdown().await } };
     let mut is_told_to_stop = false;
     tokio::select! {
@@ -154,8 +155,8 @@ async fn follow_files(mut hangups: Hangups, files: IdentityArgs, node: Node) {
     }
 }
 
-/// Prints the ready line as soon as the node is ready. Returns only when the node has ended, with the kind of restart
-/// if one is due.
+/// Prints the ready line as soon as the node is ready. Returns only when the node has ended or can never be ready: the
+/// kind of restart, or the failure if no restart is due.
 async fn serve(
     node: &Node,
     on_damage: Option<Again>,

@@ -1,4 +1,4 @@
-//! The state that the HTTP port shows: the node, or until it has started the progress of loading its directory.
+//! The state that the HTTP port shows: the node or, until it has started, the progress of loading its directory.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 

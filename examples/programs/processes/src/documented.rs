@@ -12,7 +12,8 @@ pub fn documented(heading: &str) -> Value {
     serde_json::from_str(block.split_once("```").unwrap().0).unwrap()
 }
 
-/// Panics unless the printed object has exactly the fields of the documented one, with values of the same types.
+/// Panics unless the printed object has exactly the fields of the documented one, with values of the same types. `null`
+/// on either side matches any value.
 pub fn assert_documented(shown: &Value, printed: &Value, path: &str) {
     match (shown, printed) {
         (Value::Object(shown), Value::Object(printed)) => {

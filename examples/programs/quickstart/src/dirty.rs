@@ -89,7 +89,8 @@ async fn write(kv: Kv, writer: String, round: Arc<DirtyRound>) -> Result<Vec<Ack
     Ok(acked)
 }
 
-/// Strong reads: none may be older than a write acknowledged before it began, or than the previous read.
+/// Strong reads: none may be older than a write acknowledged before it began, or than the previous read. Returns 0,
+/// since only eventual reads are counted.
 async fn read(kv: Kv, name: String, round: Arc<DirtyRound>) -> Result<u64, Failure> {
     let mut before = Version::NONE;
     while !round.over.load(Ordering::SeqCst) {
@@ -106,7 +107,7 @@ async fn read(kv: Kv, name: String, round: Arc<DirtyRound>) -> Result<u64, Failu
     Ok(0)
 }
 
-/// Eventual reads: they may be dirty, and must be marked accordingly.
+/// Eventual reads, which may be dirty. Returns how many were marked as dirty.
 async fn peek(kv: Kv, round: Arc<DirtyRound>) -> Result<u64, Failure> {
     let mut dirty = 0;
     while !round.over.load(Ordering::SeqCst) {

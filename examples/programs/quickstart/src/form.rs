@@ -81,7 +81,8 @@ pub(super) async fn chain(story: &Story, nodes: &mut [Node], mdns: bool) -> Resu
 }
 
 /// How the nodes report that they found each other: `mdns` if pairs found by mDNS connect all of them, and no node
-/// reports another source. A pair may be found at one end only, and nodes may learn of a third one by gossip.
+/// reports another source. Only one node of a pair may have discovered the other, and a node may be known by gossip
+/// alone.
 pub(super) fn found_by(nodes: &[Node]) -> Option<&'static str> {
     let found = |one: &Node, other: &Node| one.cluster().found_by(other.id().node);
     let mut tied = vec![0];

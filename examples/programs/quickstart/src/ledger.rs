@@ -32,7 +32,8 @@ impl Ledger {
         self.writes.get(key)?.last_key_value().map(|(version, value)| (*version, value.as_str()))
     }
 
-    /// The number of acknowledged writes of a key that this read result is consistent with.
+    /// The number of acknowledged writes of `key` up to the version that was read; 0 if a different value was
+    /// acknowledged at that version.
     pub(super) fn kept(&self, key: &str, version: Version, value: Option<&[u8]>) -> usize {
         let Some(writes) = self.writes.get(key) else { return 0 };
         match writes.get(&version) {

@@ -129,7 +129,7 @@ pub(super) async fn remove(kvs: &[Kv], ledger: &Ledger) {
     }
 }
 
-/// Runs `work` for each key, with a bounded number in flight. After a failure no other one is begun, since each would
+/// Runs `work` for each key, with a bounded number in flight. After a failure no further key is begun, since each would
 /// probably take its whole timeout to fail as well.
 async fn each_key<T, E, F>(kvs: &[Kv], keys: usize, work: impl Fn(&Kv, usize) -> F) -> Vec<(usize, Result<T, E>)>
 where

@@ -129,7 +129,7 @@ enum Key {
     Nothing,
 }
 
-/// The command of the pending events of the terminal, without waiting.
+/// Reads the pending terminal events without waiting, and returns the resulting command.
 fn key() -> Result<Key, Failure> {
     let mut key = Key::Nothing;
     while event::poll(Duration::ZERO).map_err(Failure::failed)? {

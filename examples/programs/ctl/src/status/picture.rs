@@ -11,7 +11,7 @@ use ratatui::{
 use super::snapshot::{Chain, KINDS, Member, Snapshot, reads_per_second, writes_per_second};
 
 const BOX_LINES: u16 = 7;
-/// Lines of a chain: the heading, the boxes and the watermark below them.
+/// Lines of a chain: the heading, the boxes, the watermark below them and an empty line.
 const CHAIN_LINES: u16 = BOX_LINES + 3;
 /// Columns between two boxes. The next two constants limit the width of a box.
 const ARROW: u16 = 7;
@@ -179,7 +179,7 @@ fn member_box(member: &Member, area: Rect, buffer: &mut Buffer) {
     Paragraph::new(lines).block(frame).render(area, buffer);
 }
 
-/// The lag of the next member, and a dot that moves with the updates.
+/// The next member's lag behind this one, and a dot that moves with the updates.
 fn arrow(from: &Member, to: &Member, moves: bool, area: Rect, buffer: &mut Buffer) {
     let last = |member: &Member| member.state.as_ref().ok().map(|state| state.last);
     let behind = last(from).zip(last(to)).map(|(from, to)| from.saturating_sub(to));

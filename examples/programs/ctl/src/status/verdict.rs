@@ -21,7 +21,7 @@ pub(super) enum Writes {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Verdict {
     pub(super) serves: bool,
-    /// The writes of the least limited chain.
+    /// The writes that the least limited chain accepts.
     pub(super) writes: Writes,
     pub(super) problem: Option<String>,
 }

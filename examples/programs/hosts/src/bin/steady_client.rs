@@ -1,6 +1,6 @@
 //! A long-running client: `steady_client CLUSTER HOST:PORT…`, with the cluster's secret in `ARTILLERY_SECRET`. It
-//! writes continuously and prints the number of each write that succeeded. After connecting, it learns of nodes from
-//! the cluster alone.
+//! writes continuously and prints the number of each write that succeeded. After connecting, it receives the addresses
+//! of nodes from the cluster alone.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The bytes of one connection: reads commands, executes them, and writes the answers.
+//! Serves one connection: reads commands, executes them, and writes the answers.
 
 use std::{
     io::{ErrorKind, Result},
@@ -26,9 +26,11 @@ use super::{
 
 /// Maximum bytes per read without permits.
 pub(super) const CHUNK: usize = 16 << 10;
-/// Bytes of a command, of a transaction, or of answers that every connection may hold without permits.
+/// Bytes that every connection may hold without permits: of its command and its queued commands together, and as many
+/// of answers.
 pub(super) const FREE: usize = 64 << 10;
-/// A client that sends a large command, or has answers to receive, is disconnected when no byte moves for this long.
+/// A client is disconnected if this node waits for it this long without receiving a byte of its large command, or
+/// without sending it a byte of its answers.
 pub(super) const STALLED: Duration = Duration::from_secs(30);
 /// How often WAIT counts the serving members.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -41,7 +43,7 @@ pub(super) struct Connection {
     client: Client,
     input: BytesMut,
     frames: Frames,
-    /// Permits for a large command, one per KiB.
+    /// Permits for a large command and for the queued commands of a transaction, one per KiB.
     room: Option<OwnedSemaphorePermit>,
 }
 
@@ -81,7 +83,7 @@ impl Connection {
         }
     }
 
-    /// Frees the buffer of commands and its permits: the client may take long to receive its last answers.
+    /// Frees the input buffer and its permits, since the client may take a long time to receive its last answers.
     fn take_no_more(&mut self) {
         self.input = BytesMut::new();
         self.room = None;
@@ -122,7 +124,8 @@ impl Connection {
         }
     }
 
-    /// Runs the plain commands at the front of the input, up to [`PLAIN_RUN`]. Returns whether there were any.
+    /// Runs plain commands at the front of the input, at most [`PLAIN_RUN`], up to the first that can't run at once.
+    /// Returns whether any ran.
     fn plain(&mut self) -> bool {
         if self.room.is_some() || !self.frames.is_new() {
             return false;
@@ -153,7 +156,8 @@ impl Connection {
         };
         let held = self.room.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
         let Some(lacking) = (more >> 10).checked_sub(held).filter(|lacking| *lacking > 0) else { return true };
-        // These answers may let other clients proceed, which then free the permits that this one waits for.
+        // Send the answers of earlier commands before waiting: the holders of the permits may depend on these answers,
+        // for example as other connections of the same application.
         self.client.flush().await;
         if self.client.output.write_ready().await.is_err() {
             return false;

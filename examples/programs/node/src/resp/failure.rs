@@ -1,8 +1,8 @@
 //! The answers to failed commands.
 //!
 //! `NOLEASE`, `NOCHAIN` and `BUSY` promise that nothing was applied, by this attempt or an earlier one, so that a
-//! client may send the command again; `UNKNOWN` means that the outcome is unknown. No other answer begins with these
-//! words.
+//! client may send the command again. `UNKNOWN` means that the outcome is unknown, or that the command was applied but
+//! its result is lost. No other answer begins with these words.
 
 use artillery_ddata::{Error, Kv, NotLocal, Refusal, error::NotApplied};
 

@@ -97,8 +97,8 @@ impl Output {
         reply.encode(&mut self.bytes, protocol);
     }
 
-    /// Gathers answers. If they are large together, they need permits first, and hold none when this returns. Answers
-    /// that get no permits are replaced by errors; `applied`: their commands have taken effect.
+    /// Gathers answers. Answers that are large together need permits, which are returned when this ends. Without
+    /// permits, answers that hold values are replaced by errors; `applied`: their commands have taken effect.
     pub(super) async fn tell(&mut self, replies: Vec<Reply>, protocol: Protocol, applied: bool) {
         let kib = room_for(&replies);
         if kib == 0 {
@@ -112,8 +112,8 @@ impl Output {
         }
     }
 
-    /// Gathers an answer if it needs no permits, or gets them from `room` or at once. Otherwise drops the answer and
-    /// returns the missing permits.
+    /// Gathers an answer if it needs no permits, or if `room` or the free permits suffice. Otherwise drops the answer
+    /// and returns the missing permits.
     pub(super) async fn tell_now(
         &mut self,
         room: Option<Taken>,

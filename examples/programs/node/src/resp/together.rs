@@ -42,7 +42,7 @@ impl QueuedWrites {
 }
 
 impl Together {
-    /// Whether writes may be combined with others: plain ones that leave space for more.
+    /// Whether these writes may be combined with others: all are plain, and together they leave space for more.
     pub(super) fn takes(writes: &[Write]) -> bool {
         let (bytes, steps) = sizes(writes);
         bytes <= MOST_BYTES / 8 && steps <= MOST_STEPS / 4 && writes.iter().all(Write::is_plain)
@@ -94,7 +94,7 @@ async fn gather(taken: &mut Vec<QueuedWrites>, queue: &mut Receiver<QueuedWrites
     }
 }
 
-/// Packs writes into as few updates as the limits of bytes and steps allow.
+/// Packs writes, in their order, into updates within the limits of bytes and steps.
 fn updates(waiting: impl Iterator<Item = QueuedWrites>) -> Vec<Vec<QueuedWrites>> {
     let (mut updates, mut bytes, mut steps) = (vec![Vec::new()], 0, 0);
     for next in waiting {

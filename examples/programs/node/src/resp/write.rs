@@ -1,5 +1,6 @@
-//! Executes single writes. The required answer decides how a write is executed: requests that can be retried after a
-//! failover and answered from their record are preferred.
+//! Executes single writes. The answer that a command needs determines the request that executes it. Where there is a
+//! choice, it is a request whose recorded outcome suffices for the answer, so that a retry after a failover still gets
+//! it.
 
 use artillery_ddata::{
     Batch, Error, Kv, Version,
@@ -9,9 +10,10 @@ use bytes::Bytes;
 
 use super::{failure::told, reply::Reply, script};
 
-/// Maximum bytes of keys and values in one update: larger ones would use streams of their own.
+/// Maximum bytes of keys and values in an update that combines pending writes: larger updates would use streams of
+/// their own. A larger write is executed alone.
 pub(super) const MOST_BYTES: usize = 48 << 10;
-/// Maximum number of steps of one update, and of commands in one update.
+/// Maximum number of steps, and of commands, in an update that combines pending writes.
 pub(super) const MOST_STEPS: usize = 512;
 
 #[derive(Debug, Clone)]
@@ -63,7 +65,7 @@ pub(super) enum SetAnswer {
 }
 
 impl SetAnswer {
-    /// The answer to a set without its old value; `done` is whether the value was set.
+    /// The answer to a set that doesn't return the old value. `done`: the value was set.
     pub(super) fn of(self, done: bool) -> Reply {
         match self {
             Self::Flag => Reply::flag(done),
@@ -163,7 +165,7 @@ pub(super) fn is_applied(outcome: Result<Committed, WriteError>) -> Result<bool,
     outcome.map_or_else(|error| error.into_conflict().map(|_| false), |_| Ok(true))
 }
 
-/// The answer if the key doesn't have the expected version but this one.
+/// The answer if the key has this version instead of the expected one.
 pub(super) fn conflict_with(version: Version) -> Reply {
     Reply::Error(format!("CONFLICT {version}").into())
 }

@@ -22,7 +22,7 @@ pub(crate) struct Sample {
 }
 
 impl Page {
-    /// The error is the first invalid line.
+    /// The error is the first invalid line, or a text if the last line isn't terminated.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut page = Self::default();
         if !text.ends_with('\n') {

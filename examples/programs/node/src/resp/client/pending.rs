@@ -206,7 +206,8 @@ impl Client {
     }
 
     /// Answers a single read. A value for which there are no permits isn't kept, but read again once permits are
-    /// available. Fails if no member serves it.
+    /// available; after [`READS`] attempts, or without permits in time, the answer is an error. Fails if no member
+    /// serves the read.
     async fn read_alone(&mut self, read: &Read) -> Result<(), Error> {
         let mut room = None;
         for _ in 0..READS {
