@@ -240,7 +240,7 @@ impl Replica {
         if self.upstream.set_prefix() {
             return;
         }
-        if let Some(watermark) = self.peers.highest_watermark() {
+        if let Some(watermark) = self.peers.highest_watermark(self.membership.at(now)) {
             self.advance_commit(now, watermark);
         }
         self.follow_deferred(now);

@@ -11,7 +11,7 @@ pub(super) use self::{
 };
 use super::{Context, log::Log, unhashed::Unhashed};
 use crate::{
-    MemberId, Sequence, Timestamp, Version,
+    MemberId, Role, Sequence, Timestamp, Version,
     api::Refusal,
     message::{ChainMessage, Fullness},
     types::update::KeyChange,
@@ -95,8 +95,11 @@ impl Peers {
         }
     }
 
-    pub(super) fn highest_watermark(&self) -> Option<Sequence> {
-        self.links.values().map(PeerLink::watermark).max()
+    /// The highest watermark that a serving member has announced. A joiner's watermark commits nothing (trap 87).
+    pub(super) fn highest_watermark(&self, cx: Context<'_>) -> Option<Sequence> {
+        let all = allows!(cx.guards(), LearnFromJoiners);
+        let serving = self.links.iter().filter(|&(&id, _)| all || cx.role_of(id) == Some(Role::Serving));
+        serving.map(|(_, link)| link.watermark()).max()
     }
 
     /// The updates above `keep` were dropped, which invalidates the durable marks that peers reported for them.

@@ -67,9 +67,9 @@ fn without_reason<T: std::fmt::Debug, R>(outcome: Result<T, AdminError<R>>) -> A
 
 #[tokio::test]
 async fn the_outcome_of_an_unanswered_order_is_unknown() {
-    let (client, silent, _seed, mut streams) = client_of_silence().await;
-    let to = info(&silent);
     for order in ORDERS {
+        let (client, silent, _seed, mut streams) = client_of_silence().await;
+        let to = info(&silent);
         let (error, received) = tokio::join!(order.give(&client, &to, SHORT), ordered(&mut streams));
         let AdminError::OutcomeUnknown { node, reason: Unanswered::TimedOut } = error else { panic!("{error:?}") };
         assert_eq!(node, silent.me().node, "{:?}", received.1);

@@ -409,11 +409,14 @@ fn a_joiner_that_queues_all_has_no_bound() {
     assert!(clogged(Some(Mutant::QueueAll)).1 > 10 * WINDOW);
 }
 
-/// Whether a member halts when a joiner arrives with a watermark that covers updates abandoned by an operator.
-fn believes_a_joiner(mutant: Option<Mutant>) -> bool {
+/// Whether a member halts when a joiner arrives with a watermark that covers updates abandoned by an operator; before or
+/// after the member's own history is known to be a prefix.
+fn believes_a_joiner(mutant: Option<Mutant>, before: bool) -> bool {
     let mut rig = chain(&[1, 2, 3], mutant);
     rig.enter_all(&joining(2, &[1, 2], 3));
-    rig.settle();
+    if !before {
+        rig.settle();
+    }
     let config = rig.status(3).config.unwrap();
     let control = Control { watermark: Sequence(445), ..Control::default() };
     let frame = ChainFrame {
@@ -423,15 +426,18 @@ fn believes_a_joiner(mutant: Option<Mutant>) -> bool {
         message: ChainMessage::Control(control),
     };
     rig.receive(3, 2, Some(frame));
+    rig.settle();
     rig.status(2).halted.is_some()
 }
 
 #[test]
 fn a_joiner_is_not_believed_what_is_committed() {
-    assert!(!believes_a_joiner(None));
+    assert!(!believes_a_joiner(None, false));
+    assert!(!believes_a_joiner(None, true));
 }
 
 #[test]
 fn a_joiner_that_is_believed_halts_a_member() {
-    assert!(believes_a_joiner(Some(Mutant::LearnFromJoiners)));
+    assert!(believes_a_joiner(Some(Mutant::LearnFromJoiners), false));
+    assert!(believes_a_joiner(Some(Mutant::LearnFromJoiners), true));
 }

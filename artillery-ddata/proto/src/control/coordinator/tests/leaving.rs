@@ -225,7 +225,9 @@ fn leave_and_lose(world: &mut World, dead: u8, last: u8) -> Leave {
 #[test]
 fn only_one_of_two_members_that_leave_at_once_resigns() {
     let (mut world, one, other) = pair(None);
-    [one, other].map(|n| world.ask(n));
+    for n in [one, other] {
+        world.ask(n);
+    }
     world.pass(PROOF, &[0, one, other]);
     let agreed = [one, other].map(|n| world.ask(n).leave.is_some());
     assert_eq!(agreed.iter().filter(|&&agreed| agreed).count(), 1, "the other one would be the last copy");
