@@ -121,6 +121,11 @@ impl ChainProgress {
         Self { epoch, open, member: true, ..Self::default() }
     }
 
+    #[cfg(test)]
+    pub(crate) fn with_copy(self, whole: Option<Version>, watermark: Sequence) -> Self {
+        Self { whole, watermark, ..self }
+    }
+
     /// The report at `now`; `None`: this node is no member of the chain, and its replica has not halted.
     pub fn report(&self, chain: ChainId, now: Timestamp) -> Option<Report> {
         let Self { epoch, open, held, watermark, pace, closed, member, unheard_since, halted, .. } = *self;

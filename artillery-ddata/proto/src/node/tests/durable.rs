@@ -52,6 +52,25 @@ fn a_node_tells_what_its_store_holds_where_an_earlier_life_of_it_serves() {
     assert_eq!(renewal.position, Some(Box::new(at(1, 2, 3))));
 }
 
+/// Node 3 has lost its place in chain 0. What it has received since its start may have replaced the copy found then.
+#[test]
+fn a_node_that_has_lost_its_place_reports_its_present_copy() {
+    for synced in [true, false] {
+        let mut rig = Rig::new();
+        let last = |sequence| crate::Version { epoch: Epoch(1), sequence: crate::Sequence(sequence) };
+        let holding = |sequence| {
+            let (chain, last) = (ChainId(0), last(sequence));
+            StoreHolding { chain, whole: true, last, watermark: crate::Sequence(4), synced }
+        };
+        let (configs, settings) = (rig.without_me(), CoordinatorSettings::default());
+        rig.node = NodeMachine::durable(founder(3), configs, settings, Some(vec![holding(7)]), HeardStores::default());
+        let acts = ChainProgress::for_a_test(Epoch(2), true);
+        let progress = |whole| move |_| Some(acts.with_copy(whole, crate::Sequence(4)));
+        assert_eq!(rig.node.base.holds(progress(Some(last(5)))), [holding(5)]);
+        assert_eq!(rig.node.base.holds(progress(None)), [], "a resync is in progress");
+    }
+}
+
 /// The position of a store in its start `number`, which found these counts and has written nothing.
 fn at(number: u64, control: u64, groups: u64) -> StorePosition {
     let mut starts = StoreStarts::default();

@@ -237,6 +237,18 @@ fn a_stopping_node_ends_when_no_node_takes_over() {
     assert_eq!(passes(&mut rig, 1), [NodeOutput::Event(NodeEvent::EndsChain), NodeOutput::Left]);
 }
 
+/// No quorum has confirmed the answering node.
+#[test]
+fn only_a_confirmed_leader_ends_or_releases_a_node() {
+    let mut rig = stopping();
+    rig.answer(|renewed| (renewed.leader, renewed.farewell) = (None, Some(Farewell::Ends)));
+    assert!(!passes(&mut rig, 1).contains(&NodeOutput::Left));
+    let mut rig = spare();
+    rig.stop();
+    rig.answer(|renewed| (renewed.leader, renewed.released) = (None, true));
+    assert!(!rig.ends());
+}
+
 #[test]
 fn a_node_whose_chains_go_on_after_all_waits_to_be_removed() {
     let (mut rig, _) = stops(Some(Farewell::Ends));

@@ -128,11 +128,11 @@ fn stores_that_may_lack_something_wait() {
 /// The members may be alive, and only this leader receives nothing from them.
 #[test]
 fn a_leader_that_no_quorum_confirms_opens_no_chain() {
-    let mut world = all_ended(None);
-    world.confirms = false;
+    let unconfirmed = || World { confirms: false, ..all_ended(None) };
+    let mut world = unconfirmed();
     back(&mut world, &[(2, holding(9))], 6000);
     assert_eq!(reopened(&world), [0u8; 0]);
-    let (result, serving) = accept(&mut world, &[], 8000);
+    let (result, serving) = accept(&mut unconfirmed(), &[], 8000);
     assert_eq!((result, serving), (Some(Err(NotReopened::Unconfirmed)), vec![1, 2, 3]));
 }
 
