@@ -99,22 +99,6 @@ async fn an_outcome_can_be_resolved() {
 }
 
 #[tokio::test]
-async fn each_failure_that_a_record_states_is_resolved() {
-    let (_node, kv) = kv_of_one();
-    kv.put("full", vec![b'a'; fake::MAX_VALUE as usize]).await.unwrap();
-    kv.put("most", i64::MAX.to_string()).await.unwrap();
-    let too_large = kv.new_request_id("full").await.unwrap();
-    let unknown = kv.append("full", "b").request_id(too_large).await.unwrap_err();
-    assert!(unknown.is_outcome_unknown(), "an earlier attempt may have been applied: {unknown}");
-    let [overflow, text] = [kv.new_request_id("most").await.unwrap(), kv.new_request_id("full").await.unwrap()];
-    kv.increment("most", 1).request_id(overflow).await.unwrap_err();
-    kv.increment("full", 1).request_id(text).await.unwrap_err();
-    for id in [too_large, overflow, text] {
-        assert_eq!(kv.resolve(id).await, Ok(Resolution::NeverApplied));
-    }
-}
-
-#[tokio::test]
 async fn a_batch_is_applied_as_a_whole_and_read_at_one_point() {
     let (_node, kv) = kv_of_one();
     kv.put("cart/3", "x").await.unwrap();
