@@ -122,7 +122,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     fn scan(&self, chain: ChainId, from: &[u8], at_most: Sequence) -> RecordIter<'_>;
 
     /// The keys from position `from` up in hash order, each with its newest version at or below `at_most`. Hash order
-    /// is by [`position`], then by bytes. The records are a consistent cut only if `at_most` is pinned.
+    /// is by `position`, then by bytes. The records are a consistent cut only if `at_most` is pinned.
     ///
     /// `None` if the store hasn't built the order yet. Each call does a bounded part of that work, so call again.
     fn scan_hashed(&self, chain: ChainId, from: u64, at_most: Sequence) -> Option<HashedIter<'_>>;
