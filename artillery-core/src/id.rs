@@ -137,7 +137,7 @@ impl fmt::Debug for MemberId {
 /// Maximum number of predecessor formations that a cluster names. The newest are kept.
 pub const MAX_LINEAGE: usize = 16;
 
-/// A formation of a cluster, drawn at random. Members of different formations permanently refuse each other.
+/// The random id of a formation of a cluster. Members of different formations refuse each other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ClusterId(pub u128);
 

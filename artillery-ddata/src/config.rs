@@ -73,19 +73,24 @@ pub struct DataConfig {
     pub dir: PathBuf,
     /// When writes are synced to the disk ([`SyncMode::Batch`]).
     pub sync: SyncMode,
-    /// The bytes of updates that the journal may hold in addition to the data itself before it is shortened (256 MiB).
+    /// The bytes of updates that the journal may hold in addition to the data itself before it is shortened (256 MiB),
+    /// in equal shares for the chains. A chain whose data is larger than its share may hold as many bytes of updates as
+    /// of data.
     pub room_bytes: u64,
-    /// The disk is treated as full when only this many bytes are free in addition to the space for a checkpoint:
-    /// members then accept only deletes. A quarter of the reserve is held in a file, so that other programs can't use
-    /// it. `None`: 64 MiB, but at most an eighth of the file system or of [`max_disk_bytes`](Self::max_disk_bytes).
+    /// The disk is treated as full when only this many bytes are free in addition to the space for the next checkpoint
+    /// of every chain: members then accept only deletes. A quarter of the reserve is held in a file, so that other
+    /// programs can't use it. `None`: 64 MiB, but at most an eighth of the file system or of
+    /// [`max_disk_bytes`](Self::max_disk_bytes).
     pub reserve_bytes: Option<u64>,
-    /// The maximum length of the journal in bytes. The unused part of it is treated as the free space of the disk, if
-    /// the disk has more. `None`: only the free space of the disk matters.
+    /// The space for the journal in bytes. Its unused part is treated as the free space of the disk, if the disk has
+    /// more. So near this limit members accept only deletes. `None`: only the free space of the disk matters.
     pub max_disk_bytes: Option<u64>,
     /// When no member of a chain survives, how long a returned store waits for the others (2 s). Such a store must be
-    /// complete, synced and at least at the highest known watermark. Stores that return later join as new members. The
-    /// setting of the node that leads the configuration log applies. It may differ between nodes and between starts,
-    /// since no answer depends on it.
+    /// complete, synced and at least at the highest known watermark. Without such a store, the chain waits for the
+    /// stores of all its last members. Stores that return later join as new members. When an operator accepts a loss,
+    /// each of these members must also have been silent for this time after its lease. The setting of the node that
+    /// leads the configuration log applies. It may differ between nodes and between starts, since no answer depends on
+    /// it.
     pub reopen: Duration,
 }
 
@@ -173,9 +178,10 @@ pub struct DiscoveryConfig {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Bytes of updates above the watermark that a head accepts (64 MiB). Beyond it, writers wait until their deadline.
+    /// Bytes of updates above the watermark, and of results that wait for their commit, that the head of each chain
+    /// accepts (64 MiB). The last accepted write may exceed them. Beyond that, writers wait until their deadline.
     pub window_bytes: usize,
-    /// Bytes of committed updates kept for members that missed some (256 MiB).
+    /// Bytes of committed updates that each chain keeps for members that missed some (256 MiB).
     pub backlog_bytes: usize,
     /// The largest value, inclusive (64 MiB).
     pub max_value_bytes: usize,
@@ -185,8 +191,9 @@ pub struct Limits {
     ///
     /// Each chain has queues for reads, small writes, large writes, and watches that wait for changes. The client
     /// connections share queues for unanswered reads, watches, forwarded writes, waiting writes, large requests, unsent
-    /// answers to reads, and unsent answers to writes. The node connections share another set of the same queues. A
-    /// single connection may use a quarter of each.
+    /// small answers to reads, and unsent small answers to writes. The node connections share another set of the same
+    /// queues. A single connection may use a quarter of each. Large answers have another limit, of four frames of the
+    /// largest size.
     pub queue_bytes: usize,
     /// Client sessions of each chain, including the records that identify retries (16 MiB). When it is full, the least
     /// recently used session is evicted, and retries in it fail. A single session may use a quarter. Must be the same

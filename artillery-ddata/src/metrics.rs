@@ -17,35 +17,39 @@ pub use artillery_core::transport::Counters;
 pub(crate) use self::tally::{OperationTimer, Tally};
 use crate::status::NodeStatus;
 
-/// A snapshot of all metrics of a node. Counters start at 0 with the node. They are read one after another, so
-/// operations that end during the reading may be counted in only some of them.
+/// All metrics of a node. Counters are 0 when the node starts. They are read one after another, not at one instant: an
+/// operation that ends meanwhile may be counted in only some of them.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct NodeMetrics {
-    /// The node's status.
+    /// The same status that [`Node::status`](crate::Node::status) returns, except that `waiting_for` is empty.
     pub status: NodeStatus,
-    /// Operations that handles in this process or clients requested from this node, one entry per kind. A forwarded
-    /// operation is counted only at the node that forwarded it. Local clean reads are counted only in
+    /// Finished operations that handles in this process or clients requested from this node, one entry per kind. A
+    /// forwarded operation is counted only at the node that forwarded it. Local clean reads are counted only in
     /// [`ReadsStatus::local_clean`](crate::status::ReadsStatus::local_clean): a second counter would double their cost.
     pub operations: Vec<OperationMetrics>,
-    /// The number of reads that each answered version query served.
+    /// The number of reads that each answered version query served. An answer that served no read isn't counted.
     pub readers_per_query: Histogram,
-    /// Members that changed places by a decision of this node, by reason.
+    /// Changes of chain configurations that this node decided, by reason: one for each member that was removed, joined
+    /// or was promoted, and one for each chain that was changed as a whole (reordered, continued after an accepted
+    /// loss, or closed because another cluster was met).
     pub changes: Vec<(&'static str, u64)>,
-    /// Connections dialled by peers that this node refused, by reason.
+    /// Connections that this node refused, by reason: connections that peers dialled, and connections that it closed
+    /// because the peer belongs to another formation.
     pub refused: Vec<(&'static str, u64)>,
     /// The queues of requests and answers.
     pub queues: Vec<QueueMetrics>,
-    /// The chains that this node is or was a member of.
+    /// The chains that this node is a member of.
     pub chains: Vec<ChainMetrics>,
-    /// The records above the watermark that the last start found on disk and that have been settled since, of all
-    /// chains, one entry per trigger.
+    /// Records of all chains whose last update was not known to be committed when this node last started, and that have
+    /// been settled since. One entry per trigger.
     pub rereplications: Vec<RereplicationMetrics>,
     /// Traffic over the node's socket.
     pub traffic: Counters,
-    /// Bytes of updates above the watermark that a head accepts before writers wait.
+    /// Bytes of updates above the watermark, and of results that wait for their commit, that the head of a chain
+    /// accepts before writers wait.
     pub window_limit_bytes: u64,
-    /// Bytes of committed updates kept for resends.
+    /// Bytes of committed updates that each chain keeps for resends.
     pub backlog_limit_bytes: u64,
 }
 
@@ -53,22 +57,23 @@ pub struct NodeMetrics {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct OperationMetrics {
-    /// The kind.
+    /// What the operations did.
     pub kind: OperationKind,
     /// Reads served, or writes committed.
     pub done: u64,
     /// Writes whose condition failed.
     pub conflict: u64,
-    /// Operations that were refused: nothing was applied, and nothing will be.
+    /// Operations that ended without effect: refused, or never accepted by a node. For a client's request only this
+    /// attempt had no effect: an earlier attempt of the same request may have been applied.
     pub refused: u64,
-    /// Operations whose outcome this node doesn't know, for example without an answer in time: a write may have been
+    /// Operations that timed out, and writes whose outcome this node doesn't know. A write among them may have been
     /// applied.
     pub unknown: u64,
     /// Seconds from arrival to answer, for every outcome.
     pub latency: Histogram,
 }
 
-/// A kind of operation.
+/// What an operation does. `Display` writes the label that metrics use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum OperationKind {
@@ -82,11 +87,11 @@ pub enum OperationKind {
     Changes,
     /// Sets a key's value.
     Put,
-    /// Deletes a key.
+    /// Deletes a key without returning its value.
     Delete,
     /// Sets or deletes a key's value if its version is as expected.
     CompareAndSwap,
-    /// Appends to a value.
+    /// Appends bytes to a key's value.
     Append,
     /// Adds to a number.
     Increment,
@@ -154,13 +159,14 @@ impl Histogram {
     }
 }
 
-/// The bytes that wait in a queue.
+/// How much of the capacity of one queue is in use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueueMetrics {
     /// The queue's name; see `docs/metrics.md`.
     pub queue: &'static str,
-    /// Bytes in the queue, rounded up to 1 KiB per item, summed over all chains or all connections.
+    /// Capacity in use by all chains or by all connections, in bytes, in steps of 1 KiB per item. A write request uses
+    /// capacity for its answer from its arrival.
     pub bytes: u64,
 }
 
@@ -178,22 +184,23 @@ pub struct ChainMetrics {
     pub snapshots: u64,
     /// Pending queries of watches.
     pub watchers: u64,
-    /// Time from the first epoch after the last start until the last record that was then unreplicated was settled, or
-    /// until the latest one settled so far.
+    /// How long re-replication took after the last start: from the first epoch until the last unreplicated record was
+    /// settled. While some are left: until the most recent one was settled.
     pub rereplication_time: Duration,
 }
 
-/// Records above the watermark that the last start found on disk and that have been settled since, by the trigger of
-/// the settling.
+/// Unreplicated records that have been settled since the last start, for one trigger.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct RereplicationMetrics {
-    /// `start`: the start of an epoch; `read`: an earlier strong read of the record.
+    /// `read`: a strong read waited for the record, or for another record of the same update. `start`: no read did.
     pub trigger: &'static str,
     /// Records whose last update was committed.
     pub done: u64,
-    /// Records whose last update is missing from the chain's history.
+    /// Records whose last update was dropped because the chain had continued without it, or whose store a snapshot
+    /// replaced. A record with several unreplicated updates may be counted several times.
     pub superseded: u64,
-    /// Seconds from the first epoch after the start, or from the read, until settled, with any result.
+    /// Seconds until a record was settled, with either result. Measured from the first epoch after the start, or, for
+    /// `read`, from the read.
     pub latency: Histogram,
 }

@@ -233,17 +233,18 @@ pub struct ChainStatus {
     pub full: Option<Exhausted>,
 }
 
-/// Linearizable reads that a node served, by path.
+/// Reads that a node served, by path. A read that the task of a chain served from the node's own state, for example of
+/// several clean keys, is in none of these counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ReadsStatus {
-    /// Reads of clean keys, served from the node's own state without a message.
+    /// Reads of one clean key, served from the node's own state without a message.
     pub local_clean: u64,
-    /// Reads of dirty keys, served after the tail's answer or a later watermark.
+    /// Reads served after the tail's answer or a later watermark: the key was dirty, or the node held no lease.
     pub dirty: u64,
     /// Version queries that this node sent to the tail.
     pub version_query: u64,
-    /// Reads that shared a version query's answer with another read.
+    /// Reads that another read's version query answered.
     pub shared_query: u64,
     /// Requests that this node forwarded to another node.
     pub forwarded: u64,
@@ -261,7 +262,8 @@ pub struct TrafficStatus {
     pub frame_bytes_sent: u64,
     /// Frames received.
     pub frames_received: u64,
-    /// Connections that peers dialled and this node refused.
+    /// Connections that this node refused: connections that peers dialled, and connections that it closed because the
+    /// peer belongs to another formation.
     pub refused: u64,
 }
 

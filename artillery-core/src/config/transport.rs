@@ -61,17 +61,20 @@ pub struct TransportConfig {
     /// Size in bytes that is requested from the system for each of the socket's two buffers. 0 keeps the system's
     /// default.
     pub socket_buffer_bytes: usize,
-    /// Maximum bytes in flight on one stream: at least bandwidth × delay. Keep it a fraction of the connection's
-    /// window, so that a few streams full of large values leave capacity for urgent ones.
+    /// Maximum bytes that a peer may send on one stream before this side has read them: at least bandwidth × round
+    /// trip. Keep it a fraction of the connection's window, so that a few streams full of large values leave capacity
+    /// for urgent ones.
     pub stream_window_bytes: u32,
-    /// Maximum bytes in flight on one connection.
+    /// Maximum bytes that a peer may send on all streams of one connection before this side has read them. It is also
+    /// the maximum of unacknowledged bytes that this side sends on one connection.
     pub connection_window_bytes: u32,
     /// Maximum size in bytes of a frame, header and body together. All nodes of a cluster must use the same value.
     pub max_frame_bytes: usize,
     /// Interval of keep-alive packets on an idle connection.
     pub keep_alive: Duration,
-    /// A connection is closed after this time without received packets. A connection dialled by a link is also closed
-    /// if nothing that it sent was acknowledged for this time, so round trips must be shorter.
+    /// A connection is closed after this time without received packets; the lower value of both sides applies. A
+    /// connection dialled by a link is also closed if nothing that it sent was acknowledged for this time, so round
+    /// trips must be shorter.
     pub idle_timeout: Duration,
     /// Congestion control for sending. Each side of a connection uses its own setting.
     pub congestion: Congestion,
@@ -100,7 +103,7 @@ pub struct TransportConfig {
     /// Maximum number of connections accepted from one peer.
     pub max_connections_per_peer: u32,
     /// Maximum number of streams that the dialling side of a connection may have open: of unidirectional and of
-    /// bidirectional ones each.
+    /// bidirectional ones each. The dialled side may have as many unidirectional ones open, but at most 64.
     pub max_streams_per_connection: u32,
 }
 

@@ -3,13 +3,13 @@ use std::{fmt, net::SocketAddr};
 use super::{ResolveError, Seed};
 use crate::NodeId;
 
-/// A node's announcement of itself.
+/// What a node publishes, so that others can find and dial it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Announcement {
     /// The cluster that the node belongs to or wants to join. It is not secret.
     pub cluster: String,
-    /// The node's id.
+    /// The id that the node proves when it is dialled.
     pub node: NodeId,
     /// The node's stable name.
     pub name: String,
@@ -50,9 +50,10 @@ impl fmt::Display for Source {
 
 /// A hint about the address of a member.
 ///
-/// A candidate that names a `node`, or that multicast DNS found, is dialled until it is met, refuses permanently, or
-/// has failed too often. Any other candidate is dialled until its source reports it as `gone`, or newer places displace
-/// it: use it for addresses from an operator or a registry.
+/// If a candidate names a `node`, or multicast DNS found it, its addresses are dialled until a node answers, a node
+/// refuses permanently, too many attempts have failed, or the source reports it as `gone` after a failure. Any other
+/// candidate is dialled until its source reports it as `gone`, or newer places displace it: name no `node` for
+/// addresses from an operator or a registry. An address of this node itself isn't dialled again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Candidate {
@@ -62,7 +63,7 @@ pub struct Candidate {
     pub host: Option<Seed>,
     /// The node at these addresses, if the source knows it.
     pub node: Option<NodeId>,
-    /// The source of the hint.
+    /// Where the hint comes from. Only the same source can withdraw a candidate that names no `node`.
     pub source: Source,
     /// Whether the source withdraws the candidate. Withdrawals are hints too and often missing, so they cannot serve to
     /// detect failures.

@@ -47,8 +47,9 @@ impl AnnouncedAddr {
     }
 }
 
-/// Selects up to [`MAX_ADDRS`] addresses: those of this machine's subnets first, except for [`MIN_FAR`] slots. If there
-/// are too many, the selection is random. `pick` returns a random number below its argument.
+/// Selects up to [`MAX_ADDRS`] addresses, and returns them sorted. Addresses of this machine's subnets have precedence,
+/// but up to [`MIN_FAR`] slots are reserved for other addresses. Where there are more addresses than slots, the
+/// selection is random. `pick` returns a random number below its argument.
 pub(super) fn sample(
     announced: Vec<AnnouncedAddr>,
     here: &[Subnet],
@@ -89,7 +90,8 @@ mod tests {
         move |below| random.random_range(0..below)
     }
 
-    /// Sorting would select the low addresses.
+    /// The forged addresses are lower than the node's: code that sorted all addresses and kept the first ones would
+    /// lose the node's address.
     #[test]
     fn forged_addresses_do_not_hide_the_one_of_the_own_subnet() {
         let mut all: Vec<_> = (1..200).map(|n| on_lan([1, 0, 0, n])).collect();
@@ -113,7 +115,8 @@ mod tests {
         assert_eq!(taken.len(), 201, "each is taken at some time");
     }
 
-    /// Every machine has the loopback subnet, and many have the subnet of the same bridge.
+    /// Different machines have equal subnets: loopback, and often the default subnet of a container bridge. So an
+    /// address in such a subnet is near only if it was announced on that interface.
     #[test]
     fn a_subnet_counts_on_the_interface_of_the_announcement() {
         let loopback = Subnet { ip: [127, 0, 0, 1].into(), prefix_bits: 8, interface: 1 };

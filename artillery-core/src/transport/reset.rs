@@ -17,11 +17,10 @@ use crate::identity::Identity;
 /// does not suffice to compute any token issued afterwards. While both secrets are trusted, nodes that have replaced
 /// theirs already use the new key.
 ///
-/// Peers keep the tokens issued before until their connections end. Such a connection was established with the old
-/// certificate, so the peer closes it at the latest when it stops trusting the old secret
-/// ([`Endpoint::set_identity`](super::Endpoint::set_identity)). A node that is restarted after it replaced its secret,
-/// but before the peer stops trusting the old one, does not know these tokens: its peers detect the loss of such a
-/// connection by the missing acknowledgements.
+/// Peers keep tokens of the old key until the connections end to which the tokens belong. Such a connection uses the
+/// old certificate, so the peer closes it no later than when it stops trusting the old secret
+/// ([`Endpoint::set_identity`](super::Endpoint::set_identity)). A node that restarts before that can't reset such a
+/// connection: its key is the new one. The peer then notices missing acknowledgements instead.
 pub(super) struct ResetKey {
     seed: RwLock<[u8; 32]>,
 }

@@ -13,7 +13,7 @@ pub(super) struct Known(BTreeMap<u32, Key>);
 struct Key {
     /// The known writes by sequence: the version, and whether the key had a value afterwards.
     states: BTreeMap<Sequence, (Version, bool)>,
-    /// When the first deletion of unknown version was called.
+    /// When the first `Delete` or `GetDelete` with an unknown outcome was called.
     deleted: Option<u64>,
 }
 
@@ -52,7 +52,7 @@ impl Known {
         known
     }
 
-    /// Whether a deletion of unknown version, called before `returned`, may have deleted the key.
+    /// Whether a deletion with an unknown outcome was called before `returned`, and so may have deleted the key.
     pub(super) fn may_be_deleted(&self, key: u32, returned: u64) -> bool {
         self.0.get(&key).and_then(|key| key.deleted).is_some_and(|called| called < returned)
     }

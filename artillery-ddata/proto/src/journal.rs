@@ -54,7 +54,7 @@ pub enum SyncMode {
 pub struct JournalSettings {
     /// The id of the store. A segment of another store is refused.
     pub store: u128,
-    /// The length in bytes at which the journal continues in a new segment.
+    /// A group that would make a segment longer than this, in bytes, begins a new segment.
     pub segment_bytes: u64,
     /// When the journal is made durable. Each segment records it.
     pub mode: SyncMode,
@@ -71,8 +71,8 @@ pub enum JournalError {
     /// (trap 72).
     #[error("the disk has failed: {0}")]
     Failed(DiskError),
-    /// A synced part differs from the written bytes or belongs to another store, or its format is unknown to this
-    /// release.
+    /// A synced part is missing, differs from the written bytes or belongs to another store, or its format is unknown
+    /// to this release.
     #[error("{file} is damaged at byte {offset}: {damage}")]
     Damaged {
         file: String,
@@ -97,7 +97,7 @@ impl From<DiskError> for JournalError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Damage {
-    /// The file of a segment is missing, although the next one exists.
+    /// The file of a segment is missing, although the next segment or the control file names it.
     #[error("the file is missing")]
     Missing,
     /// The header is incomplete, damaged or inconsistent, or belongs to another file.
@@ -108,7 +108,7 @@ pub enum Damage {
     Format(u32),
     #[error("it belongs to another store")]
     Foreign,
-    /// A synced group is incomplete.
+    /// A synced group is incomplete or damaged.
     #[error("group {0} is not whole")]
     Group(GroupNumber),
     /// A group is complete, but one of its entries can't be decoded: another release wrote it.

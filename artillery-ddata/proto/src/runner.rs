@@ -437,19 +437,21 @@ impl<C> ChainRunner<C> {
         self.replica.poll_control(now, to)
     }
 
-    /// The next frame of updates for this peer, of about `room` bytes, or a report of this member's durable mark or
-    /// fullness. Peers other than the successor get reports, too.
+    /// The next updates for this peer: as many as fit into `room` bytes, but at least one, or the next piece of a large
+    /// one. Or a report of this member's durable mark or fullness, which peers other than the successor get, too.
     pub fn poll_updates(&mut self, now: Timestamp, to: MemberId, room: usize) -> Option<ChainFrame> {
         self.replica.poll_updates(now, to, room)
     }
 
-    /// A part of a snapshot for this peer, of about `room` bytes.
+    /// The next part of a snapshot for this peer: as many entries as fit into `room` bytes, but at least one, or the
+    /// next piece of a large value.
     pub fn poll_snapshot(&mut self, now: Timestamp, to: MemberId, room: usize) -> Option<ChainFrame> {
         self.replica.poll_snapshot(now, to, room)
     }
 
-    /// The next batch for the journal, of about `room` bytes; always `None` for a member without a disk. Poll whenever
-    /// the journal has capacity, and report in [`Turn::durable`] when the batch is durable.
+    /// The next batch for the journal, which accepts no further record once it has about `room` bytes; always `None`
+    /// for a member without a disk. Poll whenever the journal has capacity, and report in [`Turn::durable`] when the
+    /// batch is durable.
     pub fn poll_journal(&mut self, room: usize) -> Option<JournalBatch> {
         self.replica.poll_journal(room)
     }

@@ -112,8 +112,8 @@ impl BlockingKv {
         self.entries(self.kv.scan(prefix))
     }
 
-    /// Blocking version of [`Kv::scan_hashed`], with about `limit` keys. With other settings:
-    /// `kv.wait(kv.kv().scan_hashed(…).mode(…))`.
+    /// Blocking version of [`Kv::scan_hashed`], for a page of at most `limit` keys, apart from keys with the same hash.
+    /// With other settings: `kv.wait(kv.kv().scan_hashed(…).mode(…))`.
     ///
     /// # Errors
     /// [`Error::Refused`] or [`Error::NotApplied`].

@@ -1,6 +1,7 @@
-//! The thread that writes a node's journal. Chains pass their batches to it, and are notified which ones are durable.
+//! The thread that writes a node's journal. Chains pass batches to it, and it reports which batches are durable.
 //!
-//! While the thread syncs one group, chains fill the next one. So groups grow with the load, and no timer is needed.
+//! While the thread syncs one group, chains fill the next one. So groups grow with the load, and the thread never
+//! delays a batch to collect more of them.
 
 #[cfg(feature = "testing")]
 mod simulated;
@@ -28,12 +29,13 @@ use tokio::sync::{Notify, watch};
 
 use crate::ChainId;
 
-/// The approximate number of bytes in a batch.
+/// A batch accepts no further record once it has about this many bytes.
 pub(crate) const BATCH_BYTES: usize = 1 << 20;
 /// A group accepts no further batch once it has this many bytes.
 const GROUP_BYTES: usize = 128 << 20;
-/// After this time without a batch, an empty group is written. It proves the earlier groups: without it, damage to the
-/// last one would look like a torn end.
+/// After this time without a batch, the thread writes one empty group, if batches are synced and the last group isn't
+/// proven yet. The empty group proves that the earlier ones were synced: without it, damage to the last one would look
+/// like a torn end.
 const IDLE: Duration = Duration::from_millis(200);
 /// The period at which the control file records how much was synced.
 const NOTED: Duration = Duration::from_secs(10);
@@ -65,7 +67,7 @@ struct Shared {
     filled: Condvar,
     /// In tests, the task that replaces the thread waits for batches here.
     filled_for_task: Notify,
-    /// The number of synced groups.
+    /// The number of synced groups in the store's journal, including those of earlier starts.
     synced: Arc<AtomicU64>,
 }
 
@@ -99,7 +101,7 @@ pub(crate) struct RunningJournal {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct JournalNews {
-    /// The number of the last durable batch, if it is news.
+    /// The number of the chain's last durable batch; `None` if it hasn't changed since the last call.
     pub(crate) durable: Option<u64>,
     pub(crate) checkpoint: bool,
     /// Whether the disk is considered full.
@@ -107,8 +109,9 @@ pub(crate) struct JournalNews {
 }
 
 impl RunningJournal {
-    /// Starts the thread, which counts the synced groups in `synced`. `failed` is called if the disk fails or the
-    /// thread panics.
+    /// Starts the thread. After each sync the thread stores in `synced` how many groups of the journal are synced,
+    /// including those of earlier starts. It calls `failed` if an error other than a full disk ends it, or if it
+    /// panics.
     pub(crate) fn start(
         writer: JournalWriter,
         restored: BTreeMap<ChainId, RestoredChain>,

@@ -37,8 +37,9 @@ impl ScanHashed {
         Self { kv: kv.clone(), cursor, limit: LIMIT, how: how_to_read(kv) }
     }
 
-    /// Sets the approximate number of keys per page; 10 by default. A member applies its own maximum. Keys with the
-    /// same hash are never split between pages, so a page may hold more keys.
+    /// Sets the maximum number of keys per page; 10 by default, at least 1. Members apply their own limits, too, so a
+    /// page may hold fewer keys, or none. Keys with the same hash are never split between pages, so a page may hold
+    /// more.
     pub fn limit(mut self, limit: u32) -> Self {
         self.limit = limit;
         self
@@ -74,8 +75,8 @@ fn earlier(a: u64, b: u64) -> u64 {
     if a == 0 || b != 0 && b < a { b } else { a }
 }
 
-/// Merges the pages of several chains into one of about `limit` keys. `next` is the earliest of their cursors. Keys
-/// from there on, and keys beyond the limit, are left to the next page.
+/// Merges the pages of several chains into one of at most `limit` keys, apart from keys with the same hash. `next` is
+/// the earliest of their cursors. Keys from there on, and keys beyond the limit, are left to the next page.
 fn merged(keys: Vec<Bytes>, next: u64, limit: u32) -> KeyPage {
     let mut placed: Vec<(u64, Bytes)> = keys.into_iter().map(|key| (position(&key), key)).collect();
     placed.retain(|&(at, _)| next == 0 || at < next);

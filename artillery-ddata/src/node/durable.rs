@@ -40,7 +40,7 @@ use crate::{
     store::Store,
 };
 
-/// The approximate length of a segment of the journal, in bytes.
+/// The maximum length of a segment of the journal, in bytes. A longer group has a segment of its own.
 const SEGMENT_BYTES: u64 = 64 << 20;
 
 /// Reads the whole directory of a node that isn't running, and loads its chains as the node would. Writes nothing.
@@ -135,8 +135,8 @@ impl NodeDir {
         }
     }
 
-    /// Loads the chains into `store`, and starts the journal. Blocks until the journal runs. `failed` is called if the
-    /// disk fails later.
+    /// Loads the chains into `store`, and starts the journal. Blocks until the journal runs. `failed` is called later,
+    /// if an error other than a full disk ends the journal's thread, or if the thread panics.
     pub(crate) fn load(
         &self,
         begun: BegunStore,

@@ -9,10 +9,11 @@ use artillery_benches::{
 use artillery_core::config::Congestion;
 use clap::Parser;
 
-/// Measures writes of one handle to one node behind a relay that delays and loses datagrams, and stores figures as
+/// Measures writes of one handle to one node behind a relay that delays and drops datagrams, and stores the results as
 /// JSON.
 ///
-/// Every answer is checked, and every key at the end. Any failed operation or wrong value fails the run.
+/// After each measurement, every key with an acknowledged write must hold that value or a later one. Any failed
+/// operation or wrong value fails the run.
 #[derive(Parser)]
 struct Options {
     /// Folder for long-link.json

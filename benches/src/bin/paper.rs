@@ -58,7 +58,7 @@ enum Part {
     Writes,
     /// Latency of single operations by length of the chain
     Latency,
-    /// Reads and writes by time while a member is killed and restarted
+    /// Reads and writes over time while a member is killed and restarted
     Failover,
 }
 

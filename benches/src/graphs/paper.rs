@@ -165,7 +165,7 @@ fn latency_panel(area: &Area<'_>, caption: &str, points: &[&LatencyPoint]) -> Dr
     panel(area, caption, &lengths(most), &from_zero("ms", greatest(&lines)), &lines, None)
 }
 
-/// Operations by time, with a panel for each place whose member is killed.
+/// Operations over time, with a panel for each place whose member is killed.
 fn failovers(results: &Results, mbit: u32) -> Picture {
     let found: Vec<_> = results.failover.iter().filter(|found| found.mbit == mbit).collect();
     if found.is_empty() {

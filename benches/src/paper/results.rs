@@ -173,7 +173,7 @@ pub struct Failover {
     pub ready_ms: u64,
     /// The length of a bucket, in milliseconds.
     pub bucket_ms: u64,
-    /// Operations by time, one bucket after the other.
+    /// Operations over time, one bucket after the other.
     pub timeline: Vec<Bucket>,
 }
 

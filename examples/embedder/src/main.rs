@@ -1,4 +1,5 @@
-//! One node inside an application, from start to end.
+//! An application that embeds one node: it starts the node, writes and reads a key, and shuts the node down.
+//! `.ci/package` builds it outside the workspace.
 
 use artillery_ddata::Node;
 

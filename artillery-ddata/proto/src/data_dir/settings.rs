@@ -5,7 +5,7 @@ pub struct OpenSettings {
     pub node: NodeId,
     /// When the journal is made durable.
     pub mode: SyncMode,
-    /// The length in bytes at which the journal continues in a new segment.
+    /// A group that would make a segment of the journal longer than this, in bytes, begins a new segment.
     pub segment_bytes: u64,
     /// Bytes of updates that the journal may hold in addition to the data before it is shortened.
     pub room: u64,

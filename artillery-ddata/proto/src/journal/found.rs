@@ -1,4 +1,4 @@
-//! The journal of an earlier start.
+//! Reads and checks a journal, and continues it in a new segment.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -16,7 +16,8 @@ use crate::disk::{Disk, DiskError};
 /// segment's length.
 const MAX_PASSES: usize = 8;
 
-/// A journal that has been read and checked, but not written.
+/// A journal for reading: that of an earlier start, once [`check`](Self::check) has read it, or the present one
+/// ([`Journal::found`]). It writes nothing, except that [`open`](Self::open) continues it in a new segment.
 #[derive(Debug)]
 pub struct FoundJournal {
     disk: Arc<dyn Disk>,
@@ -33,7 +34,8 @@ pub struct FoundJournal {
     newest_len: u64,
 }
 
-/// Bytes after the last complete group: a write that a crash interrupted.
+/// Bytes after the last complete group: a write that a crash or a full disk cut short, or damage in a group that no
+/// later group proves to be synced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TornEnd {
     /// The file's name.
@@ -68,8 +70,8 @@ impl FoundJournal {
     /// Reads and checks all segments. Calls `show` for each entry, oldest first, with its place and the progress.
     ///
     /// # Errors
-    /// [`JournalError::Damaged`]: a synced part differs from the written bytes or belongs to another store, or its
-    /// format is unknown to this release. [`JournalError::Failed`].
+    /// [`JournalError::Damaged`]: a synced part is missing, differs from the written bytes or belongs to another store,
+    /// or its format is unknown to this release. [`JournalError::Failed`].
     pub fn check(
         disk: Arc<dyn Disk>,
         settings: JournalSettings,
@@ -219,7 +221,8 @@ impl FoundJournal {
                 show(place, entry.map_err(|error| damaged(at, Damage::Entry(group.number, error)))?, *passed);
             }
             at = next;
-            // If a file has groups of its own, its name is durable.
+            // Groups from `header.synced` on were written after the file got its name. If there is one, the name is
+            // durable, and so is everything below `header.synced`.
             let goes_on = group.number >= header.synced || allows!(self.settings.guards, TrustName);
             let named = if goes_on { header.synced } else { header.first };
             (read.end, read.proven) = (group.number.next(), read.proven.max(group.synced).max(named));
@@ -305,8 +308,8 @@ impl FoundJournal {
 
     /// Whether a complete group at or after byte `at` proves that group `number` was synced, and therefore isn't torn.
     ///
-    /// These bytes may be a client's, so the number of bytes to sum up is bounded. Beyond the bound the segment is
-    /// considered damaged.
+    /// A client may have chosen these bytes so that many of them look like headers. So the number of bytes that are
+    /// checksummed is bounded. Beyond the bound the result is `true`: the segment counts as damaged.
     fn was_synced(&self, segment: &Bytes, at: usize, header: &SegmentHeader, number: GroupNumber) -> bool {
         let mut left = segment.len().saturating_mul(MAX_PASSES);
         for place in (at..segment.len()).step_by(BLOCK) {
@@ -348,13 +351,15 @@ impl FoundJournal {
     }
 }
 
-/// After a failed sync the kernel may discard bytes that it has shown before.
+/// The error for a segment that lost groups between two reads. After a failed sync, the kernel may discard bytes that
+/// it has shown before.
 fn changed(segment: u64) -> JournalError {
     let why = "it changed while it was read".to_owned();
     JournalError::Failed(DiskError::Failed { file: segment::name(segment), why })
 }
 
-/// The headers of the valid segments, oldest first. Each segment names its predecessor, starting at the newest one.
+/// The headers of the valid segments, oldest first. Finds them from the newest segment back: each header names the
+/// segment before it.
 fn headers(disk: &dyn Disk, store: u128) -> Result<Vec<SegmentHeader>, JournalError> {
     let numbers = segment::numbers(disk).map_err(JournalError::Failed)?;
     let Some(&newest) = numbers.last() else { return Ok(Vec::new()) };

@@ -511,8 +511,8 @@ impl Replica {
         Some(message)
     }
 
-    /// The next part of a snapshot for `to`, of about `room` bytes. Call it after controls and updates, when the link
-    /// has capacity.
+    /// The next part of a snapshot for `to`: as many entries as fit into `room` bytes, but at least one, or the next
+    /// piece of a large value. Call it after controls and updates, when the link has capacity.
     pub(crate) fn poll_snapshot(&mut self, now: Timestamp, to: MemberId, room: usize) -> Option<ChainFrame> {
         let cx = self.membership.at(now);
         cx.config().filter(|_| !cx.is_halted())?;

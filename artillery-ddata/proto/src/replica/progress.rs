@@ -234,7 +234,8 @@ impl Replica {
         }
     }
 
-    /// The next batch for the journal: records of about `room` bytes, and parts of the checkpoint in progress.
+    /// The next batch for the journal: records, and parts of the checkpoint in progress. The batch accepts no further
+    /// record once it has about `room` bytes.
     pub(crate) fn poll_journal(&mut self, room: usize) -> Option<JournalBatch> {
         let added = self.log.add_parts(&self.membership, room);
         self.halt_if_failed(added);

@@ -1,12 +1,11 @@
-//! State that is left out of a member's hash.
-
 use std::{
     hash::{Hash, Hasher},
     ops::{Deref, DerefMut},
 };
 
-/// Left out of the hash by which the model checker recognizes equivalent members (docs/adr/0019-model-checking.md):
-/// constants, derived state, and state that affects only times, reports and precedence.
+/// Excludes a field from the hash by which the model checker recognizes equivalent members
+/// (docs/adr/0019-model-checking.md). Only for constants, derived state, state that affects only times, reports or
+/// precedence, and state whose effects the model excludes: resends, and the promotion of a joiner.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Unhashed<T>(pub(crate) T);
 

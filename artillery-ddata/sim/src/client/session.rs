@@ -21,7 +21,8 @@ pub struct Standing {
     pub opening: bool,
     /// The sequence up to which the application has seen or written the history.
     pub floor: Sequence,
-    /// The history to which the floor belongs; `None` until one has been seen.
+    /// The history to which the floor belongs. The first request after the start or after a reset sets it. Always
+    /// `None` in runs in which no loss is accepted: there, requests name no history.
     pub history: Option<ClusterId>,
 }
 
@@ -31,7 +32,7 @@ impl Standing {
         (self.floor, self.history) = (Sequence::ZERO, None);
     }
 
-    /// Records that the session was opened.
+    /// Begins the session that the update `id` opened. Its requests are numbered from 1.
     pub fn opened(&mut self, id: Version) {
         self.session = Some(Session { id, next: 1, open: BTreeSet::new() });
     }
@@ -43,7 +44,7 @@ impl Standing {
         }
     }
 
-    /// Whether the application has a session with the chain.
+    /// Whether a session is open: a numbered request needs one.
     pub fn has_session(&self) -> bool {
         self.session.is_some()
     }

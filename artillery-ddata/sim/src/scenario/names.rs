@@ -3,7 +3,7 @@
 use super::Scenario;
 
 impl Scenario {
-    /// All scenarios.
+    /// All scenarios, in the order in which `--scenario all` runs them.
     pub const ALL: [Self; 60] = [
         Self::Calm,
         Self::Lossy,
@@ -203,7 +203,7 @@ impl Scenario {
         }
     }
 
-    /// The scenario called `name`.
+    /// Parses a [`name`](Self::name).
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|scenario| scenario.name() == name)
     }

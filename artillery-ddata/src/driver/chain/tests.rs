@@ -1,4 +1,5 @@
-//! Requests that arrive while a chain's task is in the middle of a turn.
+//! Requests that arrive while a chain's task is in the middle of a turn, and other tasks that run between the parts of
+//! a turn.
 
 use std::{
     pin::pin,
@@ -156,8 +157,9 @@ struct Reading {
 }
 
 const LEASE: Lease = Lease { until: Timestamp::MAX, asked: Timestamp::ZERO, stretch: 0 };
-/// The number of reads before the lease is sent, and the total.
+/// The lease is sent at this read.
 const BEFORE: usize = 10;
+/// The test gives up after this number of reads.
 const IN_ALL: usize = 5_000;
 
 impl Wake for Reader {

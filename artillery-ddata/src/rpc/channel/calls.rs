@@ -195,8 +195,8 @@ impl LaneTable {
         }
     }
 
-    /// Moves about `bytes` bytes of questions from the queue to `questions`, with their numbers. From now on they are
-    /// treated as sent.
+    /// Moves questions from the queue to `questions`, with their numbers, until these have `bytes` bytes or the queue
+    /// is empty. From now on they are treated as sent.
     pub(super) fn send(&self, bytes: usize, numbers: &AtomicU64, questions: &mut Vec<(u64, Question, Instant)>) {
         self.with(|state| {
             let mut taken = 0;

@@ -30,7 +30,7 @@ use crate::{
     },
 };
 
-/// A write to the stream gathers about this many bytes of frames.
+/// A write to the stream gathers no further request once it has about this many bytes.
 const BATCH_BYTES: usize = 256 << 10;
 
 const BATCH: usize = 256;

@@ -1,4 +1,4 @@
-//! Reads and writes by time while a member is killed and restarted.
+//! Measures reads and writes over time while a member is killed and restarted.
 
 use std::{thread, time::Duration};
 
@@ -26,10 +26,12 @@ const REFRESH: Duration = Duration::from_millis(500);
 const WRITERS: usize = 32;
 const WRITES_PER_SECOND: f64 = 500.0;
 
-/// Kills and restarts a member of a chain of three, for each place in turn; in a quick run only the middle.
+/// Measures reads and writes of a chain of three while one member is killed and restarted. One run per place: head,
+/// middle and tail; in a quick run the middle only.
 ///
 /// # Errors
-/// A wrong value. Failed operations are only counted.
+/// A node doesn't start or doesn't get ready, a client can't connect, or a read returns a wrong value. Failed
+/// operations are counted, and are no error.
 pub fn failover(lab: &Lab, plan: &Plan, mbit: u32) -> Result<Vec<Failover>, Failed> {
     let places = if plan.quick { &["middle"][..] } else { &["head", "middle", "tail"][..] };
     places.iter().map(|killed| one(lab, plan, mbit, killed)).collect()
@@ -79,7 +81,8 @@ fn one(lab: &Lab, plan: &Plan, mbit: u32, killed: &str) -> Result<Failover, Fail
     Ok(found)
 }
 
-/// Kills and restarts a node. Returns when it was ready, in milliseconds since the start of the window.
+/// Kills and restarts a node. Returns the time at which the node was ready again, in milliseconds since the start of
+/// the window.
 fn kill_and_restart(lab: &Lab, chain: &mut Chain, node: usize, from: Timestamp, times: &Times) -> Result<u64, Failed> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     wait_for(&runtime, from + times.kill);
@@ -89,7 +92,7 @@ fn kill_and_restart(lab: &Lab, chain: &mut Chain, node: usize, from: Timestamp, 
     Ok(millis(clock::now() - from))
 }
 
-/// Sleeps until the time of the next event, which the schedule of the experiment fixes.
+/// Sleeps until `at`. The experiment fixes this time, so there is no condition to wait for.
 fn wait_for(runtime: &Runtime, at: Timestamp) {
     runtime.block_on(async { tokio::time::sleep(at.saturating_since(clock::now())).await });
 }

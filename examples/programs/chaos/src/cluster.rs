@@ -32,7 +32,8 @@ use super::{
     view::View,
 };
 
-/// A node listens on one of these ports. Its port changes only between two runs of a node with a directory.
+/// The ports on which nodes listen. A node changes its port only while it isn't running, and only if it has a
+/// directory.
 const QUIC: [u16; 3] = [4400, 4401, 4402];
 const RESP: u16 = 6379;
 const HTTP: u16 = 8080;
@@ -41,8 +42,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The `--timeout` of `ctl` for an order, in milliseconds: for finding the cluster, and for each of its calls.
 const CTL_MS: u64 = 4000;
-/// For an order, `ctl` finds the cluster and makes up to three consecutive calls: a run that takes longer than this
-/// hangs. The timeout of `ctl recover` is longer: it is killed here and repeated.
+/// An order takes `ctl` at most four timeouts: one to find the cluster, and three for its calls. A run that takes
+/// longer hangs. `ctl recover` may take longer: it is killed after this time, and `recover` runs it again.
 const CTL_HANGS: Duration = Duration::from_millis(4 * CTL_MS + 2000);
 
 /// The flags `--lease-ms` and `--drift-ppm` of the nodes.
@@ -145,7 +146,7 @@ impl Cluster {
         self.logs.join(format!("{}.log", name(node)))
     }
 
-    /// A client seeded with every address that a node may have, which asks the nodes in turn.
+    /// Connects a client. Its seeds are all addresses that a node may have, and its reads rotate over the nodes.
     pub(super) async fn client(&self) -> Result<Client, Failure> {
         let ports = if self.is_durable() { &QUIC[..] } else { &QUIC[..1] };
         let addresses: &[fn(usize) -> Ipv4Addr] = if self.roams { &[address, second_address] } else { &[address] };
@@ -191,7 +192,8 @@ impl Cluster {
         (OrderOutcome::of(&text), Some(text))
     }
 
-    /// Runs `ctl recover`, until it succeeds, at a node that holds every acknowledged write.
+    /// Runs `ctl recover` at `node` until it succeeds, for at most about [`WHOLE_TIMEOUT`]. The node must hold every
+    /// acknowledged write.
     pub(super) async fn recover(&self, node: usize) -> Result<(), Failure> {
         let begin = Instant::now();
         let mut last = "no answer".to_owned();
@@ -299,8 +301,8 @@ impl Cluster {
         }
     }
 
-    /// How long, from `since`, the slowest of these nodes takes to answer `/status`, which it may do while it still
-    /// loads its directory. At most about [`WHOLE_TIMEOUT`]; zero without directories.
+    /// Waits until those of these nodes that run have answered `/status`, for at most about [`WHOLE_TIMEOUT`]. Returns
+    /// the time since `since`; zero if nodes have no directories. A node may answer before its directory is loaded.
     pub(super) async fn loaded(&self, nodes: NodeSet, since: Instant) -> Duration {
         if !self.is_durable() || nodes.is_empty() {
             return Duration::ZERO;

@@ -1,4 +1,5 @@
-//! `ctl give-up`: when two clusters of the same name have met and both hold data, abandons one for the other.
+//! `ctl give-up`: abandons the named cluster and its data, in favour of another cluster of the same name, which it has
+//! met and which holds data. If both hold data, neither gives way by itself.
 
 use std::time::Duration;
 

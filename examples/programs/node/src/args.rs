@@ -148,10 +148,10 @@ pub(super) struct NodeArgs {
     /// Let --resp and --http listen beyond loopback without a password
     #[arg(long, help_heading = SERVING)]
     pub(super) open: bool,
-    /// Maximum bytes of updates in flight
+    /// Maximum bytes of updates in flight in each chain
     #[arg(long, value_name = "BYTES", default_value = "64MiB", help_heading = LIMITS)]
     pub(super) window_bytes: Bytes,
-    /// Bytes of committed updates kept for members that missed some
+    /// Bytes of committed updates that each chain keeps for members that missed some
     #[arg(long, value_name = "BYTES", default_value = "256MiB", help_heading = LIMITS)]
     pub(super) backlog_bytes: Bytes,
     /// Capacity in bytes of each queue of requests and answers

@@ -60,7 +60,8 @@ impl Door {
         self.listener.local_addr()
     }
 
-    /// The next connection that gets a permit. It holds the permit until the second value is dropped.
+    /// Waits for the next connection within the limit, and refuses the others. The connection counts towards the limit
+    /// until the returned permit is dropped.
     pub(super) async fn next(&mut self) -> (TcpStream, OwnedSemaphorePermit) {
         loop {
             let socket = match self.listener.accept().await {

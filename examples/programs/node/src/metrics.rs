@@ -59,13 +59,13 @@ fn operations(page: &mut Page, metrics: &NodeMetrics) {
 
 fn reads(page: &mut Page, metrics: &NodeMetrics) {
     let reads = &metrics.status.reads;
-    page.counter("artillery_reads_total", "Strong reads that this node served, by how they were served.")
+    page.counter("artillery_reads_total", "Reads that this node served, by way: see docs/metrics.md.")
         .sample(&[("way", "local_clean")], reads.local_clean)
         .sample(&[("way", "dirty")], reads.dirty)
         .sample(&[("way", "through_chain")], reads.through_chain);
     page.counter("artillery_version_query_total", "Version queries that this node sent.")
         .sample(&[], reads.version_query);
-    page.counter("artillery_shared_query_total", "Reads that shared the answer to a version query with another one.")
+    page.counter("artillery_shared_query_total", "Reads that were answered by another read's version query.")
         .sample(&[], reads.shared_query);
     page.histogram("artillery_version_query_readers", "How many reads each answered version query served.")
         .ranges(&[], &metrics.readers_per_query);
@@ -108,9 +108,11 @@ fn chains(page: &mut Page, chains: &[ChainStatus]) {
         "1: the memory or disk of this member is full, and its chain accepts only deletes.",
         |chain| f64::from(chain.full.is_some()),
     );
-    show("artillery_chain_parked_reads", "Reads that wait for an answer from another member.", |chain| {
-        chain.parked_reads as f64
-    });
+    show(
+        "artillery_chain_parked_reads",
+        "Reads that wait for another member's answer or for this member's watermark.",
+        |chain| chain.parked_reads as f64,
+    );
     show("artillery_chain_waiting_writes", "Writes that wait for their commit.", |chain| chain.waiting_writes as f64);
     show("artillery_chain_window_bytes", "Updates above the watermark.", |chain| chain.in_flight_bytes as f64);
     show("artillery_chain_backlog_bytes", "Committed updates kept for resends.", |chain| chain.backlog_bytes as f64);
@@ -124,7 +126,8 @@ fn room(page: &mut Page, metrics: &NodeMetrics) {
         .sample(&[], metrics.window_limit_bytes);
     page.gauge("artillery_backlog_limit_bytes", "Maximum bytes that a chain keeps for resends.")
         .sample(&[], metrics.backlog_limit_bytes);
-    let mut queue = page.gauge("artillery_queue_bytes", "Bytes that wait or are in flight, of all connections.");
+    let mut queue = page
+        .gauge("artillery_queue_bytes", "Used capacity in bytes of requests and answers that wait or are in flight.");
     for of in &metrics.queues {
         queue.sample(&[("queue", of.queue)], of.bytes);
     }
@@ -166,8 +169,7 @@ fn rereplications(page: &mut Page, metrics: &NodeMetrics) {
         "Records that the last start found on disk and whose last update isn't known to be committed.",
         |chain| chain.unreplicated_records as f64,
     );
-    let mut time = page
-        .gauge("artillery_chain_rereplication_seconds", "Time taken to settle these records, up to now if unfinished.");
+    let mut time = page.gauge("artillery_chain_rereplication_seconds", "Time until the record that was settled last.");
     for of in &metrics.chains {
         time.sample(&[("chain", &of.chain.to_string())], of.rereplication_time.as_secs_f64());
     }
@@ -185,7 +187,7 @@ fn rereplications(page: &mut Page, metrics: &NodeMetrics) {
 fn configuration(page: &mut Page, metrics: &NodeMetrics) {
     let mut changes = page.counter(
         "artillery_configuration_changes_total",
-        "Membership changes that this node decided as leader, by reason.",
+        "Changes of chain configurations that this node decided as leader, by reason.",
     );
     for &(reason, times) in &metrics.changes {
         changes.sample(&[("reason", reason)], times);
@@ -205,7 +207,7 @@ fn configuration(page: &mut Page, metrics: &NodeMetrics) {
     });
     show(
         "artillery_log_settled",
-        "Whether every chain has all its members and no change of the configuration is pending.",
+        "Whether this node fulfils its role, and the leader last reported that any one other node may be stopped.",
         |log, _| u64::from(log.settled),
     );
     show(

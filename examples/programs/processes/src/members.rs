@@ -32,7 +32,7 @@ impl Members {
         self.nodes.values().map(|(line, _)| text_of(line, "addr")).collect()
     }
 
-    /// The secret of the cluster.
+    /// The secret that nodes need to join the cluster, and clients to use it.
     pub fn secret(&self) -> &str {
         &self.secret
     }
@@ -42,7 +42,7 @@ impl Members {
         text_of(&self.nodes[name].0, field)
     }
 
-    /// A running node.
+    /// The running node of this name. Panics if there is none.
     pub fn node(&self, name: &str) -> &Node {
         &self.nodes[name].1
     }
@@ -111,7 +111,8 @@ impl Members {
         name
     }
 
-    /// The last line of `ctl --json status` at a node, a status or an error; `None` if it isn't JSON.
+    /// Runs `ctl --json status` at a node, and returns the last line of the output, which is a status or an error.
+    /// `None` if that line is missing or isn't JSON.
     pub async fn status(&self, addr: &str) -> Option<Value> {
         let args = ["--cluster", &self.cluster, "--no-mdns", "--seed", addr, "--timeout", "2000", "--json", "status"];
         let done = run(&CTL, Some(&self.secret), &args).await;

@@ -57,8 +57,8 @@ impl Start {
         runners.filter_map(|runner| Some((runner.replica().chain(), runner.poll_journal(bytes)?))).collect()
     }
 
-    /// Writes one group, with batches of about `bytes` bytes. The disk must not refuse it: only clients' data fills the
-    /// disk.
+    /// Writes one group. A batch accepts no further record once it has about `bytes` bytes. The disk must not refuse
+    /// the group: only clients' data fills the disk.
     pub(super) fn persist(&mut self, bytes: usize, replies: &mut BTreeMap<u64, Reply>) {
         let batches = self.batches(bytes);
         let journal = &mut self.journal;

@@ -37,8 +37,8 @@ pub struct JournalBatch {
 
 /// The maximum overhead of a record in a checkpoint, in bytes, in addition to its key and value.
 pub(crate) const RECORD_BYTES: u64 = 32;
-/// While the disk is full and parts of a checkpoint are queued, a batch ends after about `FULL_UPDATES` bytes of
-/// updates. It adds up to `FULL_PARTS` parts, if they fit in a batch.
+/// While the disk is full and parts of a checkpoint are queued, a batch also ends once it has about `FULL_UPDATES`
+/// bytes of updates. It adds up to `FULL_PARTS` parts, if they fit in a batch.
 const FULL_UPDATES: usize = 64 << 10;
 const FULL_PARTS: usize = 8;
 /// Otherwise a batch adds at most this number of parts.
@@ -272,8 +272,8 @@ impl Journal {
         wanted.saturating_sub(self.parts).min(most)
     }
 
-    /// Takes records of about `room` bytes. `data`: see [`JournalBatch::data`]. `late` is the watermark of the mutant
-    /// `StampLate`.
+    /// Takes records until the batch has about `room` bytes, or none is left. `data`: see [`JournalBatch::data`].
+    /// `late` is the watermark of the mutant `StampLate`.
     pub(super) fn next_batch(
         &mut self,
         chain: ChainId,

@@ -30,8 +30,8 @@ impl Log {
         (header, sessions)
     }
 
-    /// The committed records after the key `behind`, up to about `most` bytes, and the record with a value above
-    /// `chunk` bytes that ends them.
+    /// The committed records after the key `behind`: as many as fit into `most` bytes, but at least one. A record with
+    /// a value above `chunk` bytes ends them, and is returned too.
     pub(in crate::replica) fn records_behind(
         &self,
         behind: Option<&Bytes>,

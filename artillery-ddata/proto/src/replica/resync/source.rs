@@ -221,8 +221,9 @@ impl Source {
         false
     }
 
-    /// The next part of a snapshot for `to`, of about `room` bytes: at most [`MAX_CHUNK`](crate::message::MAX_CHUNK)
-    /// plus the length of two keys.
+    /// The next part of a snapshot for `to`: as many entries as fit into `room` bytes, but at least one, or the next
+    /// piece of a large value. A part has at most about [`MAX_CHUNK`](crate::message::MAX_CHUNK) bytes plus the length
+    /// of two keys.
     pub(in super::super) fn poll_part(
         &mut self,
         cx: Context<'_>,

@@ -8,13 +8,14 @@ use crate::{
     scenario::SECOND,
 };
 
-/// Interval within which the operator stops all nodes.
+/// Interval within which the operator asks all nodes to stop.
 const TELLS: u64 = SECOND / 2;
 
 /// Time within which all nodes must end, besides the leases that they wait out.
 const ENDS: u64 = 5 * SECOND;
 
-/// Number of leases that nodes may wait until they ask each other, or learn that all are leaving.
+/// Maximum number of leases that a leaving node waits in total: before it asks the other members whether they are
+/// alive, and until it learns that all of them are leaving.
 const LEASES: u64 = 10;
 
 impl World {
@@ -54,7 +55,8 @@ impl World {
         }
     }
 
-    /// Whether the cluster is being shut down. Nothing fails then, and the log answers without additional delays.
+    /// Whether the cluster is being shut down. During the shutdown no node starts again, no election occurs without
+    /// cause, and confirmations of the leadership have no additional delay.
     pub(in super::super) fn is_closing(&self) -> bool {
         self.phase == Phase::End
     }
