@@ -70,6 +70,9 @@ impl Insider {
         let local = LocalInfo::new(&self.cluster, Incarnation { store: 0, starts: 1 }, PeerKind::Client);
         let mut config = TransportConfig::loopback();
         config.hello_timeout = Duration::from_secs(1);
+        // The keep-alive packets of the nodes suffice. Those of 10,000 connections in this process would be a load of
+        // its own.
+        config.keep_alive = config.idle_timeout / 2;
         let passed = AtomicU32::new(0);
         let filter = move |_: SocketAddr| only_first.is_none_or(|most| passed.fetch_add(1, Ordering::Relaxed) < most);
         Endpoint::bind_filtered(config, identity, local, Arc::new(Deaf), Arc::new(filter)).unwrap()

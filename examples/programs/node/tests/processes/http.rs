@@ -1,4 +1,4 @@
-//! The HTTP port of a node.
+//! Tests of a node's HTTP port: its answers, its password, and that it only reads.
 
 use artillery_processes::{Cluster, Node, assert_documented, documented, token};
 use serde_json::Value;

@@ -136,9 +136,11 @@ async fn reads_that_wait_hold_up_no_write_of_their_connection() {
 
 #[ignore = "takes a minute: `.ci/run overload`"]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ten_thousand_watching_connections_stay_within_bounds() {
-    let (longest, p99) = parked(10_000, 1).await;
-    // Without `OVERLOAD_STRICT`, as on CI's shared machines, only gross deviations fail.
-    let limit = Duration::from_millis(if std::env::var_os("OVERLOAD_STRICT").is_some() { 100 } else { 2000 });
-    assert!(p99 < limit, "{p99:?}, {longest:?} at most");
+async fn thousands_of_watching_connections_stay_within_bounds() {
+    // Without `OVERLOAD_STRICT`, as on CI's shared machines, only gross deviations fail, and there are fewer
+    // connections: the keep-alive packets of 10,000 take 80 % of two free cores, so on slower ones connections time out.
+    let strict = std::env::var_os("OVERLOAD_STRICT").is_some();
+    let (connections, limit) = if strict { (10_000, 100) } else { (5_000, 2000) };
+    let (longest, p99) = parked(connections, 1).await;
+    assert!(p99 < Duration::from_millis(limit), "{p99:?}, {longest:?} at most");
 }

@@ -16,7 +16,7 @@ async fn without_a_lease_nothing_is_read() {
         node.signal("-STOP").await;
     }
     let begun = Instant::now();
-    // While its lease lasts, it may answer.
+    // The third node may still answer until its lease ends.
     let told = loop {
         match wire.call(&["GET", "k"]).await {
             value if value == "$1\r\nv\r\n" => assert!(begun.elapsed() < TEST_TIMEOUT, "it still answers"),
