@@ -97,8 +97,8 @@ impl Cluster {
     }
 
     /// The preferred address at which other nodes dial this node. It changes with the addresses of its host name, if it
-    /// has one. Otherwise it changes with the addresses of this machine, if the node listens on all of them and was
-    /// given no specific one to advertise.
+    /// has one. Otherwise it changes with the addresses of this machine, if the node was given an unspecified address
+    /// to advertise, or none while it listens on all addresses.
     pub fn addr(&self) -> SocketAddr {
         self.inner.endpoint.advertised_addr()
     }
@@ -141,14 +141,16 @@ impl Cluster {
         self.inner.looks
     }
 
-    /// Whether this node still awaits an answer from a seed, announced node or listed place. Seeds that also resolve to
-    /// this node, and announced nodes that it has stopped dialling after many failures, are excluded.
+    /// Whether this node still awaits an answer from a seed, announced node or listed place. A refusal that a retry
+    /// would not change is an answer. Seeds and listed places that also resolve to this node, and announced nodes that
+    /// it has stopped dialling after many failures, are excluded.
     pub fn is_searching(&self) -> bool {
         self.inner.record.is_unanswered()
     }
 
-    /// The peers that this node refused, and the announced peers that refused it, with the newest reason for each
-    /// address. At most 64 addresses are listed, and entries stay after a peer is accepted.
+    /// The peers that dialled and were refused by this node, and the announced peers that refused it or were refused,
+    /// with the newest reason for each address. A failed handshake is a refusal too. The first 64 addresses are listed,
+    /// and entries stay after a peer is accepted. For seeds, see [`seeds`](Self::seeds).
     pub fn refused_peers(&self) -> Vec<RefusedPeer> {
         self.inner.record.refused()
     }
@@ -164,8 +166,9 @@ impl Cluster {
         self.inner.record.refused_by_all().await
     }
 
-    /// Waits until peers refuse this process because another running process has its name, and returns that process.
-    /// Otherwise it never returns. Stop this process when it returns: peers keep refusing this process.
+    /// Waits until peers refuse this process because another running process has its name, or that process itself does,
+    /// and returns that process. Otherwise it never returns, also if this process had the name first: see
+    /// [`Service::name_taken`]. Stop this process when it returns: peers keep refusing this process.
     pub async fn name_taken(&self) -> MemberId {
         self.inner.record.name_taken().await
     }

@@ -11,8 +11,9 @@
 //!
 //! An application may implement [`Discovery`] itself. It passes sources to a node or client with the `discovery` method
 //! of their builders. Each such source runs on a thread of its own, so that one that blocks, panics, ends or never
-//! stops affects only its own hints. A node dials at most 256 places without a node id per source. A source that
-//! panicked is restarted after 5 s.
+//! stops affects only its own hints. A node dials at most 256 places without a node id per source, and 4,096 of all
+//! such sources. Of each candidate it uses at most 16 of the given addresses. A source that panicked is restarted after
+//! 5 s.
 
 mod candidate;
 mod combined;
@@ -43,7 +44,7 @@ pub use mdns::{Interfaces, MDNS_PORT, MdnsDiscovery, MdnsError, MdnsSettings};
 pub use seed::{Seed, SeedError};
 pub use seeds::SeedDiscovery;
 
-/// A stream of hints. It ends when its source is exhausted.
+/// A stream of hints. It ends when its source is exhausted or no longer usable. Most sources never end.
 pub type Candidates = Pin<Box<dyn Stream<Item = Candidate> + Send>>;
 
 /// A source of hints about the addresses of cluster members.

@@ -1,4 +1,4 @@
-//! The errors of endpoints, nodes and identities.
+//! The errors of endpoints, connections, nodes, identities, settings, and ids as text.
 
 mod transport;
 
@@ -25,24 +25,25 @@ pub enum IdentityError {
         /// The minimum length in bytes.
         min: usize,
     },
-    /// The node name is not 1 to 63 characters of `a-z 0-9 . - _`.
+    /// The node name is not 1 to 63 characters of `a-z 0-9 . - _`, or the DNS name in a certificate encodes no such
+    /// name.
     #[error("{name:?} is not a valid node name: use 1 to 63 characters of a-z, 0-9, '.', '-', '_'")]
     BadName {
-        /// The invalid name.
+        /// The invalid name, cut to 126 characters, or the certificate's DNS name.
         name: String,
     },
-    /// A PEM file is malformed or has unexpected content.
+    /// A PEM text is malformed, or it contains no certificate or no private key in PKCS#8.
     #[error("{what}: {reason}")]
     BadPem {
-        /// Which of the files is bad.
+        /// Which text is bad: `certificate authority`, `certificate` or `private key`.
         what: &'static str,
-        /// The problem with the file.
+        /// The problem with the text.
         reason: String,
     },
     /// The certificate has no DNS name among its subject alternative names.
     #[error("the certificate names no node: it needs a DNS name among its subject alternative names")]
     NoNodeName,
-    /// The new identity has another name. A node never changes its name.
+    /// The identity that should replace the current one has another name. A node never changes its name.
     #[error("the identity belongs to {given:?}, not to {here:?}")]
     OtherName {
         /// The node's name.
@@ -50,7 +51,7 @@ pub enum IdentityError {
         /// The name in the new identity.
         given: String,
     },
-    /// The TLS library rejected the key or certificate.
+    /// The TLS library rejected a key or certificate, of the node or of an authority, or could not create it.
     #[error("the certificate is unusable: {0}")]
     Unusable(String),
 }
@@ -70,13 +71,13 @@ pub struct ConfigError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BindError {
-    /// Some settings are invalid. All problems are listed.
+    /// Some settings, the cluster's name, or the range of protocol versions are invalid. All problems are listed.
     #[error("invalid settings: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Config(Vec<ConfigError>),
     /// The identity is unusable.
     #[error(transparent)]
     Identity(#[from] IdentityError),
-    /// The socket could not be bound.
+    /// The socket could not be created, bound or set up.
     #[error("can't listen on {addr}: {source}")]
     Socket {
         /// The requested address.
@@ -86,7 +87,7 @@ pub enum BindError {
     },
 }
 
-/// Why a node's payload was not changed.
+/// Why a node's payload was not accepted, at the start or as a replacement.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PayloadError {
@@ -126,7 +127,8 @@ pub enum StartError {
     /// The endpoint could not be opened.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// The node listens on all addresses and advertises those of these interfaces, but they have none.
+    /// The node should advertise the addresses of these interfaces, but none of them is up and has an address of a
+    /// family that the socket supports.
     #[error("no address that other nodes can dial on {}: choose another interface, or set an address to advertise", interfaces.join(", "))]
     NoAdvertisableAddress {
         /// The names of the interfaces.

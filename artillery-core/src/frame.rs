@@ -1,4 +1,4 @@
-//! Length-delimited frames: a small encoded header, followed by raw bytes that are not copied again.
+//! Length-delimited frames: a small encoded header, followed by raw bytes.
 //!
 //! On the wire: number of following bytes (`u32`, little endian), header length (`u32`), header, body.
 

@@ -132,7 +132,7 @@ impl Identity {
         tls::configs(&self.inner)
     }
 
-    /// Whether one of the roots has signed this chain of certificates, leaf first.
+    /// Whether this chain of certificates, leaf first, leads to one of the roots and is valid now.
     pub(crate) fn trusts(&self, chain: &[CertificateDer<'_>]) -> bool {
         tls::trusts(&self.inner, chain)
     }

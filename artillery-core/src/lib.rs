@@ -12,7 +12,7 @@
 //! # Find the other nodes
 //!
 //! A [`Cluster`] is a running node. On one network, a cluster name and a secret are enough. Networks without multicast
-//! need seeds.
+//! need seeds or another source of addresses.
 //!
 //! ```no_run
 //! # #[cfg(feature = "net")]
@@ -42,8 +42,8 @@
 //! # Send bytes to other nodes
 //!
 //! [`Cluster::endpoint`] provides a [`Link`](transport::Link) to any member. A link redials when its connection breaks.
-//! Streams carry frames: a small header, and a body that is not copied. The receiving node passes each stream to its
-//! [`Service`](transport::Service).
+//! Streams carry frames: a small header, and a body whose large pieces are sent without a copy. The receiving node
+//! passes each stream to its [`Service`](transport::Service).
 //!
 //! ```no_run
 //! # #[cfg(feature = "net")]
@@ -84,8 +84,8 @@
 //!
 //! # Modules
 //!
-//! [`config`] contains settings, [`identity`] certificates, [`discovery`] the sources of addresses, which applications
-//! can extend, and [`error`] the errors.
+//! [`config`] contains settings, [`identity`] certificates, [`discovery`] the sources of addresses (which applications
+//! can extend) and their errors, [`transport`] the QUIC endpoint, and [`error`] all other errors.
 //!
 //! Without default features only the I/O-free half is compiled, which reads no clock and opens no socket: identifiers,
 //! time, frames, settings, errors and, for the other crates of this project, SWIM as a state machine.

@@ -25,16 +25,20 @@ use crate::types::update::MAX_KEY;
 pub struct Config {
     /// The cluster's name (`artillery`). Nodes of a cluster with another name are refused.
     pub cluster: String,
-    /// The node's stable name. `None`: the name stored in its directory ([`data`](Self::data)), or a random one.
+    /// The node's stable name. `None`: the name stored in its directory ([`data`](Self::data)), or a random one. A node
+    /// with certificates has the name in its certificate, and ignores this one. A directory that holds a store, but no
+    /// name, needs this one.
     pub name: Option<String>,
     /// The number of nodes, including this one, that must see each other before they form the cluster (3). If nodes
     /// expect different numbers, the largest is used. With 1, a node that finds no other node within a few seconds
-    /// forms the cluster alone, and others join it later.
+    /// (about ten while a seed hasn't answered) forms the cluster alone, and others join it later.
     pub expect: u32,
-    /// Whether the cluster already exists (no). If so, a node without a store waits for a node of that cluster and
-    /// never forms one. This prevents an empty cluster when the volumes of all nodes are missing.
+    /// Whether the cluster already exists (no). If so, a node without a directory, or whose directory names no cluster,
+    /// waits for a node of that cluster and never forms one. This prevents an empty cluster when the volumes of all
+    /// nodes are missing.
     pub existing: bool,
-    /// The chains that the node proposes when it forms the cluster. Ignored once the cluster is formed.
+    /// The chains that the node proposes when it forms the cluster. Nodes with different ones form no cluster together.
+    /// Once the cluster is formed, only the limit on [`Threads::Own`] depends on them.
     pub chains: ChainSettings,
     /// How to find other nodes.
     pub discovery: DiscoveryConfig,
@@ -126,8 +130,9 @@ pub enum Threads {
     Shared,
     /// The node's own threads: one for its sockets and all network traffic, and others for its chains.
     Own {
-        /// The number of threads for chains, at most 256; those in excess of the chains are not used. With 0 the chains
-        /// share the socket thread, which is best for a node with one or two cores.
+        /// The number of threads for chains, at most 256. The node starts no more of them than its own
+        /// [`Config::chains`] has chains, even if the cluster was formed with more. With 0 the chains share the socket
+        /// thread, which is best for a node with one or two cores.
         chains: usize,
     },
 }
@@ -139,8 +144,8 @@ const MAX_CHAIN_THREADS: usize = 256;
 const MAX_REOPEN: Duration = Duration::from_secs(3600);
 
 impl Default for Threads {
-    /// [`Own`](Self::Own) threads. With four or more cores, all but one run chains; with fewer, chains share the socket
-    /// thread.
+    /// [`Own`](Self::Own) threads. With four or more cores, one thread for each core but one may run chains, up to 256;
+    /// with fewer, chains share the socket thread.
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let chains = if cores < CORES_FOR_CHAINS { 0 } else { (cores - 1).min(MAX_CHAIN_THREADS) };

@@ -50,9 +50,9 @@
 //! the cluster; this happens once. Later nodes become spares: they forward requests to a member, and replace a member
 //! that dies. `cargo run --release --bin quickstart` demonstrates all of this in one process.
 //!
-//! To start with one node and grow later, give `expect(1)` to all. A node looks for others for two seconds, and for up
-//! to ten while a seed hasn't answered. Then it forms a cluster, alone or with every node that it sees. Nodes that
-//! start later join.
+//! To start with one node and grow later, give `expect(1)` to all. A node looks for others for one second, for two if
+//! it sees none, and for up to ten while a seed or an announced node hasn't answered. Then it forms a cluster, alone or
+//! with every node that it sees. Nodes that start later join.
 //!
 //! ```no_run
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -73,7 +73,7 @@
 //! let newest = kv.get("stock/7").mode(ReadMode::Eventual).await?;
 //! println!("{:?}, dirty: {}", newest.value(), newest.state == ReadState::Dirty);
 //!
-//! // A clean key, read by a plain function: no task, no await, no allocation.
+//! // A clean key, read by a plain function: no task, no await, and outside a session no allocation.
 //! match kv.get_local("stock/7") {
 //!     Ok(found) => println!("{found:?}"),
 //!     Err(NotLocal::Dirty) => println!("a write is in progress: `get` would ask the tail"),

@@ -81,7 +81,7 @@ pub enum OperationKind {
     Read,
     /// A read of several keys at one point of the history.
     ReadMany,
-    /// A page of a scan.
+    /// A page of a scan, in the order of the keys or of their hashes.
     Scan,
     /// A watch's query, which waits for changes.
     Changes,
@@ -170,7 +170,7 @@ pub struct QueueMetrics {
     pub bytes: u64,
 }
 
-/// The state that a chain keeps in addition to its data.
+/// The state that this node keeps for a chain in addition to the chain's data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChainMetrics {

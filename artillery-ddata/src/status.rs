@@ -23,7 +23,7 @@ pub enum StatusError {
     /// The node gave no answer.
     #[error(transparent)]
     Call(#[from] Error),
-    /// The node answered with a text that isn't a status, with this error.
+    /// The node's answer isn't a status that this release can read. Holds the error of the JSON parser.
     #[error("unreadable: {0}")]
     Unreadable(String),
 }
@@ -42,19 +42,20 @@ pub struct NodeStatus {
     pub addr: Option<SocketAddr>,
     /// The cluster's name.
     pub cluster: String,
-    /// The cluster's id. `None`: the node doesn't belong to a formed cluster yet.
+    /// The cluster's id. `None`: the node doesn't belong to a formed cluster yet, or still loads its directory.
     #[serde(default, with = "text::or_null")]
     pub cluster_id: Option<ClusterId>,
     /// The ids of the clusters that this one succeeds, oldest first. An operator abandoned each of them.
     #[serde(default, with = "text::list")]
     pub succeeds: Vec<ClusterId>,
-    /// The node's place in the first chain that it serves. A node that doesn't belong to a cluster yet is reported as a
-    /// spare. In JSON the field is named `role`.
+    /// The node's place in the first chain whose configuration names it. A node that no chain names, or that doesn't
+    /// belong to a cluster yet, is reported as a spare. In JSON the field is named `role`.
     #[serde(rename = "role", with = "place")]
     pub place: Place,
-    /// Whether the node can answer a strong read now, from its own state or by asking a member.
+    /// Whether the node was ready and may serve now, by its own state: see
+    /// [`Node::may_serve`](crate::Node::may_serve).
     pub ready: bool,
-    /// The other nodes known by gossip.
+    /// The other nodes known by gossip, including nodes that were recently lost or have left.
     pub members: Vec<MemberStatus>,
     /// The chains that the node is a member of.
     pub chains: Vec<ChainStatus>,
@@ -68,7 +69,7 @@ pub struct NodeStatus {
     /// The limit on [`memory_bytes`](Self::memory_bytes) at which its chains stop accepting values. `None`: no limit.
     #[serde(default)]
     pub max_memory_bytes: Option<u64>,
-    /// The configuration log. `None`: the node has a fixed configuration, or doesn't belong to a cluster yet.
+    /// The configuration log. `None`: the node has a fixed configuration, or its part of the log doesn't run yet.
     #[serde(default)]
     pub log: Option<LogStatus>,
     /// Progress of loading the data directory. `None`: the node has no directory, or it is loaded.
@@ -79,7 +80,7 @@ pub struct NodeStatus {
     pub waiting_for: Vec<String>,
 }
 
-/// Progress of a node that loads its data directory.
+/// Progress of a node that loads its data directory, as of its latest report. The node reports about once a second.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LoadingStatus {
@@ -93,9 +94,10 @@ pub struct LoadingStatus {
     pub read_bytes: u64,
     /// Total bytes that this step reads.
     pub total_bytes: u64,
-    /// Milliseconds since loading began.
+    /// Milliseconds from the beginning of the first step to the report.
     pub elapsed_ms: u64,
-    /// Estimated remaining time in milliseconds. `None`: unknown before the second step.
+    /// Estimated remaining time in milliseconds. `None`: unknown in the first step, and when the second one has just
+    /// begun.
     pub left_ms: Option<u64>,
 }
 
@@ -162,7 +164,7 @@ pub struct MemberStatus {
     /// The address that it announces.
     #[serde(with = "text")]
     pub addr: SocketAddr,
-    /// Its state, as reported by other nodes.
+    /// Its state, as this node sees it.
     pub state: GossipState,
 }
 
@@ -174,7 +176,7 @@ pub struct ChainStatus {
     pub chain: u32,
     /// The epoch of the configuration that this member has entered.
     pub epoch: u64,
-    /// Which members serve strong reads.
+    /// Which serving members answer strong reads.
     pub mode: ChainMode,
     /// The names of the serving members, head first.
     pub members: Vec<String>,
@@ -196,7 +198,8 @@ pub struct ChainStatus {
     pub backlog_bytes: u64,
     /// Remaining time of the lease in milliseconds. `None`: it never expires.
     pub lease_ms: Option<u64>,
-    /// The number of live members that hold every committed update, by this node's view of the membership.
+    /// The number of serving members that this node's membership considers alive or only suspects. Each holds every
+    /// committed update.
     pub copies: u32,
     /// Reads waiting to be answered.
     pub parked_reads: u64,
@@ -228,7 +231,8 @@ pub struct ChainStatus {
     /// Bytes of the chain's keys and values at this member, including old versions.
     #[serde(default)]
     pub store_bytes: u64,
-    /// The exhausted resource: until it is available again, the chain accepts no values. `None`: none is exhausted.
+    /// This member's exhausted resource: until it is available again, the chain accepts no values. `None`: none is
+    /// exhausted, or this member doesn't serve.
     #[serde(default)]
     pub full: Option<Exhausted>,
 }
@@ -246,7 +250,8 @@ pub struct ReadsStatus {
     pub version_query: u64,
     /// Reads that another read's version query answered.
     pub shared_query: u64,
-    /// Requests that this node forwarded to another node.
+    /// Requests, reads and writes, of this node's handles and clients that it passed to another node. Retries aren't
+    /// counted.
     pub forwarded: u64,
     /// Reads served through the chain, behind a barrier.
     pub through_chain: u64,

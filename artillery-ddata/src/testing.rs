@@ -79,8 +79,9 @@
 //! The configuration of a chain changes only when all nodes are restarted: while a member is crashed, its chain accepts
 //! no writes and serves only clean keys. A crashed member restarts only together with all others. Disks never fail, and
 //! are never full. The changes of a [`Watch`](crate::kv::Watch) and the pages of
-//! [`Kv::scan_hashed`](crate::Kv::scan_hashed) aren't checked. A [`BlockingKv`](crate::blocking::BlockingKv) can't be
-//! used, since it needs threads and real time.
+//! [`Kv::scan_hashed`](crate::Kv::scan_hashed) aren't checked. Of keys that a [`Script`](crate::Script) names, only the
+//! contents are checked: not whether a read was outdated, and not the order within a session. A
+//! [`BlockingKv`](crate::blocking::BlockingKv) can't be used, since it needs threads and real time.
 
 mod cluster;
 mod disk;

@@ -84,7 +84,8 @@ impl ClusterBuilder {
         }
     }
 
-    /// The cluster's name (`artillery`). Nodes of other clusters are refused.
+    /// The cluster's name, 1 to 255 bytes (`artillery`). Nodes of other clusters are refused. With a name of more than
+    /// 200 bytes, nodes do not find each other by multicast DNS.
     pub fn cluster(mut self, name: impl Into<String>) -> Self {
         self.cluster = name.into();
         self
@@ -102,7 +103,7 @@ impl ClusterBuilder {
         self
     }
 
-    /// The node's identity, instead of a name and a secret (none).
+    /// The node's identity (none). If it is set, name and secret are ignored.
     pub fn identity(mut self, identity: Identity) -> Self {
         self.identity = Some(identity);
         self
@@ -145,10 +146,10 @@ impl ClusterBuilder {
         self
     }
 
-    /// A host name of this node (none). The node resolves it every two seconds, and advertises its addresses. Until the
-    /// first answer, and while the name resolves only to addresses that others can't dial (such as loopback, although
-    /// the node listens on others), the node advertises the addresses that it would advertise without a name. While
-    /// lookups fail or return no address, the advertised addresses stay.
+    /// A host name of this node (none). The node resolves it every two seconds, and advertises its addresses once two
+    /// successive answers agree. Until then, and while the name resolves only to addresses that others can't dial (such
+    /// as loopback, although the node listens on others), the node advertises the addresses that it would advertise
+    /// without a name. While lookups fail or return no address, the advertised addresses stay.
     pub fn advertise_name(mut self, name: Seed) -> Self {
         self.advertise_name = Some(name);
         self
@@ -167,7 +168,8 @@ impl ClusterBuilder {
         self
     }
 
-    /// Adds an address where a member may be found, as `HOST:PORT` (none). Duplicates are ignored.
+    /// Adds an address where a member may be found, as `HOST:PORT` (none). Duplicates are ignored. At most 1,024 seeds
+    /// are dialled.
     pub fn seed(mut self, seed: impl Into<String>) -> Self {
         self.seeds.push(seed.into());
         self
@@ -185,8 +187,9 @@ impl ClusterBuilder {
         self
     }
 
-    /// Interfaces for multicast DNS (loopback if the node listens on loopback, else all). A node that listens on all
-    /// addresses, and was given no specific one to advertise, advertises the addresses of these interfaces.
+    /// Interfaces for multicast DNS (loopback if the node listens on loopback, else all). A node that was given an
+    /// unspecified address to advertise, or none while it listens on all addresses, advertises the addresses of these
+    /// interfaces.
     pub fn mdns_interfaces(mut self, interfaces: Interfaces) -> Self {
         self.mdns_interfaces = Some(interfaces);
         self
@@ -216,8 +219,8 @@ impl ClusterBuilder {
         self
     }
 
-    /// Whether the node is meant to work alone (no). If not, and if it meets no other node within 10 s, it logs what it
-    /// has announced and which announcements it has received.
+    /// Whether the node is meant to work alone (no). If not, and if it meets no other node within 10 s, it logs once
+    /// what it has announced, which announcements it has received, and the state of each seed.
     pub fn may_be_alone(mut self, may: bool) -> Self {
         self.may_be_alone = may;
         self

@@ -32,8 +32,8 @@ pub struct Member {
     pub name: String,
     /// The preferred address to dial: the first of `addrs`.
     pub addr: SocketAddr,
-    /// All addresses at which the member may be dialled. Some may be reachable only from certain hosts, or belong to
-    /// other hosts too.
+    /// All addresses at which the member may be dialled, at most eight. Some may be reachable only from certain hosts,
+    /// or belong to other hosts too.
     pub addrs: Vec<SocketAddr>,
     /// The application's payload: see [`Cluster::set_payload`](super::Cluster::set_payload).
     pub payload: Bytes,
@@ -65,10 +65,10 @@ pub enum MemberEvent {
     Formed(Member),
     /// The member can be dialled at other addresses now.
     Moved(Member),
-    /// A seed refused this node, or this node refused the node at the seed. Equal refusals in succession are reported
-    /// once.
+    /// The state of a seed has become [`SeedState::Refused`](super::SeedState::Refused): it refused this node, or this
+    /// node refused the node at the seed. Equal refusals in succession are reported once.
     SeedRefused {
-        /// The seed as it was configured.
+        /// The seed, as in [`SeedStatus::seed`](super::SeedStatus::seed).
         seed: String,
         /// The address of the node at the seed.
         addr: SocketAddr,
@@ -81,7 +81,7 @@ pub enum MemberEvent {
         /// The later incarnation.
         by: MemberId,
     },
-    /// This reader was too slow and missed events. Its view of the members is up to date again.
+    /// This reader was more than 1,024 events behind and missed them. Its view of the members is up to date again.
     Lagged {
         /// The number of missed events.
         missed: u64,

@@ -19,7 +19,7 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SeedStatus {
-    /// The seed as it was configured.
+    /// The seed, as `HOST:PORT` with the host in lower case and an IP address in its shortest form.
     pub seed: String,
     /// The result of the latest attempt.
     pub state: SeedState,
@@ -34,20 +34,21 @@ pub enum SeedState {
         /// Why the last attempt failed, if one has ended.
         last: Option<String>,
     },
-    /// The node at the seed refused this node, or this node refused it.
+    /// The node at the seed refused this node, or this node refused it, for a reason that a retry would not change. A
+    /// certificate that is not trusted and an invalid hello are such reasons. Too many connections are not.
     Refused {
         /// The address of that node.
         addr: SocketAddr,
         /// The reason for the refusal.
         reason: ConnectError,
     },
-    /// This member answered at the seed.
+    /// This member answered at the seed. The seed is dialled again once the member is no longer active.
     Met(NodeId),
     /// All addresses of the seed lead to this node itself.
     Itself,
 }
 
-/// A peer that this node refused, or that refused this node.
+/// A peer that this node refused, or an announced peer that refused this node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RefusedPeer {

@@ -14,22 +14,23 @@ pub struct SwimSettings {
     pub probe_rtt: Duration,
     /// A suspected member that does not refute the suspicion within this time is down.
     pub suspect_to_down: Duration,
-    /// How many members are asked to help with a probe. When this node refutes a suspicion or changes its identity, it
-    /// gossips this at once to as many members.
+    /// Maximum number of members that are asked to help with a probe. When this node refutes a suspicion or changes its
+    /// identity, it gossips this at once to as many members.
     pub indirect_probes: usize,
     /// How often updates are gossiped in separate packets. Probes carry updates too.
     pub gossip_period: Duration,
-    /// How many members each gossip round reaches.
+    /// Maximum number of members that each gossip round reaches.
     pub gossip_fan_out: usize,
-    /// How many times each member forwards an update.
+    /// Maximum number of packets in which each member forwards an update. A newer update about the same member replaces
+    /// it.
     pub max_transmissions: u8,
     /// How often one member is asked for the members that it knows.
     pub refresh_period: Duration,
     /// How often members that are down are asked whether they are back. This heals partitions.
     pub heal_period: Duration,
-    /// How many members that are down are asked each time.
+    /// Maximum number of members that are down and are asked each time.
     pub heal_fan_out: usize,
-    /// A member that is down or has left is forgotten after this time.
+    /// A member that is down or has left is forgotten after this time. At least twice `suspect_to_down`.
     pub forget_after: Duration,
     /// Largest membership packet in bytes (1,000 to 65,000). Larger ones that other members send are rejected.
     pub max_packet: usize,

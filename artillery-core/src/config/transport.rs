@@ -52,29 +52,32 @@ impl FromStr for Congestion {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct TransportConfig {
-    /// UDP address to listen on (`[::]:0`). `[::]` means all addresses of this machine, of both families. With port 0
-    /// the system chooses a port.
+    /// UDP address to listen on (`[::]:0`). `[::]` means all addresses of this machine, of both families, or all IPv4
+    /// addresses if the machine has no IPv6. With port 0 the system chooses a port.
     pub listen: SocketAddr,
     /// The address that other nodes dial, if it differs from the one listened on. An unspecified IP (`0.0.0.0`, `::`)
     /// means the source IP that a peer observes, and port 0 the port listened on.
     pub advertise: Option<SocketAddr>,
-    /// Size in bytes that is requested from the system for each of the socket's two buffers. 0 keeps the system's
-    /// default.
+    /// Size in bytes that is requested from the system for each of the socket's two buffers, at most 1 GiB. The system
+    /// may grant less. 0 keeps the system's default.
     pub socket_buffer_bytes: usize,
     /// Maximum bytes that a peer may send on one stream before this side has read them: at least bandwidth × round
-    /// trip. Keep it a fraction of the connection's window, so that a few streams full of large values leave capacity
-    /// for urgent ones.
+    /// trip, and at least 64 KiB. Keep it a fraction of the connection's window, so that a few streams full of large
+    /// values leave capacity for urgent ones.
     pub stream_window_bytes: u32,
-    /// Maximum bytes that a peer may send on all streams of one connection before this side has read them. It is also
-    /// the maximum of unacknowledged bytes that this side sends on one connection.
+    /// Maximum bytes that a peer may send on all streams of one connection before this side has read them, at least
+    /// [`Self::stream_window_bytes`]. It is also the maximum of unacknowledged bytes that this side sends on one
+    /// connection.
     pub connection_window_bytes: u32,
-    /// Maximum size in bytes of a frame, header and body together. All nodes of a cluster must use the same value.
+    /// Maximum size in bytes of a frame, header and body together. 64 KiB to 1 GiB. All nodes of a cluster must use the
+    /// same value.
     pub max_frame_bytes: usize,
     /// Interval of keep-alive packets on an idle connection.
     pub keep_alive: Duration,
-    /// A connection is closed after this time without received packets; the lower value of both sides applies. A
-    /// connection dialled by a link is also closed if nothing that it sent was acknowledged for this time, so round
-    /// trips must be shorter.
+    /// A connection is closed after this time without received packets, or after three of QUIC's own timeouts if that
+    /// is longer; the lower value of both sides applies. At least twice [`Self::keep_alive`], at most a day. A
+    /// connection dialled by a link is also closed if nothing that it sent was acknowledged for this time (600 ms after
+    /// the peer has moved to another address), so round trips must be shorter.
     pub idle_timeout: Duration,
     /// Congestion control for sending. Each side of a connection uses its own setting.
     pub congestion: Congestion,

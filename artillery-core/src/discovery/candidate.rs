@@ -15,8 +15,9 @@ pub struct Announcement {
     pub name: String,
     /// The addresses at which the node can be reached. All have the same port.
     pub addrs: Vec<SocketAddr>,
-    /// Whether the addresses are those of this machine's interfaces. Where possible, each such address is announced on
-    /// its own interface only: on another network it may belong to another host.
+    /// Whether the node was given no specific address to advertise. Then the addresses are those of this machine's
+    /// interfaces, or those of the node's host name if it has one. Where possible, each address of an interface is
+    /// announced on that interface only: on another network it may belong to another host.
     pub by_interface: bool,
 }
 
@@ -26,7 +27,8 @@ pub struct Announcement {
 pub enum Source {
     /// Multicast DNS on the local network.
     Mdns,
-    /// A seed given by the operator, as `HOST:PORT`.
+    /// A seed given by the operator, as `HOST:PORT`. For a source implemented by an application, this is replaced by
+    /// `Other`.
     Seed(String),
     /// A host name that is resolved periodically, as `HOST:PORT`.
     Dns(String),
@@ -51,9 +53,10 @@ impl fmt::Display for Source {
 /// A hint about the address of a member.
 ///
 /// If a candidate names a `node`, or multicast DNS found it, its addresses are dialled until a node answers, a node
-/// refuses permanently, too many attempts have failed, or the source reports it as `gone` after a failure. Any other
-/// candidate is dialled until its source reports it as `gone`, or newer places displace it: name no `node` for
-/// addresses from an operator or a registry. An address of this node itself isn't dialled again.
+/// refuses permanently, 20 attempts have failed, newer candidates displace it, or the source reports it as `gone` after
+/// a failure. Any other candidate is dialled until its source reports it as `gone`, or newer places displace it: name
+/// no `node` for addresses from an operator or a registry. A candidate that leads only to this node itself is dialled
+/// again only if its source repeats it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Candidate {
@@ -88,11 +91,13 @@ impl Candidate {
         Self { gone: true, ..self }
     }
 
-    /// The addresses to dial now: the given ones, then at most 16 of the host name in the resolver's order. Call it
-    /// before every dial, since each call resolves the name again. Resolving takes at most 5 s.
+    /// The addresses to dial now: the given ones, then at most 16 of the host name in the resolver's order (a random
+    /// selection if there are more). Call it before every dial, since each call resolves the name again. Resolving
+    /// takes at most 5 s.
     ///
     /// # Errors
-    /// [`ResolveError`] if the host name has no address now and none was given: try again later.
+    /// [`ResolveError`] if the host name cannot be resolved now, or has no address, and no address was given: try
+    /// again later.
     pub async fn resolve(&self) -> Result<Vec<SocketAddr>, ResolveError> {
         let Some(host) = &self.host else { return Ok(self.addrs.clone()) };
         match host.resolve().await {

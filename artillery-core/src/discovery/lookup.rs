@@ -54,15 +54,15 @@ fn some_of(mut all: Vec<SocketAddr>, most: usize, mut pick: impl FnMut(usize) ->
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResolveError {
-    /// The resolver reported an error.
+    /// The resolver reported an error, or no thread could be started for it.
     #[error("can't look up {host}: {error}")]
     Lookup {
         /// The host and port.
         host: String,
-        /// The error of the resolver.
+        /// The error of the resolver or of the system.
         error: io::Error,
     },
-    /// The resolver did not answer in time.
+    /// The resolver did not answer in time, or too many other look-ups were pending.
     #[error("could not resolve {host} within {after:?}")]
     Timeout {
         /// The host and port.

@@ -44,7 +44,8 @@ const ADDRESS_CHECK_SECONDS: u32 = 1;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Interfaces {
-    /// All interfaces.
+    /// All interfaces. Multicast DNS omits interfaces that are down, and point-to-point ones, such as many VPNs.
+    /// Loopback addresses are advertised only if there are no others.
     #[default]
     All,
     /// Loopback only, which reaches nodes on this machine.
@@ -73,7 +74,7 @@ impl Interfaces {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MdnsSettings {
-    /// Only nodes of this cluster are found.
+    /// Only nodes of this cluster are found. Records with a name of more than 200 bytes are ignored.
     pub cluster: String,
     /// The interfaces to announce and listen on.
     pub interfaces: Interfaces,
@@ -105,7 +106,7 @@ pub enum MdnsError {
     /// The daemon did not start, or it rejected its settings.
     #[error("multicast DNS is not available: {0}")]
     Unavailable(String),
-    /// The daemon rejected the announcement.
+    /// The daemon rejected the announcement, or the withdrawal of the previous one.
     #[error("can't announce this node by multicast DNS: {0}")]
     Unannounceable(String),
     /// The announcement has no address.

@@ -113,7 +113,8 @@ impl Seed {
         }
     }
 
-    /// The addresses to dial now, at most 16. Each call resolves a host name again, within 5 s.
+    /// The addresses to dial now, at most 16 (a random selection if the host name has more). Each call resolves a host
+    /// name again, within 5 s.
     ///
     /// # Errors
     /// [`ResolveError`]: try again later.

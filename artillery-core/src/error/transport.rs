@@ -65,7 +65,8 @@ pub enum Refusal {
         /// The node id in the hello.
         claimed: NodeId,
     },
-    /// The certificate is foreign, expired, or derived from another secret.
+    /// The certificate is missing, foreign, expired, derived from another secret, names no node, or is no longer
+    /// trusted after a change of the identity. Other failures of the TLS handshake are included.
     #[error("not trusted: {0}")]
     Untrusted(String),
     /// The peer sent no valid hello: something else, too many bytes, or nothing before the connection was lost.
@@ -152,7 +153,8 @@ impl Refusal {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// One side does not trust the other's certificate: it is derived from another secret, foreign or expired.
+    /// One side does not trust the other's certificate: it is derived from another secret, foreign, expired, or names
+    /// no node. Other failures of the TLS handshake are included.
     #[error("not trusted: {0}")]
     Untrusted(String),
     /// The peer refused this node.
@@ -220,7 +222,7 @@ pub enum CloseReason {
     /// The peer closed the connection before the handshake completed: it stopped, or its time limit passed.
     #[error("the peer closed the connection during the handshake: it stopped, or it received too little in time")]
     Handshake,
-    /// Nothing was received during the idle timeout.
+    /// Nothing was received during the idle timeout, or during three of QUIC's own timeouts if that is longer.
     #[error("nothing received for too long")]
     TimedOut,
     /// Nothing that was sent was acknowledged during the idle timeout, or for a shorter time after the peer has moved
@@ -230,10 +232,10 @@ pub enum CloseReason {
     /// The peer does not know the connection: its process was restarted.
     #[error("the peer was restarted")]
     Reset,
-    /// A certificate was refused by either side.
+    /// The TLS handshake failed, usually because either side refused the other's certificate.
     #[error("not trusted: {0}")]
     Untrusted(String),
-    /// A violation of the QUIC protocol, detected by either side.
+    /// A violation of the QUIC protocol, detected by either side, or another error of QUIC.
     #[error("protocol error: {0}")]
     Protocol(String),
 }
@@ -242,18 +244,18 @@ pub enum CloseReason {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// The bytes are not a frame. The stream is unusable.
+    /// A frame is malformed, too large, or cut off by the end of the stream. The stream is unusable.
     #[error(transparent)]
     Frame(#[from] FrameError),
     /// The sender reset the stream.
     #[error("reset by the sender (code {0})")]
     Reset(u64),
-    /// The connection was closed.
+    /// The connection was closed, or this side has stopped the stream (as [`CloseReason::Here`]).
     #[error("connection lost: {0}")]
     Lost(#[from] CloseReason),
 }
 
-/// Why a frame was not sent. Earlier frames may or may not have arrived.
+/// Why a frame was not sent, or a stream not opened. Earlier frames may or may not have arrived.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
@@ -271,8 +273,8 @@ pub enum WriteError {
     /// The stream was finished or reset on this side.
     #[error("the stream is finished")]
     Finished,
-    /// An earlier call was cancelled or failed, perhaps in the middle of a frame. Dropping the writer resets the
-    /// stream.
+    /// An earlier call was cancelled, or failed with an error other than `TooLarge`, perhaps in the middle of a frame.
+    /// Dropping the writer resets the stream.
     #[error("an earlier write was cancelled or failed")]
     Interrupted,
     /// The connection was closed.
@@ -284,7 +286,7 @@ pub enum WriteError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DatagramError {
-    /// The datagram exceeds what currently fits into a packet on this path. It was counted and dropped.
+    /// The datagram exceeds what currently fits into a packet on this path. It was dropped.
     #[error("a datagram of {len} bytes does not fit: the limit is {limit}")]
     TooLarge {
         /// Size of the datagram in bytes.
@@ -292,7 +294,7 @@ pub enum DatagramError {
         /// The current limit in bytes.
         limit: usize,
     },
-    /// The peer does not support datagrams.
+    /// The peer does not support datagrams, or the network is simulated.
     #[error("the peer does not support datagrams")]
     Unsupported,
     /// The connection was closed.

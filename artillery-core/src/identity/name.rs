@@ -8,7 +8,7 @@ use crate::error::IdentityError;
 /// Suffix of DNS names in certificates derived from a secret. Names under `internal` belong to no internet host.
 const SUFFIX: &str = ".node.artillery.internal";
 
-/// A DNS label has at most 63 characters: one for the marker, the others for whole bytes in hexadecimal.
+/// Hexadecimal digits per DNS label, an even number. With its marker, a label has at most 63 characters.
 const HEX_PER_LABEL: usize = 60;
 
 pub(super) fn check(name: &str) -> Result<(), IdentityError> {

@@ -85,7 +85,7 @@ pub enum SwimOutput {
 /// the fault may have been applied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PacketError {
-    /// The packet is larger than any that members send.
+    /// The packet is larger than [`SwimSettings::max_packet`](crate::config::SwimSettings::max_packet) of this node.
     #[error("a membership packet of {len} bytes exceeds the limit of {max}")]
     TooLarge {
         /// The size of the packet in bytes.

@@ -162,8 +162,10 @@ impl Connection {
 
     /// Opens a stream to the peer. Among streams with data to send, those with a higher `priority` are sent first.
     ///
-    /// The side that was dialled may open streams too, but only a few at a time. At that limit, the call waits until
-    /// the side that dialled has [accepted](Self::accept_uni) and read earlier ones.
+    /// The side that dialled may have
+    /// [`TransportConfig::max_streams_per_connection`](crate::config::TransportConfig::max_streams_per_connection)
+    /// streams open, as set by the other side. The side that was dialled may have at most 64 open. At that limit, the
+    /// call waits until the peer has [accepted](Self::accept_uni) and read earlier ones.
     ///
     /// # Errors
     /// [`WriteError`], usually [`WriteError::Lost`].
@@ -242,7 +244,9 @@ impl Connection {
     /// endpoint acknowledges an empty datagram and does not pass it to the service.
     ///
     /// # Errors
-    /// [`DatagramError`]. A datagram that is not sent is counted.
+    /// [`DatagramError`]. A datagram that is not sent is included in
+    /// [`Counters::datagrams_dropped`](super::Counters::datagrams_dropped). An older datagram that this call displaced
+    /// is not.
     pub fn send_datagram(&self, payload: Bytes) -> Result<(), DatagramError> {
         let len = payload.len();
         let sent = match &self.inner.carrier {
@@ -262,7 +266,8 @@ impl Connection {
         }
     }
 
-    /// Maximum size of a datagram in bytes at present. `None` if the peer does not support datagrams.
+    /// Maximum size of a datagram in bytes at present. It changes with the path. `None` if the peer does not support
+    /// datagrams, or the network is simulated.
     pub fn max_datagram(&self) -> Option<usize> {
         match &self.inner.carrier {
             ConnectionCarrier::Quic(quinn) => quinn.max_datagram_size(),
@@ -271,7 +276,7 @@ impl Connection {
         }
     }
 
-    /// Waits until the connection is closed.
+    /// Waits until the connection is closed, and returns the reason.
     pub async fn closed(&self) -> CloseReason {
         match &self.inner.carrier {
             ConnectionCarrier::Quic(quinn) => quic::close_reason(quinn.closed().await),

@@ -49,21 +49,23 @@ impl CounterCell {
 }
 
 counters! {
-    /// Frames passed to QUIC.
+    /// Frames passed to QUIC, without hellos.
     frames_sent,
-    /// Bytes of the frames passed to QUIC.
+    /// Bytes of the frames passed to QUIC, including eight bytes of lengths per frame.
     frame_bytes_sent,
-    /// Writes by which frames were passed to QUIC.
+    /// Writes by which frames were passed to QUIC. One write may pass several frames.
     writes,
-    /// Frames read from streams.
+    /// Complete frames read from streams, without hellos.
     frames_received,
-    /// Bytes of the frames read.
+    /// Bytes of the frames read, including eight bytes of lengths per frame.
     frame_bytes_received,
     /// Datagrams passed to QUIC.
     datagrams_sent,
-    /// Datagrams that were not passed to QUIC: too large, not supported by the peer, or without an open connection.
+    /// Datagrams that were not passed to QUIC: too large, not supported by the peer, or without an open connection. A
+    /// membership packet that is too large is included, although a stream may carry it instead. Datagrams that QUIC
+    /// dropped later are not included.
     datagrams_dropped,
-    /// Non-empty datagrams received.
+    /// Non-empty datagrams received on connections that peers dialled.
     datagrams_received,
     /// Connections that peers dialled and that were accepted.
     accepted,
@@ -73,14 +75,15 @@ counters! {
     refused,
     /// Dialled connections that were established.
     dialled,
-    /// Dials that failed.
+    /// Dials of one address that failed, for any reason. A dial that was abandoned, for instance because another
+    /// address answered first, is in neither counter.
     dial_failures,
     /// System calls that sent UDP packets.
     udp_sends,
-    /// Bytes in the UDP packets sent.
+    /// Bytes in the UDP packets sent, without UDP and IP headers.
     udp_bytes_sent,
     /// System calls that received UDP packets.
     udp_receives,
-    /// Bytes in the UDP packets received.
+    /// Bytes in the UDP packets received, without UDP and IP headers.
     udp_bytes_received,
 }

@@ -119,7 +119,8 @@ impl Endpoint {
         self.shared().advertised()
     }
 
-    /// The addresses that this endpoint advertises to peers.
+    /// The addresses that this endpoint advertises to peers. Initially this is [`TransportConfig::advertise`], or the
+    /// local address. Its IP may be unspecified.
     pub fn advertised_addrs(&self) -> Vec<SocketAddr> {
         self.shared().advertised.borrow().clone()
     }
@@ -143,8 +144,8 @@ impl Endpoint {
     }
 
     /// Sets the formations that this node's formation succeeds, each retired by an operator. A peer of one of them is
-    /// notified of this when it is refused ([`Service::succeeded`]). Call it before
-    /// [`set_cluster_id`](Self::set_cluster_id).
+    /// notified of this when it is refused ([`Service::succeeded`]). Of a longer list, only the newest 9 to 16 are
+    /// stated, depending on the other statements. Call it before [`set_cluster_id`](Self::set_cluster_id).
     pub fn set_predecessors(&self, line: Vec<ClusterId>) {
         self.shared().registry.set_predecessors(line);
     }
@@ -186,8 +187,8 @@ impl Endpoint {
     /// To replace a secret without downtime, first let every node trust both secrets ([`Identity::also_trust_secret`]),
     /// then let every node present a certificate of the new secret while trusting both, then drop the old secret. Start
     /// each step after all nodes have completed the previous one. The key of stateless resets, which convince a peer
-    /// that this node has forgotten a connection, is derived from the secret of the presented certificate. So it
-    /// changes in the second step.
+    /// that this node has forgotten a connection, is derived from the secret of the presented certificate, or from its
+    /// private key if the identity was read from PEM. So it changes in the second step.
     ///
     /// # Errors
     /// [`IdentityError::OtherName`], [`IdentityError::Unusable`]: nothing has changed.
@@ -219,7 +220,8 @@ impl Endpoint {
         self.shared().registry.cluster_id()
     }
 
-    /// Dials `addr` and accepts any node of the cluster.
+    /// Dials `addr` and accepts any node of the cluster. A link-local IPv6 address without a zone is dialled on up to
+    /// eight interfaces at once.
     ///
     /// # Errors
     /// [`ConnectError`].
@@ -227,7 +229,7 @@ impl Endpoint {
         dial::dial(self.shared(), addr, None).await
     }
 
-    /// Dials `addr` and expects `peer` there.
+    /// Like [`connect`](Self::connect), but expects `peer` at `addr`.
     ///
     /// # Errors
     /// [`ConnectError`]; [`ConnectError::WrongPeer`] if another node answers.
@@ -244,7 +246,7 @@ impl Endpoint {
         redial::link(self.shared(), peer, addresses)
     }
 
-    /// The descriptions of `peer` in the hellos of its open connections to this node.
+    /// The descriptions of `peer` in the hellos of its open connections to this node, one for each connection.
     pub fn accepted_from(&self, peer: NodeId) -> Vec<Arc<PeerInfo>> {
         self.shared().registry.accepted_from(peer)
     }

@@ -14,7 +14,7 @@ use crate::{error::ConnectError, id::NodeId};
 /// The state of a link.
 #[derive(Debug, Clone)]
 pub enum LinkState {
-    /// The link is connected.
+    /// The link is connected. The connection may just have been closed.
     Up(Connection),
     /// The link is not connected. Contains the error of the last attempt or connection, or `None` before the first
     /// attempt has ended.
@@ -113,7 +113,8 @@ impl Link {
         });
     }
 
-    /// Dials at once if there is no connection, instead of after the pause.
+    /// Dials at once if there is no connection, instead of after the pause. If there is one, the first redial after its
+    /// end has no pause.
     pub fn nudge(&self) {
         self.inner.orders.send_modify(|orders| orders.nudges += 1);
     }

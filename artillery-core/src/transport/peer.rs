@@ -13,11 +13,11 @@ pub const PROTOCOL_VERSIONS: VersionRange = VersionRange { min: 1, max: 1 };
 /// The role of a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PeerKind {
-    /// A node of the cluster, which can be dialled too.
+    /// A node that keeps no data on disk. It can be dialled too.
     Node,
     /// A client, which dials and is never dialled.
     Client,
-    /// A node that keeps its data on disk. Either all nodes of a cluster do so, or none.
+    /// A node that keeps its data on disk. It can be dialled too. Either all nodes of a cluster do so, or none.
     DurableNode,
 }
 
@@ -37,7 +37,7 @@ pub struct PeerInfo {
     pub name: String,
     /// The node id, which is derived from the name, and the incarnation.
     pub id: MemberId,
-    /// Node or client.
+    /// The role: client, node, or node that keeps its data on disk.
     pub kind: PeerKind,
     /// The address that the peer states, with the IP of its packets if the stated IP is unspecified. A node can be
     /// dialled there.
@@ -77,7 +77,7 @@ pub struct LocalInfo {
     pub cluster_id: Option<ClusterId>,
     /// The incarnation of the node.
     pub incarnation: Incarnation,
-    /// Node or client.
+    /// The role: client, node, or node that keeps its data on disk.
     pub kind: PeerKind,
     /// Supported protocol versions, by default [`PROTOCOL_VERSIONS`].
     pub versions: VersionRange,

@@ -70,7 +70,10 @@ pub trait Service: Send + Sync + 'static {
         let _ = peer;
     }
 
-    /// Peers refuse this process because another process with this node's name, `by`, is running. Stop this process.
+    /// Another process with this node's name, `by`, is running, and a peer or that process itself has refused this
+    /// process. Stop this process. Not called for a refusal by a peer if this process has an open connection to another
+    /// node that is at least 10 s old. Not called for a refusal by `by` if this process has refused `by`, or belongs to
+    /// a formation and has been up for at least 10 s. In these cases `by` must stop.
     fn name_taken(&self, by: MemberId) {
         let _ = by;
     }

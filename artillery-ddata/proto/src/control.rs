@@ -47,7 +47,7 @@ pub struct Bootstrap {
     /// The founders, in the incarnations that formed the cluster.
     pub members: Vec<NodeInfo>,
     pub settings: ChainSettings,
-    /// Leases and timeouts that all nodes of the cluster use.
+    /// The times that all nodes of the cluster use.
     pub timing: Timing,
     /// The clusters that this one succeeds, oldest first: an operator replaced each of them (`ctl create-anew`).
     pub succeeds: Vec<ClusterId>,

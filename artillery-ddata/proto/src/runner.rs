@@ -437,8 +437,9 @@ impl<C> ChainRunner<C> {
         self.replica.poll_control(now, to)
     }
 
-    /// The next updates for this peer: as many as fit into `room` bytes, but at least one, or the next piece of a large
-    /// one. Or a report of this member's durable mark or fullness, which peers other than the successor get, too.
+    /// The next updates for this peer: as many as fit into `room` bytes, but at least one and at most 4,096, or the
+    /// next piece of a large one. Or a report of this member's durable mark or fullness, which peers other than the
+    /// successor get, too.
     pub fn poll_updates(&mut self, now: Timestamp, to: MemberId, room: usize) -> Option<ChainFrame> {
         self.replica.poll_updates(now, to, room)
     }
@@ -503,7 +504,8 @@ fn has_requests<R, W>(turn: &Turn<R, W>) -> bool {
 }
 
 /// The reply to a request during which another history began. Values of the new history are meaningless in that of the
-/// request, so a read is refused. It is unknown whether the request's own history contains a write, so a write expires.
+/// request, so a read is refused, and so is a write whose condition failed. It is unknown whether the request's own
+/// history contains a committed write, so that write expires.
 fn of_another_history(reply: Reply) -> Reply {
     match reply {
         Reply::Committed(_) => Reply::Expired,

@@ -89,7 +89,7 @@ pub struct RecoveredChain {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The storage medium reported an error.
+    /// The storage medium reported an error, or a batch has a version that isn't above all others of its key.
     #[error("the store failed: {0}")]
     Failed(String),
     /// The data read differs from the data written.

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Access to a cluster for plain threads. The client's own thread drives its sockets, in a small runtime. The thread
-/// ends when the last clone of the client and the last handle made from it are dropped.
+/// ends when the last clone of the client and the last [`BlockingKv`] made from it are dropped.
 #[derive(Clone, Debug)]
 pub struct Client {
     client: crate::Client,
@@ -67,12 +67,12 @@ impl ClientBuilder {
         self.inner.cluster(name).into()
     }
 
-    /// The cluster's secret.
+    /// The cluster's secret (none). It isn't used if an [`identity`](Self::identity) is given.
     pub fn secret(self, secret: impl AsRef<[u8]>) -> Self {
         self.inner.secret(secret).into()
     }
 
-    /// An identity, instead of one derived from a secret.
+    /// An identity, instead of one derived from a secret (none).
     pub fn identity(self, identity: Identity) -> Self {
         self.inner.identity(identity).into()
     }
@@ -93,7 +93,7 @@ impl ClientBuilder {
         self.inner.discovery(source).into()
     }
 
-    /// Settings of sockets and streams.
+    /// Settings of the transport ([`TransportConfig::default`]).
     pub fn transport(self, transport: TransportConfig) -> Self {
         self.inner.transport(transport).into()
     }
@@ -103,12 +103,17 @@ impl ClientBuilder {
         self.inner.spread(spread).into()
     }
 
-    /// How long [`connect`](Self::connect) waits for a formed cluster (10 s).
+    /// How long [`connect`](Self::connect) looks for a formed cluster (10 s). It may fail earlier: see
+    /// [`ClientBuilder::timeout`](crate::ClientBuilder::timeout).
     pub fn timeout(self, timeout: Duration) -> Self {
         self.inner.timeout(timeout).into()
     }
 
-    /// Starts the client's thread, connects to the cluster, and learns its chains, members and addresses.
+    /// Starts the client's thread, connects to the cluster, and learns its chains, members and addresses. Blocks for at
+    /// most the [`timeout`](Self::timeout), and briefly longer to close connections after a failure.
+    ///
+    /// # Errors
+    /// [`StartError`]: called within a runtime, no thread or runtime could be started, or the client couldn't connect.
     pub fn connect(self) -> Result<Client, StartError> {
         if within_runtime() {
             return Err(StartError::WithinRuntime);

@@ -149,8 +149,9 @@ impl ClientBuilder {
         self
     }
 
-    /// How long [`connect`](Self::connect) looks for a formed cluster (10 s). It fails earlier if every node refuses
-    /// the client, and no location may be added.
+    /// How long [`connect`](Self::connect) looks for a formed cluster (10 s). It fails earlier if another attempt would
+    /// fail like the last one at every location (the node refuses the client, the client doesn't trust the node, or the
+    /// address can't be dialled), no node has reported an unformed cluster, and no location may be added.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self

@@ -74,7 +74,8 @@ impl Client {
     }
 
     /// Sends an operator's command to one node, once. Returns the epoch that a reorder has created, `None` for the
-    /// other commands.
+    /// other commands. After [`AdminCommand::Leave`] it returns as soon as the node has accepted the command: the
+    /// configuration shows when the node has left.
     ///
     /// # Errors
     /// [`AdminError`]. If its [outcome is unknown](AdminError::is_outcome_unknown), the command may have been executed:
@@ -142,11 +143,12 @@ pub enum ClientError {
     /// The socket can't be opened, or the settings are invalid.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// No node was reached, or none admitted this client; each address or name with its reason.
+    /// No node was reached, none admitted this client, or none gave a usable answer; each address or name with its
+    /// reason.
     #[error("no node was reached: {}", reasons(.0))]
     Unreachable(Vec<Unreached>),
-    /// Nodes were reached, but their cluster isn't formed yet, or was replaced by another one (see
-    /// [`even_if_succeeded`](crate::ClientBuilder::even_if_succeeded)).
+    /// At least one node answered, but its cluster wasn't formed yet, or was replaced by another one (see
+    /// [`even_if_succeeded`](crate::ClientBuilder::even_if_succeeded)). No node of a formed cluster answered.
     #[error("the cluster isn't formed yet")]
     NotFormed,
 }

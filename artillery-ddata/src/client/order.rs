@@ -18,8 +18,8 @@ pub enum AdminError<R> {
     /// The node refused the order, for this reason. Nothing was changed.
     #[error("{0}")]
     Rejected(R),
-    /// The node began to carry out the order, and reports why it doesn't know the outcome. The order may have been
-    /// carried out, may still be, or may never be: check the status of the cluster.
+    /// The node may have begun to carry out the order, and reports why it doesn't know the outcome. The order may have
+    /// been carried out, may still be, or may never be: check the status of the cluster.
     #[error("{0}")]
     Undecided(R),
     /// The order was not sent: nothing was changed, and nothing will be. The error is [`Error::NotApplied`] or

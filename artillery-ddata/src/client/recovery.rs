@@ -27,15 +27,17 @@ use crate::{
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Survey {
-    /// The reports of the nodes that answered.
+    /// The reports of the nodes that answered, at most one per incarnation.
     pub standings: Vec<Standing>,
     /// The names of the known nodes that reported nothing in time, sorted.
     pub silent: Vec<String>,
 }
 
 impl Client {
-    /// Asks every known node what it holds. [`plan_recovery`](crate::admin::plan_recovery) determines which
-    /// recovery is possible.
+    /// Asks every known node, and the nodes at the [candidates](Self::candidates), what they hold.
+    /// [`plan_recovery`](crate::admin::plan_recovery) determines which recovery is possible. `timeout` limits the query
+    /// for newer routing, and then each node's answer. So the survey takes at most twice as long, and up to 5 s more if
+    /// a candidate's host name must be resolved.
     pub async fn survey(&self, timeout: Duration) -> Survey {
         // The nodes that have newer routing may be dead: fall back to the known routing.
         let routing = self.refresh(timeout).await.unwrap_or_else(|_| self.routing());
@@ -116,9 +118,9 @@ impl Client {
         }
     }
 
-    /// Makes the leader reopen a chain from the remaining stores, which loses acknowledged writes. Use it if the
-    /// configuration log is intact, but none of the stores that last served the chain will return. Refused while a
-    /// member of the chain is alive, or while a store is present that may be complete.
+    /// Makes `node`, which must be the leader, reopen a chain from the remaining stores, which may lose acknowledged
+    /// writes. Use it if the configuration log is intact, but none of the stores that last served the chain will
+    /// return. Refused while a member of the chain is alive, or while a store is present that may be complete.
     ///
     /// # Errors
     /// [`AdminError`]. If its [outcome is unknown](AdminError::is_outcome_unknown), the node may have acted: check the

@@ -5,11 +5,12 @@ use artillery_core::{
     error::{ConnectError, Refusal},
 };
 
-/// Why a client reached no node at a location.
+/// Why a client learned nothing about the cluster at a location.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Unreached {
-    /// No node was reached at this address of the location.
+    /// No node was reached at this address of the location, or the node there didn't admit the client, wasn't trusted,
+    /// or gave no usable answer.
     Addr {
         /// The location.
         place: Seed,
@@ -18,14 +19,14 @@ pub enum Unreached {
         /// The reason.
         reason: ConnectError,
     },
-    /// The host name could not be resolved, or has no address.
+    /// The host name could not be resolved, within at most 5 s, or has no address.
     Name {
         /// The host name.
         place: Seed,
         /// The reason.
         reason: ResolveError,
     },
-    /// The time expired before the host name was resolved.
+    /// The client's [timeout](crate::ClientBuilder::timeout) expired before the host name was resolved.
     Late {
         /// The host name.
         place: Seed,
@@ -37,7 +38,7 @@ impl Unreached {
         Self::Late { place }
     }
 
-    /// Why the node at the address refused the client, or gave no answer. `None`: no address was dialled.
+    /// Why the connection to the address, or the query over it, failed. `None`: no address was dialled.
     pub fn connect_error(&self) -> Option<&ConnectError> {
         match self {
             Self::Addr { reason, .. } => Some(reason),

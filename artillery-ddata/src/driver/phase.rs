@@ -51,16 +51,17 @@ pub enum NeverReady {
     /// Every seed of the node refused it before it was ready.
     #[error("every seed refused this node: {0}")]
     Refused(String),
-    /// The node was stopped before it was ready.
+    /// The node was stopped, before or after it was ready, for a reason that has no variant here.
     #[error("the node was stopped")]
     Stopped,
     /// The cluster was recovered without the node.
     #[error("{}", Stopped::LeftBehind)]
     LeftBehind,
-    /// The local part of the configuration log failed.
+    /// The local part of the configuration log failed, or the configurations couldn't be written to the node's
+    /// directory.
     #[error("{}", Stopped::LogFailed)]
     LogFailed,
-    /// The node's disk failed.
+    /// The node's disk failed, or the thread that writes to it panicked.
     #[error("{}", Stopped::DiskFailed)]
     DiskFailed,
     /// The node's directory is an older copy of itself, or a second one.
@@ -69,7 +70,7 @@ pub enum NeverReady {
     /// An operator retired the cluster. The node's next incarnation creates the cluster that succeeds it.
     #[error("{}", Stopped::Retired)]
     Retired,
-    /// Another cluster succeeds the node's own.
+    /// Another cluster succeeds the node's own, or the node's own gave way to another one of the same name.
     #[error("{}", Stopped::Superseded)]
     Superseded,
     /// The node's directory can't be loaded.
@@ -89,7 +90,8 @@ pub enum NeverReady {
     /// form or join another cluster.
     #[error("{}", Stopped::Unformed)]
     Unformed,
-    /// A replica of the node stopped serving.
+    /// A chain permanently stopped serving at the node before the node was ready, the configuration log couldn't be
+    /// started, or the thread that loads the directory couldn't be started or panicked.
     #[error("a chain stopped serving: {0}")]
     Halted(String),
 }
@@ -123,16 +125,19 @@ pub enum Stopped {
     /// The cluster was recovered without this node. The next incarnation joins as a new member, unless it has the same
     /// directory: then it stops again, until an operator moves the directory aside.
     LeftBehind,
-    /// The local part of the configuration log failed: the node can no longer take part in its cluster.
+    /// The local part of the configuration log failed, or the configurations couldn't be written to the node's
+    /// directory: the node can no longer take part in its cluster.
     LogFailed,
-    /// The node's disk failed. This process no longer knows what is on the disk; the next one reads it.
+    /// The node's disk failed, or the thread that writes to it panicked. This process no longer knows the contents of
+    /// the disk; the next one reads them.
     DiskFailed,
     /// The node's directory is an older copy of itself, or a second one: the node's latest promises are missing in it.
     RolledBack,
     /// An operator retired the cluster. The node's next incarnation creates the cluster that succeeds it
     /// ([`NodeBuilder::create_after`](crate::NodeBuilder::create_after)).
     Retired,
-    /// Another cluster succeeds the node's own. The node's next incarnation joins it
+    /// Another cluster succeeds the node's own, or the node's own gave way to another one of the same name. The node's
+    /// next incarnation joins the other cluster
     /// ([`NodeBuilder::join_after`](crate::NodeBuilder::join_after)).
     Superseded,
     /// Most of the nodes with which this one had agreed to form a cluster are silent. The node's next incarnation may

@@ -11,7 +11,9 @@ use crate::{NodeId, RequestId, api::Refusal};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A node, or this process, refused the request: nothing was applied, and nothing will be.
+    /// A node, or this process, refused the request: nothing was applied, and nothing will be. The reason
+    /// [`Refusal::OtherHistory`] concerns only the cluster's present history: a write under a given request id may have
+    /// been applied in a former one.
     #[error("refused: {reason}")]
     #[non_exhaustive]
     Refused {
@@ -20,7 +22,8 @@ pub enum Error {
         /// The node that refused. `None`: this process did.
         node: Option<NodeId>,
     },
-    /// No node accepted the request, or no node answered the read in time: nothing was applied, and nothing will be.
+    /// No node accepted the request, no node answered the read in time, or this handle didn't send the request: nothing
+    /// was applied, and nothing will be.
     #[error("nothing was applied: {reason}")]
     #[non_exhaustive]
     NotApplied {
@@ -45,7 +48,8 @@ pub enum Error {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotApplied {
-    /// The timeout expired before a node accepted the request, or before one answered the read.
+    /// The timeout expired before a node accepted the request, or before one answered the read. Or a read or query
+    /// ended earlier without a usable answer, or an operator's request reached no node at the given addresses.
     #[error("timed out")]
     TimedOut,
     /// The cluster isn't formed yet, no node of a formed cluster was reached, or its routing names no member to ask.
@@ -81,10 +85,12 @@ fn because(reason: &Option<Arc<ConnectError>>) -> String {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unknown {
-    /// The timeout expired after the write had been sent.
+    /// The timeout expired after the write had been sent. Or the call was made under a given request id, so an earlier
+    /// call may have sent the write, and this call ended without an outcome: by its timeout, or earlier by a refusal
+    /// (for instance [`Refusal::DiskFull`]) or because this node or client was stopped.
     #[error("timed out before the commit was confirmed")]
     TimedOut,
-    /// The connection was lost after the write had been sent.
+    /// The connection was lost after the write had been sent, and no later attempt learned the outcome.
     #[error("the connection was lost: {0}")]
     Lost(Arc<CloseReason>),
     /// The node ended the request without an answer, or with one that doesn't fit the request. Or the chain changed its
@@ -115,7 +121,8 @@ pub enum Advice {
     Change,
     /// Repeat the call under the same request id, or settle its outcome: either way it takes effect at most once.
     Resolve,
-    /// An operator must repair the cluster first.
+    /// Calling again doesn't help before the cluster has changed: it needs more members, free disk space or memory, or
+    /// an operator's decision.
     Repair,
 }
 
@@ -157,7 +164,8 @@ impl Error {
         matches!(self, Self::OutcomeUnknown { .. })
     }
 
-    /// Whether the call timed out. The variant states whether the outcome is unknown.
+    /// Whether the reason is [`NotApplied::TimedOut`] or [`Unknown::TimedOut`], which also cover a few calls that ended
+    /// before their timeout. The variant states whether the outcome is unknown.
     pub fn is_timeout(&self) -> bool {
         matches!(
             self,

@@ -19,7 +19,7 @@ use crate::{
 pub struct MultiGet {
     /// Each key's value and version, in the order of the request. `None`: the key is absent.
     pub entries: Vec<Option<Versioned<Bytes>>>,
-    /// Whether the result was known to be committed.
+    /// Always [`ReadState::Clean`]: in every mode the result has committed versions only.
     pub state: ReadState,
     /// Where the read was served, and by which path.
     pub served: Served,
@@ -49,8 +49,9 @@ impl GetMany {
     }
 
     read_options! {
-        /// Sets the mode. [`ReadMode::Eventual`](crate::ReadMode::Eventual) returns committed versions only, perhaps
-        /// old ones.
+        /// Sets the mode. All modes return committed versions only. With
+        /// [`ReadMode::Eventual`](crate::ReadMode::Eventual) and [`ReadMode::Bounded`](crate::ReadMode::Bounded) they
+        /// may be old ones.
     }
 
     async fn run(self) -> Result<MultiGet, Error> {

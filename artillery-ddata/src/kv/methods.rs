@@ -91,8 +91,9 @@ impl Kv {
     ///
     /// # Errors
     /// When awaited, [`WriteError::Conflict`] if one of the batch's requirements doesn't hold, and as
-    /// [`WriteError::Call`] the errors of [`put`](Self::put), [`Refusal::ManyChains`] if its keys belong to several
-    /// chains, and [`Refusal::BatchSize`] if it has no step or too many.
+    /// [`WriteError::Call`] the errors of [`put`](Self::put), those of [`increment`](Self::increment) if it increments
+    /// a key, [`Refusal::ManyChains`] if its keys belong to several chains, and [`Refusal::BatchSize`] if it has no
+    /// step or more than 4,096, including requirements.
     pub fn write(&self, batch: Batch) -> WriteCall<Committed, WriteError> {
         self.conditional_call(Write::Batch(batch.into_steps()))
     }
@@ -102,9 +103,10 @@ impl Kv {
     /// and the call fails with [`Unknown::ResultsLost`].
     ///
     /// # Errors
-    /// Those of [`write`](Self::write); a conflict's [`step`](super::Conflict::step) is the index of the script's own
-    /// requirement that doesn't hold. [`Refusal::ResultsTooLarge`] if the outcomes together are larger than the maximum
-    /// size of a value; then the script changed nothing.
+    /// Those of [`write`](Self::write), except that a failed increment fails only its group; a conflict's
+    /// [`step`](super::Conflict::step) is the index of the script's own requirement that doesn't hold.
+    /// [`Refusal::ResultsTooLarge`] if the outcomes together are larger than the maximum size of a value; then the
+    /// script changed nothing.
     pub fn run(&self, script: Script) -> WriteCall<Committed<Vec<GroupOutcome>>, WriteError> {
         self.script_call(Write::Script(script.into_inner()))
     }
@@ -113,7 +115,8 @@ impl Kv {
     ///
     /// # Errors
     /// Those of [`get`](Self::get); [`Refusal::ManyChains`] if the keys belong to several chains,
-    /// [`Refusal::BatchSize`] if there are none or too many.
+    /// [`Refusal::BatchSize`] if no key or more than 4,096 are given, [`Refusal::ValueTooLarge`] if the values together
+    /// are larger than the maximum size of one value.
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> GetMany {
         GetMany::new(self, keys.into_iter().map(copy).collect())
     }

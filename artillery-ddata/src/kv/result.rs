@@ -67,8 +67,8 @@ impl<T> Read<T> {
 pub enum ReadState {
     /// The result is committed.
     Clean,
-    /// The result may not be committed yet, and may be lost. Only the modes [`Eventual`](crate::ReadMode::Eventual) and
-    /// [`Bounded`](crate::ReadMode::Bounded) return such results.
+    /// The result may not be committed yet, and may be lost. Only a read of one key outside of sessions returns such a
+    /// result, in mode [`Eventual`](crate::ReadMode::Eventual) or [`Bounded`](crate::ReadMode::Bounded).
     Dirty,
 }
 
@@ -97,13 +97,13 @@ impl Served {
 pub struct Committed<T = ()> {
     /// The version of the update.
     pub version: Version,
-    /// The number of serving members of the chain, all of which hold the update.
+    /// The number of serving members of the chain when the answer was made. All of them held the update.
     pub copies: u32,
-    /// The id of the request.
+    /// The id under which the write was made: the given one, or one that the handle created.
     pub request_id: RequestId,
     /// Whether an earlier attempt under the same id was applied, so that this one changed nothing further.
     pub replayed: bool,
-    /// The computed result.
+    /// The result of the call: for instance the new length after an append, or the new number after an increment.
     pub result: T,
 }
 
@@ -146,7 +146,8 @@ pub enum Resolution {
     Applied(Record),
     /// The request's condition didn't hold: it changed nothing, and never will.
     Conflict(Conflict),
-    /// The request changed nothing, and never will.
+    /// The request changed nothing, and never will: it had not been applied and is barred now, or its record shows that
+    /// it failed, for instance an increment of a value that isn't a number.
     NeverApplied,
     /// The chain no longer has the record: it was evicted, or the client had confirmed that it received the answer.
     Forgotten,
@@ -158,7 +159,7 @@ pub enum Resolution {
 pub struct Record {
     /// The version of its update.
     pub version: Version,
-    /// The computed result.
+    /// The recorded result. Results of scripts, and long values that a get-and-delete removed, are not recorded.
     pub result: Computed,
 }
 

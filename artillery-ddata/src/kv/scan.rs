@@ -118,8 +118,10 @@ impl Scan {
     }
 
     /// Shows one point of the history of each chain: that of its first page. A member keeps the snapshot for the scan,
-    /// within limits of age and bytes. Beyond them the snapshot is dropped, so that writes continue, and the scan fails
-    /// with [`SnapshotGone`](crate::Refusal::SnapshotGone).
+    /// and drops it if the next page isn't requested in time, or if too many bytes were written since the first page:
+    /// writes continue. Then the scan fails with [`SnapshotGone`](crate::Refusal::SnapshotGone). The scan also fails if
+    /// that member stops serving the chain or isn't reached, or, with [`Busy`](crate::Refusal::Busy), if the members
+    /// that it asked until its timeout kept too many snapshots already.
     pub fn snapshot(self) -> Self {
         self.set(|state| state.snapshot = true)
     }

@@ -35,7 +35,7 @@ const WATCH_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct Change {
     /// The key.
     pub key: Bytes,
-    /// The version of the update. Changes of one batch share it.
+    /// The version of the update. Changes of one batch or script share it.
     pub version: Version,
     /// The new value. `None`: the key was deleted.
     pub value: Option<Bytes>,

@@ -28,7 +28,7 @@ pub enum MapError {
     /// [`compare_and_delete`](crate::Map::compare_and_delete) return this.
     #[error("conflict: {0}")]
     Conflict(Box<Conflict>),
-    /// The call itself failed.
+    /// The underlying call failed. The error states whether a write was applied.
     #[error(transparent)]
     Call(#[from] Error),
 }
@@ -49,8 +49,8 @@ impl From<WriteError> for MapError {
 }
 
 impl MapError {
-    /// The conflict, if the entry has another version than the expected one. [`Map::decode`](crate::Map::decode) reads
-    /// the bytes of its value.
+    /// The conflict, if the entry has another version than the expected one. If the conflict has a
+    /// [`current`](Conflict::current) value, [`Map::decode`](crate::Map::decode) reads its bytes.
     pub fn conflict(&self) -> Option<&Conflict> {
         if let Self::Conflict(conflict) = self { Some(conflict) } else { None }
     }

@@ -140,7 +140,8 @@ impl<K, V, C: ValueCodec<V>> Map<K, V, C> {
     /// A strong read from this node's own state. Like [`Kv::get_local`], it can be called from any thread.
     ///
     /// # Errors
-    /// [`MapError::NotLocal`] when this node can't serve the read now: then use [`get`](Self::get). Never
+    /// [`MapError::NotLocal`] when this node can't serve the read now: then use [`get`](Self::get).
+    /// [`MapError::Key`] or [`MapError::Value`] if the key can't be encoded or the value can't be decoded. Never
     /// [`MapError::Call`].
     pub fn get_local<Q: AsKey<K> + ?Sized>(&self, key: &Q) -> Result<Option<Versioned<V>>, MapError> {
         let Some(found) = self.kv.get_local(&self.key(key)?)? else { return Ok(None) };
@@ -158,8 +159,8 @@ impl<K, V, C: ValueCodec<V>> Map<K, V, C> {
     /// Sets an entry's value if its newest version is `expected`; with [`Version::NONE`], if the entry is absent.
     ///
     /// # Errors
-    /// When awaited, [`MapError::Conflict`] with the bytes of the current value, which [`decode`](Self::decode) reads, if
-    /// its version is another one, and the errors of [`put`](Self::put).
+    /// When awaited, [`MapError::Conflict`] if the version is another one, and the errors of [`put`](Self::put). If the
+    /// conflict has a [`current`](crate::kv::Conflict::current) value, [`decode`](Self::decode) reads its bytes.
     pub fn compare_and_swap<Q: AsKey<K> + ?Sized>(
         &self,
         key: &Q,

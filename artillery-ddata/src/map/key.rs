@@ -13,8 +13,9 @@
 //! | enums | the index of the variant in one byte, then its fields |
 //! | unit | nothing |
 //!
-//! Not supported: floating-point numbers, which have no total order; maps, since a `HashMap` has no order at all; enums
-//! with more than 256 variants; and keys nested deeper than [`MAX_DEPTH`].
+//! Not supported: floating-point numbers, which have no total order; maps, since a `HashMap` has no order at all;
+//! fields that serde skips conditionally; types that need a self-describing format; variants of an enum after its first
+//! 256; and keys nested deeper than [`MAX_DEPTH`].
 //!
 //! All keys of one type have three properties:
 //!
@@ -49,10 +50,10 @@ pub const MAX_DEPTH: usize = 64;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// The type contains a part that keys don't support.
+    /// The type contains a part that keys don't support; its description.
     #[error("{0} can't be part of a key")]
     Unsupported(&'static str),
-    /// The enum has more than 256 variants.
+    /// The variant isn't one of the first 256 of its enum; its index, from 0.
     #[error("enum variant {0} in a key; at most 256 variants are allowed")]
     TooManyVariants(u32),
     /// The key is nested deeper than [`MAX_DEPTH`].
@@ -72,16 +73,17 @@ pub enum KeyError {
         /// The offset in bytes, without the map's prefix, of the wrong byte. If bytes are missing, the end; if a string
         /// isn't UTF-8, its start.
         at: usize,
-        /// The description of the error.
+        /// What was found instead of a valid encoding.
         what: &'static str,
     },
-    /// Bytes follow the end of a key of this type.
+    /// Bytes follow the end of a key of this type; their number.
     #[error("{0} bytes after the end of a key")]
     Trailing(usize),
-    /// The bytes are a key of another map.
+    /// The bytes don't begin with the prefix of this map; the name of this map.
     #[error("not a key of map {0:?}")]
     OtherMap(String),
-    /// The type's own serialization or deserialization failed.
+    /// The type's own serialization or deserialization failed, for instance since the bytes name a variant that the
+    /// enum doesn't have.
     #[error("{0}")]
     Refused(String),
 }

@@ -100,8 +100,8 @@ impl NodeBuilder {
         self
     }
 
-    /// Whether the cluster is known to exist (no). If so, a node without a store creates none, and waits for a node of
-    /// the cluster.
+    /// Whether the cluster is known to exist (no). If so, a node without a directory, or whose directory names no
+    /// cluster, creates none, and waits for a node of the cluster. Ignored with [`create_after`](Self::create_after).
     pub fn existing(mut self, is: bool) -> Self {
         self.config.existing = is;
         self
@@ -156,7 +156,8 @@ impl NodeBuilder {
         self
     }
 
-    /// The number of serving members of each chain (3). Ignored once the cluster is formed.
+    /// The number of serving members of each chain (3). In a cluster with fewer nodes, all of them serve. Ignored once
+    /// the cluster is formed.
     pub fn replicas(mut self, members: u32) -> Self {
         self.config.chains.replicas = members;
         self
@@ -175,7 +176,8 @@ impl NodeBuilder {
     }
 
     /// Keeps the node's data in this directory, where its next start finds it (no directory: in memory only). The
-    /// directory keeps the node's name, too.
+    /// directory keeps the node's name, too. Resets all other settings of [`Config::data`] to their defaults: call
+    /// [`configure`](Self::configure) afterwards to change them.
     pub fn data_dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.config.data = Some(DataConfig::new(dir));
         self

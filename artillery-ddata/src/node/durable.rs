@@ -44,12 +44,13 @@ use crate::{
 const SEGMENT_BYTES: u64 = 64 << 20;
 
 /// Reads the whole directory of a node that isn't running, and loads its chains as the node would. Writes nothing.
-/// Blocks, and needs as much memory as the node does. `None`: the directory holds no store.
+/// Blocks, and needs as much memory as the node does. `None`: the directory holds no store. During this call no node
+/// can use the directory, unless the file `LOCK` is missing, as in a backup: then the directory is read without a lock.
 ///
 /// # Errors
 /// [`DataDirError::InUse`]: a node uses the directory. [`DataDirError::Io`]: it can't be opened, for example because it
 /// doesn't exist. [`DataDirError::Damaged`] names the first damaged place. [`DataDirError::Unusable`]: another release
-/// wrote it, or the disk has failed.
+/// wrote it, or the system failed an operation on one of its files.
 pub fn check_directory(dir: impl AsRef<Path>) -> Result<Option<StoreReport>, DataDirError> {
     let dir = dir.as_ref();
     let disk = LockedDir::read_only(dir).map_err(|error| DataDirError::of_directory(dir, error))?;

@@ -29,7 +29,8 @@ pub struct EventNode {
 /// A change of this node or its cluster, as this node knows it. `Display` gives one line in plain English.
 ///
 /// Of changes that repeat quickly, not all are reported. Only the omitted changes of chains are counted: see
-/// [`NodeEvent::Omitted`].
+/// [`NodeEvent::Omitted`]. A node reports no changes of other nodes before it belongs to a cluster, and nothing once
+/// [`Node::leave`](crate::Node::leave) or [`Node::shutdown`](crate::Node::shutdown) was called.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NodeEvent {
@@ -45,7 +46,8 @@ pub enum NodeEvent {
         /// The node.
         node: EventNode,
     },
-    /// Another node has started again: a later incarnation has replaced the known one.
+    /// Another node has started again: a later incarnation has replaced the known one. Not reported for a node that had
+    /// left in an orderly way.
     MemberReplaced {
         /// The node, in its present incarnation.
         node: EventNode,
@@ -83,7 +85,8 @@ pub enum NodeEvent {
         /// The number of all voters.
         voters: usize,
     },
-    /// This node's lease has ended: it serves no strong reads and no writes.
+    /// This node's lease has ended, and no lost majority is known to be the cause: until it has a lease again, it needs
+    /// other members to answer strong reads. Writes need no lease.
     LeaseLost,
     /// This node no longer serves, for another reason than a lost majority or lease.
     ServesNoLonger {

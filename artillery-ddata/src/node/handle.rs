@@ -42,9 +42,12 @@ impl std::fmt::Debug for Node {
 
 impl Node {
     /// Waits until the node can answer a strong read: as a member of open chains, or, as a spare, by asking a member.
+    /// With failover, also waits until the leader confirms that no other node joins, leaves or is missing. Also waits
+    /// while it isn't settled which of two clusters of the same name stays. Once the node was ready, this returns at
+    /// once, even if the node can't serve now: see [`may_serve`](Self::may_serve).
     ///
     /// # Errors
-    /// The reason why the node will never be ready.
+    /// The reason why the node will never be ready, or why it has stopped, even if it was ready before.
     pub async fn ready(&self) -> Result<Ready, NeverReady> {
         let mut phases = self.inner.data.phases();
         loop {
@@ -83,7 +86,7 @@ impl Node {
         self.inner.data.id()
     }
 
-    /// The address that other nodes dial.
+    /// The preferred address at which other nodes dial this one. It may change: see [`Cluster::addr`].
     pub fn addr(&self) -> SocketAddr {
         self.inner.cluster.endpoint().advertised_addr()
     }
@@ -94,13 +97,13 @@ impl Node {
     }
 
     /// Chains, members and addresses as known here, at a spare, too. They may be outdated, but were correct once.
-    /// `None` before a cluster has formed.
+    /// `None` until this node belongs to a cluster, and perhaps while it loads its directory.
     pub fn routing(&self) -> Option<Arc<Routing>> {
         self.inner.data.routing()
     }
 
     /// The timing that was agreed when the cluster was formed. This node uses it instead of its own settings. `None`
-    /// before a cluster has formed.
+    /// until this node belongs to a cluster.
     pub fn timing(&self) -> Option<Timing> {
         self.inner.data.timing()
     }
@@ -138,10 +141,11 @@ impl Node {
         self.inner.data.metrics().await
     }
 
-    /// Whether the node may serve now: it has been [`ready`](Self::ready), and has open chains and a lease, or, as a
-    /// spare, a recent answer of a leader. With a fixed configuration it needs neither a lease nor a leader. While it
-    /// isn't settled which of two clusters of the same name stays, the answer is `false`. The answer is derived from
-    /// local state, and may be outdated at once.
+    /// Whether the node may serve now. It must have been [`ready`](Self::ready). Each chain that it serves must be
+    /// open, and its lease must run. If it doesn't serve some chain, it needs an answer of a leader within the last
+    /// three leases. With a fixed configuration it needs neither a lease nor a leader. The answer is `false` while the
+    /// node joins a chain, after a chain has permanently stopped serving here, and while it isn't settled which of two
+    /// clusters of the same name stays. The answer is derived from local state, and may be outdated at once.
     pub fn may_serve(&self) -> bool {
         self.inner.data.may_serve()
     }
@@ -165,7 +169,8 @@ impl Node {
         self.inner.cluster.endpoint().counters()
     }
 
-    /// Waits until the node has stopped, and returns the reason.
+    /// Waits until the node has stopped, and returns the reason. A node that will never be ready may still run: if
+    /// [`ready`](Self::ready) returns an error, end the node with [`shutdown`](Self::shutdown).
     pub async fn stopped(&self) -> Stopped {
         let mut phases = self.inner.data.phases();
         loop {

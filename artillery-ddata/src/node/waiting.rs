@@ -60,14 +60,15 @@ pub enum WaitingFor {
         /// The cluster that was abandoned.
         after: ClusterId,
     },
-    /// A seed at which no member has answered.
+    /// A seed at which no member has answered. Only a node without a cluster lists its seeds.
     Seed(SeedStatus),
-    /// Multicast DNS is enabled, but not available.
+    /// Multicast DNS is enabled, but not available. Only a node without a cluster lists this.
     NoMulticast {
         /// The error.
         why: String,
     },
-    /// A peer that this node has refused, or that has refused this node.
+    /// A peer that this node has refused, or that has refused this node. Only a node without a cluster lists such
+    /// peers, at most eight, and no seeds among them.
     Refused(RefusedPeer),
     /// The node loads its directory.
     Loading(Loading),

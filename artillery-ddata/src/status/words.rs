@@ -41,7 +41,7 @@ macro_rules! words {
 words! {
     /// Which members of a chain serve strong reads.
     ChainMode {
-        /// Every member.
+        /// Every serving member.
         Craq = "craq",
         /// Only the tail.
         Classic = "classic",
@@ -49,15 +49,16 @@ words! {
 }
 
 words! {
-    /// The state of a node, by the reports of other nodes: a suggestion, never a decision.
+    /// The state of a node, as the reporting node sees it by its own probes and by the reports of other nodes: a
+    /// suggestion, never a decision.
     GossipState {
-        /// It answers.
+        /// It answers probes, or is new and not suspected.
         Alive = "alive",
-        /// It may have failed.
+        /// It did not answer a probe in time, and may still refute the suspicion.
         Suspect = "suspect",
-        /// It is considered dead.
+        /// It did not refute the suspicion in time, or a later incarnation has replaced it.
         Down = "down",
-        /// It has left the cluster.
+        /// It announced its departure, for example because it was shut down.
         Left = "left",
     }
 }
@@ -75,9 +76,9 @@ words! {
 words! {
     /// An exhausted resource.
     Exhausted {
-        /// The disk.
+        /// The disk: it is considered full, by [`DataConfig::reserve_bytes`](crate::config::DataConfig::reserve_bytes).
         Disk = "disk",
-        /// The memory: the node has reached its limit of bytes.
+        /// The memory: the node has reached [`Limits::max_memory_bytes`](crate::config::Limits::max_memory_bytes).
         Memory = "memory",
     }
 }

@@ -156,13 +156,16 @@ impl Cluster {
         self.inner.witness.next_fate(fate);
     }
 
-    /// Changes the random faults from now on. Interruptions can only be set by the builder.
+    /// Changes the random faults from now on. Interruptions can only be set by the builder. Without
+    /// [`lost_answers`](Trouble::lost_answers), this also cancels the pending effects of
+    /// [`next_outcome_unknown`](Self::next_outcome_unknown).
     pub fn set_trouble(&self, trouble: Trouble) {
         self.inner.set_trouble(&trouble);
     }
 
-    /// All recorded calls, one per line: request, answer and times. The text is the same in each run with the same
-    /// seed.
+    /// All recorded calls, one per line: request, answer and times. Each page of a scan is a line of its own.
+    /// Repetitions under one request id share a line, and calls of [`Kv::resolve`] have none. The text is the same in
+    /// each run with the same seed.
     pub fn history(&self) -> String {
         self.inner.history()
     }

@@ -18,10 +18,9 @@ pub struct Trouble {
     pub broken_connections: f64,
     /// The probability that a write ends with an unknown outcome.
     pub lost_answers: f64,
-    /// The probability that a write's request arrives a second time, up to two seconds later.
+    /// The probability that the request of an answered write arrives a second time, up to two seconds after the answer.
     pub doubled_requests: f64,
-    /// Whether at random times a member is paused or isolated, or a link is cut in one direction, for up to 1.5
-    /// seconds.
+    /// Whether at random times a node is paused or isolated, or a link is cut in one direction, for up to 1.5 seconds.
     pub interruptions: bool,
 }
 

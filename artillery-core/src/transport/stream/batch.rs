@@ -21,7 +21,8 @@ impl FrameBatch {
         Self::default()
     }
 
-    /// Appends a frame with an encoded `header` and the pieces of its body.
+    /// Appends a frame with an encoded `header` and the pieces of its body. The receiver rejects a header of more than
+    /// 1 MiB.
     pub fn push(&mut self, header: &[u8], body: &[Bytes]) {
         let body_len = body.iter().map(Bytes::len).sum();
         self.frames += 1;

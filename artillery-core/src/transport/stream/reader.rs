@@ -140,7 +140,8 @@ impl FrameReader {
         }
     }
 
-    /// Stops the stream, which notifies the sender that nothing more will be read.
+    /// Stops the stream, which notifies the sender that nothing more will be read. The sender gets `code` in
+    /// [`WriteError::Stopped`](crate::error::WriteError::Stopped).
     pub fn stop(&mut self, code: u32) {
         match &mut self.stream {
             // Fails only if the stream has already ended.

@@ -47,7 +47,8 @@ impl FrameWriter {
         Self { stream, limit, counters, single: FrameBatch::new(), writing: false }
     }
 
-    /// Sends one frame. Returns once QUIC has accepted it; this waits while the flow-control windows are full.
+    /// Sends one frame. Returns once QUIC has accepted it; this waits while the flow-control windows are full. The
+    /// receiver rejects a header of more than 1 MiB.
     ///
     /// Do not cancel this call: part of the frame may have been written, and the writer is then unusable.
     ///
@@ -105,7 +106,8 @@ impl FrameWriter {
         }
     }
 
-    /// Resets the stream. Undelivered frames may be lost.
+    /// Resets the stream. Undelivered frames may be lost. The receiver gets `code` in
+    /// [`ReadError::Reset`](crate::error::ReadError::Reset).
     pub fn reset(&mut self, code: u32) {
         match &mut self.stream {
             // Fails only if the stream has already ended.

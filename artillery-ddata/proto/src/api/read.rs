@@ -11,13 +11,15 @@ use crate::Sequence;
 #[non_exhaustive]
 pub enum ReadMode {
     /// Linearizable, from any serving member; in classic mode, only from the tail. Local if the member holds a lease
-    /// and its version is clean, otherwise after a version query to the tail. A tail without a lease uses a barrier.
+    /// and its version is clean. Otherwise after a version query to the tail, or once the watermark of a member with a
+    /// lease covers the version. A tail without a lease uses a barrier.
     #[default]
     Strong,
     /// Linearizable through a barrier that passes the whole chain; depends on no clock.
     ThroughChain,
     /// The newest version that the member holds. A read of one key outside of a session may return an uncommitted
-    /// version, and states so; other reads return committed versions.
+    /// version, and states so; other reads return committed versions. A read of a session waits until the member has
+    /// reached the session's floor.
     Eventual,
     /// Returns the same versions as [`Eventual`](Self::Eventual), if at most `versions` versions of a key are
     /// uncommitted at the member, and the member is the tail with a lease, or has shown within `age`, by its own clock,
@@ -38,8 +40,8 @@ pub enum Query {
     Keys(Vec<Bytes>),
     /// A page of keys in order, at one point of the history.
     Scan(ScanQuery),
-    /// Committed changes in the order of the history. The reply is sent with the first change, at the latest at the
-    /// deadline. It may contain no change, only a newer position.
+    /// Committed changes in the order of the history. The reply is sent with the first change, at the latest with the
+    /// member's first heartbeat after the deadline. It may contain no change, only a position.
     Changes(WatchQuery),
     /// A page of keys in hash order, at one point of the history.
     Hashed(HashedQuery),
@@ -64,7 +66,8 @@ pub struct ScanQuery {
     pub prefix: Bytes,
     /// Only keys after this one; `None`: from the first.
     pub after: Option<Bytes>,
-    /// The most records in the page, at most 1,024.
+    /// The most records in the page; a number outside of 1 to 1,024 is replaced by the nearer of these two. A page also
+    /// ends at a limit of bytes ([`ReplicaSettings::answer`](crate::replica::ReplicaSettings::answer)).
     pub limit: u32,
     pub snapshot: Snapshot,
 }
@@ -74,8 +77,8 @@ pub struct ScanQuery {
 pub struct HashedQuery {
     /// Only keys from this [`position`](crate::store::position) up; 0: from the first.
     pub from: u64,
-    /// The most keys in the page, at most 1,024. Keys of one position are never split between pages, so a page may
-    /// exceed it.
+    /// The most keys in the page; a number outside of 1 to 1,024 is replaced by the nearer of these two. A page also
+    /// ends at a limit of bytes. Keys of one position are never split between pages, so a page may exceed both limits.
     pub limit: u32,
 }
 
@@ -85,7 +88,8 @@ pub struct HashedQuery {
 pub enum Snapshot {
     /// Each page shows its own point.
     No,
-    /// This page begins a snapshot: the member keeps the versions that the next pages need, for a limited time.
+    /// This page begins a snapshot: the member keeps the versions that the next pages need, until the last page, or
+    /// until a limit of time or of written bytes is exceeded.
     Begin,
     /// The snapshot that this member began under this number.
     Of(u64),

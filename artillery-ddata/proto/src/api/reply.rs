@@ -16,12 +16,12 @@ pub enum Reply {
     Conflict {
         /// The update that records the failure.
         at: Version,
-        /// The step of a batch, or the requirement of a script, that failed; counted from 0.
+        /// The step of a batch, or the requirement of a script, that failed; counted from 0. 0 for a compare-and-swap.
         step: u32,
         /// The key's version at that time; [`Version::NONE`]: it was absent.
         version: Version,
-        /// The value of that version. `None`: the key was absent, or this answers a retry and the value is no longer
-        /// stored.
+        /// The value of that version. `None`: the key was absent, or this is answered from the request's record, which
+        /// doesn't keep the value.
         value: Option<Bytes>,
         /// Whether this is the outcome of an earlier attempt of the same request.
         replayed: bool,
@@ -32,14 +32,16 @@ pub enum Reply {
     Changes(WatchReply),
     /// This attempt has no effect. Earlier attempts of the same request may have had one.
     Refused(Refusal),
-    /// The deadline passed before an answer. A read has ended; the outcome of a write is unknown.
+    /// The deadline passed before an answer; or the member can no longer learn the outcome of a write, for example
+    /// because it dropped the update, left the chain, halted, or entered another history. A read has ended; the outcome
+    /// of a write is unknown.
     Expired,
     Hashed(HashedReply),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct WriteReply {
-    /// The version that the write created.
+    /// The version of the update that records the write. Each key that the write has set got this version.
     pub version: Version,
     /// The number of serving members when the reply is made. Each of them holds the write.
     pub copies: u32,
@@ -60,11 +62,12 @@ pub enum Computed {
     Number(i64),
     /// The value that a get-and-delete removed, and its version; `None`: the key was absent.
     Took(Option<(Version, Bytes)>),
-    /// A get-and-delete removed a value of this version, which was too large to be kept for retries.
+    /// A get-and-delete removed a value of this version. This answers a retry, and the member doesn't have the value:
+    /// it was too large to be kept for retries, or the member received the deletion together with a snapshot.
     TookForgotten(Version),
     /// The outcomes of a script's groups, in order.
     Ran(Vec<GroupOutcome>),
-    /// A script was applied; its outcomes aren't kept for retries.
+    /// A script was applied. This answers a retry; the outcomes aren't kept for retries.
     RanForgotten,
 }
 
@@ -103,7 +106,8 @@ pub struct ScanReply {
     pub way: ReadPath,
     /// As [`ReadReply::as_of`].
     pub as_of: Sequence,
-    /// The number that this member gave the snapshot to which the page belongs.
+    /// The number that this member gave the snapshot to which the page belongs; `None`: the page belongs to none. The
+    /// last page ends the snapshot.
     pub snapshot: Option<u64>,
 }
 
@@ -138,7 +142,7 @@ pub struct WatchReply {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub enum ReadPath {
-    /// From the member's own state.
+    /// From the member's own state: at once, or, in a session, once the member had reached the session's floor.
     Local,
     /// After a wait for the answer to a version query, or until the member's watermark covered the newest version.
     Query,
@@ -150,8 +154,10 @@ pub enum ReadPath {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// This member can't answer for the chain: it is in no configuration, receives a snapshot, doesn't serve such
-    /// requests in its role, or has stopped. Or its configuration changed while the request waited.
+    /// This node can't answer for the chain: it is in no configuration, receives a snapshot, doesn't serve such
+    /// requests in its role, has stopped, or doesn't know yet to which history its data belong. Or its configuration
+    /// changed while the request waited. Or the chain doesn't exist, the key belongs to another chain, or the node to
+    /// which the request was forwarded could not be reached.
     #[error("this node doesn't serve the chain of that key")]
     NoChain,
     /// Only the head accepts writes; the head, if known.
@@ -160,10 +166,11 @@ pub enum Refusal {
     /// In classic mode only the tail serves strong reads; the tail, if known.
     #[error("only the tail serves strong reads")]
     NotTail(Option<MemberId>),
-    /// The member's lease has run out, or it has none.
+    /// This node has no valid lease, and no member with a lease answered its strong read in time.
     #[error("this node holds no lease")]
     NoLease,
-    /// The window, or a queue or budget in front of it, is full, or the chain orders no writes at present.
+    /// The window, or a queue or budget in front of it, is full; or the chain orders no writes at present; or the
+    /// member keeps as many snapshots or waiting watches as it may.
     #[error("too many bytes are in flight")]
     Busy,
     /// Fewer members serve than the chain requires for writes.
@@ -174,7 +181,7 @@ pub enum Refusal {
         /// The configured minimum.
         need: u32,
     },
-    /// The key is too long.
+    /// A key, the prefix of a scan or a watch, or the key after which a scan continues is too long.
     #[error("a key of {len} bytes, at most {limit} are allowed")]
     KeyTooLong {
         /// The key's length in bytes.
@@ -185,10 +192,11 @@ pub enum Refusal {
     /// The member's store reported an error.
     #[error("the store failed")]
     StoreFailed,
-    /// The value is larger than the node allows.
+    /// A value, as sent or as it would be after an append, is larger than the node allows; or the values that a read of
+    /// several keys has found are together larger than that.
     #[error("a value of {len} bytes, at most {limit} are allowed (max_value_bytes)")]
     ValueTooLarge {
-        /// The value's length in bytes.
+        /// The length of the value, or of these values together, in bytes.
         len: u64,
         /// The limit in bytes.
         limit: u64,
@@ -202,10 +210,11 @@ pub enum Refusal {
     /// The request was resolved before it arrived: it was never applied and never will be.
     #[error("the request was resolved as never applied")]
     Barred,
-    /// The session has too many requests whose replies its client hasn't confirmed.
+    /// The session has too many requests whose replies its client hasn't confirmed, or their records use more than the
+    /// session's share of the table.
     #[error("the client's session has too many unconfirmed requests")]
     SessionFull,
-    /// The value to increment isn't a decimal integer of 64 bits.
+    /// The value to increment isn't a signed decimal integer of 64 bits, or has leading zeros or a plus sign.
     #[error("the value is not a decimal integer of 64 bits")]
     NotANumber,
     /// The result of an increment doesn't fit in 64 bits.
@@ -239,16 +248,18 @@ pub enum Refusal {
         /// The first sequence that is still kept.
         first: u64,
     },
-    /// The results of a script are larger than the node allows for one value. The script changed nothing.
+    /// The results of a script are larger than the node allows for one value, and the script changed nothing. Or the
+    /// reply to a read doesn't fit into a frame.
     #[error("results of {len} bytes or more, at most {limit} are allowed (max_value_bytes)")]
     ResultsTooLarge {
-        /// The length of the results up to the point where the script stopped, in bytes.
+        /// The length in bytes of the results up to the point where the script stopped, or of the reply.
         len: u64,
         /// The limit in bytes.
         limit: u64,
     },
-    /// This node's cluster was replaced by another one, and this node reaches no other node of its own cluster. It
-    /// keeps its data and serves nothing.
+    /// This node's cluster was replaced by another one, and no other node of its own cluster answers this node. Or its
+    /// cluster gave way to another one, and no confirmed leader of its own answers. The node keeps its data and serves
+    /// nothing.
     #[error("this node's cluster was replaced by cluster {by}: the node keeps its data and serves nothing")]
     Succeeded {
         /// The cluster that succeeds it.
@@ -262,15 +273,15 @@ pub enum Refusal {
         /// The limit in bytes.
         limit: u64,
     },
-    /// The disk of a member is considered full. Writes that add data are refused until it has space again; deletes and
-    /// reads continue.
+    /// The disk of a serving member is considered full. Writes that set a value, even a shorter one, are refused until
+    /// it has space again; deletes and reads continue.
     #[error("the disk of node {} is full", member.node)]
     DiskFull {
         /// The member with the full disk.
         member: MemberId,
     },
-    /// A member has reached its limit on the bytes of keys and values. Writes that add data are refused until it is
-    /// below; deletes and reads continue.
+    /// A serving member has reached its limit on the bytes of keys and values. Writes that set a value, even a shorter
+    /// one, are refused until it is below; deletes and reads continue.
     #[error("node {} has reached its memory limit", member.node)]
     MemoryFull {
         /// The member that reached its limit.

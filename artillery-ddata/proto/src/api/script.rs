@@ -45,7 +45,8 @@ pub enum ScriptStep {
     GetDelete { key: Bytes },
     /// Appends to the key's value; an absent key is treated as empty.
     Append { key: Bytes, value: Bytes },
-    /// Adds to the key's value, a decimal number; an absent key is treated as 0.
+    /// Adds to the key's value, a signed decimal integer of 64 bits without leading zeros; an absent key is treated
+    /// as 0.
     Increment { key: Bytes, by: i64 },
 }
 

@@ -20,11 +20,13 @@ pub enum Write {
     },
     /// Appends to the key's value; an absent key is treated as empty.
     Append { key: Bytes, value: Bytes },
-    /// Adds to the key's value, a decimal number; an absent key is treated as 0.
+    /// Adds to the key's value, a signed decimal integer of 64 bits without leading zeros; an absent key is treated
+    /// as 0.
     Increment { key: Bytes, by: i64 },
     /// Deletes the key and returns its value.
     GetDelete { key: Bytes },
-    /// Applies all of these steps, in this order, or none. Each step sees the changes of the steps before it.
+    /// Applies all of these steps, in this order, or none. Each step sees the changes of the steps before it, except
+    /// that conditions are checked first.
     Batch(Vec<Step>),
     /// Applies steps in groups that fail independently. The reply contains the outcomes of the steps.
     Script(ScriptWrite),
@@ -113,7 +115,8 @@ impl Step {
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Step {
-    /// A condition: the batch has no effect unless it holds.
+    /// A condition: the batch has no effect unless it holds. It is checked against the state before the batch, even if
+    /// it follows other steps.
     Require { key: Bytes, expected: Expected },
     /// As [`Write::Put`].
     Put { key: Bytes, value: Bytes },

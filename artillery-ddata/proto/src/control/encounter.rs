@@ -182,8 +182,8 @@ impl Encounters {
         !self.is_fixed && self.all_state() && self.meetings().iter().any(|meeting| meeting.other.holds_data)
     }
 
-    /// The reason why this node isn't ready, if it is another cluster. A cluster with data stays ready while the others
-    /// are known to be empty: those give way by themselves.
+    /// The reason why this node isn't ready, if it is another cluster. A cluster with data stays ready while none of
+    /// the others is known to hold data: those give way by themselves once they are certainly empty.
     pub fn unready(&self) -> Option<Encountered> {
         let mine = self.mine();
         let mut uncertain = self.meetings().into_iter().filter(|meeting| !mine.holds_data || meeting.other.holds_data);

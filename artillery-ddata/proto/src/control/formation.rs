@@ -101,6 +101,7 @@ use crate::{ClusterId, MemberId, Timestamp};
 /// The maximum number of nodes, of replaced incarnations and of proposers that are remembered until a cluster is
 /// formed.
 const MAX_NODES: usize = 4096;
+/// The maximum number of founders of a cluster, and of [`FormationSettings::expect`].
 pub const MAX_FOUNDERS: u16 = 256;
 /// The maximum number of members of formed clusters that are asked at a time.
 const MAX_ASKED_MEMBERS: usize = 3;

@@ -29,7 +29,8 @@ pub type ProposalFuture<'a> = BoxFuture<'a, Result<(), AppendError>>;
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum ConfigChange {
-    /// New configurations. Each is applied only if the configuration that it replaces is still current.
+    /// New configurations. Each is applied only if the configuration that it replaces is still current, the chain isn't
+    /// over, and the new configuration has a serving member.
     Chains(Vec<ChainChange>),
     /// Incarnations that join the cluster, and incarnations that ended. A new incarnation of a node replaces the known
     /// one.

@@ -164,7 +164,8 @@ pub struct Promotion {
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum AdminCommand {
-    /// The node leaves its chains: this incarnation serves nothing more, but keeps forwarding requests.
+    /// The node requests to leave its chains. If a leader agrees, this incarnation serves nothing more, but keeps
+    /// forwarding requests. If the node can't leave within ten leases, it stays.
     Leave,
     /// The node, as the leader, arranges the serving members of a chain in this order.
     Reorder {
@@ -267,8 +268,9 @@ pub enum NotGivenUp {
         /// The cluster of the node that received the order.
         found: ClusterId,
     },
-    /// The node has recently met no other cluster of the same name with data and a leader; or a node of this cluster
-    /// runs a release that doesn't know this order; or the cluster's configuration is fixed.
+    /// Neither this node nor, to its knowledge, another node of its cluster has recently met another cluster of the
+    /// same name with data and a leader; or a node of this cluster runs a release that doesn't know this order; or the
+    /// cluster's configuration is fixed.
     #[error("this node has recently met no other cluster of this name that holds data and has a leader")]
     Alone,
     #[error("another `give-up` of this cluster is in progress")]

@@ -192,6 +192,7 @@ impl fmt::Display for KeptChain {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum NotRecovered {
+    /// No node reports what it holds, not even the node that received the order: it stops, or loads its directory.
     #[error("no node answers")]
     Nobody,
     /// The nodes that answered belong to another cluster.
@@ -239,7 +240,7 @@ pub enum NotRecovered {
         /// The current history.
         found: History,
     },
-    /// The cluster has no configuration log that could be lost.
+    /// The cluster has no configuration log that could be lost, or this node doesn't follow the log yet.
     #[error("the configuration of this cluster never changes: there is nothing to recover")]
     Static,
     /// The storage of the log failed, or the node doesn't serve yet: it may continue later, or after a restart.

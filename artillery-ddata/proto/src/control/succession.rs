@@ -24,6 +24,7 @@ pub enum Replacement {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum NotReplaced {
+    /// No node reports what it holds, not even the node that received the order: it loads its directory.
     #[error("no node answers")]
     Nobody,
     #[error("cluster {asked} was named, but the answering nodes belong to {found}")]
@@ -57,9 +58,10 @@ pub enum NotReplaced {
     /// Another node than the one that received the order must create the new cluster.
     #[error("{} is the node that creates the new cluster", by.name)]
     Elsewhere { by: Box<NodeInfo> },
-    /// The cluster has no configuration log: its members never change.
+    /// The cluster has no configuration log, so its members never change; or this node doesn't follow the log yet.
     #[error("the configuration of this cluster never changes: start its nodes again")]
     Static,
+    /// The node that received the order stops, has ended, or is leaving.
     #[error("the node stops")]
     Stopped,
 }

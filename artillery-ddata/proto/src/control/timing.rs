@@ -4,17 +4,20 @@ use std::{ops::RangeInclusive, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-/// Times that a cluster fixes when it is formed; they override the settings of each node. Leases are safe only if the
-/// leader that grants a lease and the leader that waits for its end use the same times (docs/DESIGN.md §6, trap 63).
+/// Times that a cluster fixes when it is formed; they override the settings of each node. Defaults are in parentheses.
+/// Leases are safe only if the leader that grants a lease and the leader that waits for its end use the same times
+/// (docs/DESIGN.md §6, trap 63).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Timing {
-    /// The duration of a lease, starting when its renewal is sent.
+    /// The duration of a lease (1 s), starting when its renewal is sent. From 200 ms to one hour.
     pub lease: Duration,
-    /// The maximum difference in rate between two clocks, in parts per million.
+    /// The maximum difference in rate between two clocks, in parts per million (10,000). At most 500,000.
     pub drift_ppm: u32,
-    /// A member is treated as dead after this time without a renewal.
+    /// A member from which the leader received no renewal for this time (500 ms) is suspected: its lease isn't renewed,
+    /// and once that has expired, it is removed if another serving member is alive. From half of `lease` to one hour.
     pub suspect: Duration,
-    /// A living member that stalls its chain for this long is moved out.
+    /// A living member that stalls its chain for this long (2 s) is moved out, unless it is the last one. From 200 ms
+    /// to one hour.
     pub slow: Duration,
 }
 

@@ -40,12 +40,12 @@ pub enum ChainMessage {
     /// A durable mark. To the successor: all members from the head to the sender hold everything up to this version on
     /// disk. From a joiner to the tail: the joiner does. In-memory members never send it.
     Durable(Version),
-    /// To the head: whether the sender's disk or memory is full. A report that it is full expires after some
-    /// heartbeats.
+    /// To the head: whether the sender's disk or memory is full. A report that it is full expires after four of the
+    /// head's heartbeats.
     Full(Fullness),
 }
 
-/// The resource of a member that is full. Its chain then accepts no writes that add data.
+/// The resource of a member that is full. Its chain then accepts no writes that set a value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub enum Fullness {
     #[default]

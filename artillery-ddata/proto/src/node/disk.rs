@@ -7,7 +7,8 @@ use crate::{
     control::{Configs, HeardStores, StorePosition, log::LogIndex, message::StoreHolding},
 };
 
-/// How often the known positions of other stores are written to the disk while no store has a new start.
+/// The shortest time between two writes of the known positions of other stores to the disk, while no store has a new
+/// start. The other nodes are informed of this store's position twice as often.
 const NOTE_EVERY: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug)]

@@ -180,7 +180,8 @@ pub enum NodeEvent {
     HandsOver,
     /// The stopping node is the last serving member of a chain, and no node could take its place.
     EndsChain,
-    /// Like `EndsChain`, for a node with a disk: the chain opens again when a store that served last is back.
+    /// Like `EndsChain`, for a node with a disk: the chain opens again when a store that served last is back. Also if
+    /// the node is the last voter, or the last serving member of a chain, and could not leave within three leases.
     ClosesChain,
     /// The stopping node ends because leaving took too long, although its chains may not be able to continue without it
     /// yet.
@@ -208,9 +209,10 @@ pub enum NodeEvent {
 pub struct NodeState {
     /// The configurations by which all chains of the node act.
     pub configs: Arc<Configs>,
-    /// The end of the lease, by the node's own clock.
+    /// The end of the newest lease, by the node's own clock; zero: the node never had one. A resignation doesn't reset
+    /// it.
     pub lease: Timestamp,
-    /// The leader of the log's group, if known.
+    /// The leader that an answer to a renewal last named; `None`: no answer has named one yet.
     pub leader: Option<MemberId>,
     /// A node that knows a leader has answered.
     pub answered: bool,
@@ -270,7 +272,7 @@ pub enum Unready {
         "the cluster continues without this node as history {by}, and commits in this node's store may be missing there: it waits for an operator"
     )]
     Parted { by: History },
-    /// According to the leader's newest answer, no other node should be stopped.
+    /// According to the leader's newest answer, no other node should be stopped; or no leader has answered for a lease.
     #[error(transparent)]
     Unsettled(#[from] Unsettled),
 }

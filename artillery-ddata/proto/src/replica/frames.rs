@@ -486,9 +486,9 @@ impl Replica {
         cx.frame(ChainMessage::Control(control))
     }
 
-    /// The next updates for `to`: as many as fit into `room` bytes, but at least one, or the next piece of a large one.
-    /// Changes of this member's durable mark and fullness are sent first: otherwise they would wait for as long as
-    /// updates arrive.
+    /// The next updates for `to`: as many as fit into `room` bytes, but at least one and at most 4,096, or the next
+    /// piece of a large one. Changes of this member's durable mark and fullness are sent first: otherwise they would
+    /// wait for as long as updates arrive.
     pub(crate) fn poll_updates(&mut self, now: Timestamp, to: MemberId, room: usize) -> Option<ChainFrame> {
         let cx = self.membership.at(now);
         cx.config().filter(|_| !cx.is_halted())?;

@@ -47,8 +47,11 @@ pub enum NotLocal {
     /// store.
     #[error("the newest version here is not known to be committed")]
     Dirty,
+    /// The lease has expired, or this node has none.
     #[error("this node holds no lease")]
     NoLease,
+    /// The member serves no local reads at present: it doesn't serve in its configuration, isn't the tail of a chain in
+    /// classic mode, or its epoch changed during the lookup.
     #[error("no chain with that key is served here")]
     NotHere,
     #[error(transparent)]

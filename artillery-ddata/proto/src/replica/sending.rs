@@ -54,8 +54,8 @@ impl LargeUpdate<'_> {
     }
 }
 
-/// The next updates at the cursor: as many as fit into `room` bytes, but at least one, or the next piece of a large
-/// update. Also returns the cursor after them.
+/// The next updates at the cursor: as many as fit into `room` bytes, but at least one and at most [`MAX_UPDATES`], or
+/// the next piece of a large update. Also returns the cursor after them.
 pub(super) fn next_message(
     cx: Context<'_>,
     log: &Log,

@@ -108,7 +108,8 @@ pub struct ChainProgress {
     pub(super) pace: ThroughputMonitor,
     pub(super) closed: bool,
     pub(super) member: bool,
-    /// Set if the joiner behind this tail isn't known to follow: the time of its last frame.
+    /// Set if the joiner behind this tail isn't known to follow: the time of its last frame in this epoch, or of the
+    /// entry of the epoch.
     pub(super) unheard_since: Option<Timestamp>,
     pub(super) halted: bool,
     /// The newest version, if the copy is complete.

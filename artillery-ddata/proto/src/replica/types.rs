@@ -27,12 +27,13 @@ pub struct ReplicaSettings {
     /// Bytes of updates above the watermark, and of results that wait for their commit, at which a head starts to
     /// refuse writes with [`Refusal::Busy`](crate::Refusal::Busy).
     pub window: usize,
-    /// Bytes of committed updates kept for resends.
+    /// The most bytes of committed updates that are kept for resends and watches.
     pub backlog: usize,
     /// Bytes of client sessions and of the records by which retries are recognized (docs/DESIGN.md §9). Above this
-    /// limit, the head evicts the least recently used sessions.
+    /// limit, the head evicts the least recently used sessions, but never the last one. One session may use a quarter.
     pub sessions: usize,
-    /// The largest value, in bytes.
+    /// The largest value, in bytes. Also the limit of the values in the results of a script, and in the reply to a read
+    /// of several keys, together.
     pub max_value: usize,
     /// An update with more bytes of keys and values than this is sent to the successor in pieces of this size: at least
     /// 1, at most [`MAX_CHUNK`].
@@ -53,11 +54,14 @@ pub struct ReplicaSettings {
     /// The tail requests the promotion of a joiner that is behind by at most this many bytes of updates.
     pub close_behind: usize,
     /// Bytes of updates that a joiner buffers until they can be applied over its snapshot. Further ones stay in the
-    /// source's backlog.
+    /// source's backlog. After the last part, an empty buffer accepts one larger update. A joiner with a journal also
+    /// accepts no updates while more than twice this many bytes wait for its disk.
     pub joiner_buffer: usize,
-    /// Keys that a joiner clears from its store in one step, at least 1, before it receives a snapshot.
+    /// The most keys that a joiner clears from its store in one step, at least 1, before it receives a snapshot. A step
+    /// also ends with the key that reaches 8 MiB of values.
     pub clear_keys: usize,
-    /// Buffered updates that a joiner applies in one step, at least 1, after the last part of its snapshot.
+    /// The most buffered updates that a joiner applies in one step, at least 1, after the last part of its snapshot. A
+    /// step also ends with the update that reaches 256 KiB.
     pub catch_up: usize,
     /// How long a chain handles inputs before it yields to the other tasks of its thread, such as its node's renewals.
     /// The turn ends with the input that exceeds this time.
@@ -281,7 +285,8 @@ pub struct ResyncProgress {
 pub struct ResyncStatus {
     /// Resyncs with a snapshot that this member completed as a joiner.
     pub full: u64,
-    /// Epochs in which this member, as a joiner, needed no snapshot: its history was a prefix of its predecessor's.
+    /// Epochs in which this member, as a joiner, needed no snapshot: its history was a prefix of its predecessor's,
+    /// possibly after a cut.
     pub partial: u64,
     /// The snapshot that this member receives.
     pub receiving: Option<ResyncProgress>,
@@ -312,9 +317,9 @@ pub struct Status {
     pub in_flight: usize,
     /// Bytes of committed updates kept for resends.
     pub backlog: usize,
-    /// Reads waiting for an answer.
+    /// Reads waiting for the answer to a version query, for a barrier, or for the watermark.
     pub parked_reads: usize,
-    /// Writes waiting for their commit.
+    /// Callers that wait for the commit of a write; retries of one write are counted separately.
     pub waiting_writes: usize,
     pub sessions: SessionStatus,
     /// Snapshots kept for scans.
@@ -337,7 +342,8 @@ pub struct Status {
     pub full: Fullness,
 }
 
-/// Reads served by a replica, by path. Local clean reads are counted by its gate.
+/// Reads for which a replica waited, by path. Local clean reads are counted by its gate; reads that the replica serves
+/// at once are not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct ReadCounts {
     /// Version queries sent, including those whose answers were no longer needed. Repetitions are not counted.

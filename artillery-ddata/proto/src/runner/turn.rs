@@ -101,7 +101,8 @@ pub struct WriteRequest<C> {
 pub struct Turn<R, W> {
     /// The newest lease, if it has changed.
     pub lease: Option<Lease>,
-    /// The number of the last [batch](crate::replica::JournalBatch) that has become durable.
+    /// The number of the last durable record of the journal: [`JournalBatch::upto`](crate::replica::JournalBatch::upto)
+    /// of the last batch that has become durable.
     pub durable: Option<u64>,
     /// Whether the chain must begin a checkpoint, so that the journal becomes shorter. Has no effect while a checkpoint
     /// or a resync is in progress.

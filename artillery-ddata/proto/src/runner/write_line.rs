@@ -8,7 +8,8 @@ use crate::{api::Write, replica::ReplicaSettings};
 pub enum WriteLine {
     /// The line of all other writes.
     Small,
-    /// The line of writes whose update uses at least a sixteenth of the window.
+    /// The line of writes whose values, including those to which the write appends, have at least a sixteenth of the
+    /// window's bytes.
     Large,
 }
 

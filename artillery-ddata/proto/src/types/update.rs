@@ -14,7 +14,7 @@ pub struct UpdateKind(pub u8);
 impl UpdateKind {
     /// Changes nothing. With a request id it bars that request, which was never applied and never will be.
     pub const NOOP: Self = Self(0);
-    /// Carries changes, or none if its condition failed.
+    /// Carries changes; or none, for example if its condition failed.
     pub const WRITE: Self = Self(1);
     /// Changes nothing. Its commit implies that all updates before it are committed, so a read after it is
     /// linearizable.
@@ -84,7 +84,7 @@ pub enum RequestOutcome {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestFailure {
-    /// The value to increment isn't a decimal integer of 64 bits.
+    /// The value to increment isn't a signed decimal integer of 64 bits, or has leading zeros or a plus sign.
     #[error("the value is not a decimal integer of 64 bits")]
     NotANumber,
     /// The result of an increment doesn't fit in 64 bits.

@@ -18,11 +18,11 @@ const MAX_REASONS: usize = 64;
 pub enum MoveReason {
     /// It gave no answer.
     Silent,
-    /// It left.
+    /// It left in an orderly way: it was shut down, left permanently, or was drained by an operator.
     Left,
     /// It sent messages, but received none, so it had no lease.
     Deaf,
-    /// Its predecessor's updates did not reach it.
+    /// The path between it and a neighbour in the chain was broken, although both were alive.
     Unreached,
     /// It alone made the chain slow.
     Slow,

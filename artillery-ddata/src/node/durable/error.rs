@@ -71,8 +71,10 @@ pub enum DataDirError {
         /// The name that was given.
         given: String,
     },
-    /// The directory holds data of a cluster that was abandoned. To keep the data, move the directory aside, and start
-    /// with an empty one.
+    /// The directory holds data of an abandoned cluster, which the lineage of
+    /// [`NodeBuilder::create_after`](crate::NodeBuilder::create_after) or
+    /// [`NodeBuilder::join_after`](crate::NodeBuilder::join_after) names. To keep the data, move the directory aside,
+    /// and start with an empty one.
     #[error("{} holds data of cluster {cluster}, which was retired: start with an empty directory", dir.display())]
     GivenUp {
         /// The directory.
@@ -80,7 +82,8 @@ pub enum DataDirError {
         /// The cluster.
         cluster: ClusterId,
     },
-    /// The disk is full or has failed, or another release wrote it.
+    /// The disk is full, the system failed an operation on a file of the directory, or another release wrote the
+    /// directory.
     #[error("{}: {why}", dir.display())]
     Unusable {
         /// The directory.

@@ -56,8 +56,8 @@ impl EventHub {
 
 type NextEvent = Pin<Box<dyn Future<Output = (Result<NodeEvent, RecvError>, Receiver<NodeEvent>)> + Send + Sync>>;
 
-/// The events of a node since the subscription. The stream ends when the node stops. For slow readers, a bounded number
-/// of events is kept: see [`NodeEvent::Lagged`].
+/// The events of a node since the subscription. The stream ends when the node stops. For a slow reader, the newest 256
+/// events are kept: see [`NodeEvent::Lagged`].
 pub struct NodeEvents {
     /// `None`: the stream has ended.
     next: Option<NextEvent>,

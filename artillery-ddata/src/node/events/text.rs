@@ -36,11 +36,13 @@ impl fmt::Display for NodeEvent {
                 let (count, names) = (away.len(), away.join(", "));
                 write!(
                     f,
-                    "the majority is lost: {count} of {voters} voters of the configuration log give no answer ({names}); leases end, \
-                     and writes are refused until a majority is back"
+                    "the majority is lost: {count} of {voters} voters of the configuration log give no answer ({names}); until a \
+                     majority is back, strong reads are refused when leases end, and no lost member is removed"
                 )
             }
-            Self::LeaseLost => f.write_str("this node's lease has ended: it serves no strong reads and no writes"),
+            Self::LeaseLost => {
+                f.write_str("this node's lease has ended: until it is renewed, other members must answer strong reads")
+            }
             Self::ServesNoLonger { waiting_for } => {
                 write!(f, "this node serves no longer: {}", waiting::line(waiting_for))
             }
@@ -61,7 +63,7 @@ impl fmt::Display for MoveReason {
             Self::Silent => "it gives no answer",
             Self::Left => "it leaves",
             Self::Deaf => "it is reached, but receives no answers",
-            Self::Unreached => "updates of its predecessor don't reach it",
+            Self::Unreached => "updates don't get through between it and its neighbour",
             Self::Slow => "it alone makes the chain slow",
             Self::Disk => "its disk makes the chain slow, or stops it",
             Self::Halted => "it stopped serving",

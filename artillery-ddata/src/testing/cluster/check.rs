@@ -26,9 +26,10 @@ const LAST_READ: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Checked {
-    /// The number of calls by all handles, including those of the check.
+    /// The number of recorded calls by all handles, including those of the check: the lines of
+    /// [`history`](Cluster::history).
     pub calls: usize,
-    /// The number of keys that occurred in calls.
+    /// The number of keys that occurred in calls or were returned by scans.
     pub keys: usize,
 }
 
@@ -61,7 +62,7 @@ impl Cluster {
     /// Crashed members are not checked. In a chain with a crashed member the others need not agree.
     ///
     /// # Panics
-    /// With the seed, the problem, and every call.
+    /// If the check fails: with the seed, the problem, and every call.
     pub async fn check(&self) {
         if let Err(failed) = self.try_check().await {
             panic!("{failed}");

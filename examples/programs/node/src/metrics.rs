@@ -89,7 +89,7 @@ fn chains(page: &mut Page, chains: &[ChainStatus]) {
     let mut show = |name: &str, help: &str, value: fn(&ChainStatus) -> f64| per_chain(page, chains, name, help, value);
     show("artillery_chain_epoch", "Number of the configuration.", |chain| chain.epoch as f64);
     show("artillery_chain_open", "Whether the epoch is open here.", |chain| f64::from(u8::from(chain.open)));
-    show("artillery_chain_halted", "Whether this member stopped serving because an invariant was violated.", |chain| {
+    show("artillery_chain_halted", "1: this member stopped serving permanently; /status has the reason.", |chain| {
         f64::from(u8::from(chain.halted.is_some()))
     });
     show("artillery_chain_copies", "Live members that hold each committed update, by gossip.", |chain| {

@@ -74,7 +74,7 @@ impl Chain {
         before != self.lowest_pin()
     }
 
-    /// The lowest sequence that may still be read: `keep_from` or the lowest pin.
+    /// The lowest sequence that may still be read: the lower of `keep_from` and the lowest pin.
     pub(super) fn floor(&self, keep_from: Sequence) -> Sequence {
         self.lowest_pin().map_or(keep_from, |pin| pin.min(keep_from))
     }
