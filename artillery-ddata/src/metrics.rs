@@ -93,7 +93,7 @@ pub enum OperationKind {
     CompareAndSwap,
     /// Appends bytes to a key's value.
     Append,
-    /// Adds to a number.
+    /// Adds to the integer that is a key's value.
     Increment,
     /// Deletes a key and returns its value.
     GetDelete,
@@ -176,7 +176,7 @@ pub struct QueueMetrics {
 pub struct ChainMetrics {
     /// The chain's number.
     pub chain: u32,
-    /// Client sessions.
+    /// Client sessions that are kept to recognize retries.
     pub sessions: u64,
     /// Bytes of the client sessions, with the records of their requests.
     pub sessions_bytes: u64,

@@ -29,14 +29,14 @@ const ROOM: usize = MAX_CHUNK;
 pub struct Steps {
     /// The number of steps.
     pub count: usize,
-    /// The longest step.
+    /// The duration of the longest step.
     pub longest: Duration,
-    /// The sum of all steps.
+    /// The total duration.
     pub sum: Duration,
 }
 
 impl Steps {
-    /// Adds further steps.
+    /// Adds the steps of `other`.
     pub fn add(&mut self, other: &Self) {
         self.count += other.count;
         self.longest = self.longest.max(other.longest);
@@ -90,7 +90,8 @@ impl Pair {
         pair
     }
 
-    /// Enters another configuration, optionally with a joiner. A member that is missing in it leaves the chain.
+    /// Enters another configuration, optionally with a joiner. A member that the configuration doesn't name leaves the
+    /// chain.
     pub fn enter(&mut self, epoch: u64, serving: &[usize], joiner: Option<usize>) {
         let serving = serving.iter().map(|&n| ChainMember { id: id(n), role: Role::Serving });
         let joiner = joiner.map(|n| ChainMember { id: id(n), role: Role::Syncing });
@@ -169,7 +170,7 @@ impl Pair {
         self.members[n].replica().status().size.keys
     }
 
-    /// Whether a member has begun to receive a snapshot.
+    /// Whether a member is receiving a snapshot.
     pub fn is_resyncing(&self, n: usize) -> bool {
         self.members[n].replica().status().resync.receiving.is_some()
     }
@@ -181,7 +182,7 @@ impl Pair {
         while let Some(frame) = steps.measure(|| member.poll_updates(Timestamp::ZERO, to, ROOM)) {
             frames.push_back(frame);
         }
-        // The number of frames that fit into a lane.
+        // At most 16 frames of the snapshot per turn. The lane of a node holds two.
         for _ in 0..16 {
             let Some(frame) = steps.measure(|| member.poll_snapshot(Timestamp::ZERO, to, ROOM)) else { break };
             frames.push_back(frame);

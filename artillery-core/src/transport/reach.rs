@@ -4,8 +4,8 @@ use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
 use crate::error::ConnectError;
 
-/// The form in which addresses are compared and passed on. A socket for both families reports IPv4 addresses as IPv6
-/// ones; they are unmapped. The zone of a link-local address is kept.
+/// A peer's address in the form that this node uses: a socket for both families reports IPv4 addresses as IPv6 ones,
+/// which are mapped back. The zone of a link-local address is kept, since the address can't be dialled without it.
 pub(crate) fn canonical(addr: SocketAddr) -> SocketAddr {
     match addr {
         SocketAddr::V6(v6) => match v6.ip().to_ipv4_mapped() {
@@ -22,7 +22,7 @@ pub(crate) fn without_zone(addr: SocketAddr) -> SocketAddr {
     SocketAddr::new(addr.ip(), addr.port())
 }
 
-/// Rejects an address that a socket bound to `local` cannot reach. The error names the setting.
+/// Rejects an address that a socket bound to `local` cannot reach. The error names the setting to change, `listen`.
 pub(super) fn check(
     local: SocketAddr,
     to: SocketAddr,

@@ -117,7 +117,8 @@ fn the_nodes_that_answered_longest_ago_are_forgotten_first() {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Announcements by as many strangers as the first value, at the addresses from `addr` of the second value on.
+    /// Announcements by unnamed strangers: how many, and the argument of [`addr`] for the first one. Each has the next
+    /// address.
     Crowd(u16, u16),
     Announce(u8, Vec<u16>),
     GoodBye(u8, Vec<u16>),
@@ -145,7 +146,7 @@ fn place_known() -> DialTarget {
     target(KNOWN, THERE)
 }
 
-/// Applies a step. Returns the targets that it ends.
+/// Applies a step. Returns the targets that an announcement or a withdrawal ended.
 fn take(targets: &mut DialTargets, step: Step) -> Vec<DialTarget> {
     let addrs = |all: Vec<u16>| all.into_iter().map(addr).collect::<Vec<_>>();
     match step {
@@ -185,8 +186,8 @@ proptest! {
     }
 }
 
-/// At each announcement of a member, even a forged one, the dialer treats the addresses that the member has announced
-/// as proven.
+/// When an announcement names a member at unknown addresses, even a forged one, the dialer calls
+/// [`DialTargets::set_proven`] for all addresses that the membership lists for that member.
 #[test]
 fn addresses_that_a_member_states_do_not_displace_the_one_where_it_has_answered() {
     const ANSWERED: u16 = 500;

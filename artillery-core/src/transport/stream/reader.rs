@@ -160,5 +160,5 @@ impl FrameReader {
     }
 }
 
-/// Stop code for bytes that are not a frame.
+/// Stop code for a malformed frame, or one that exceeds the limit.
 const MALFORMED_CODE: u32 = 1;

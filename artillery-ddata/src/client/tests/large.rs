@@ -1,4 +1,5 @@
-//! Large requests and answers have streams of their own; requests beyond the capacity wait, and are refused as busy.
+//! Large requests and answers have streams of their own. Requests that exceed a node's capacity wait for it, and are
+//! refused as busy when their time is up.
 
 use artillery_core::{
     error::{ReadError, WriteError},
@@ -97,7 +98,8 @@ async fn too_many_requests_to_one_node_are_refused_as_busy() {
     assert!(busy > 300 && unknown > 100, "{busy} busy, {unknown} unknown");
 }
 
-/// A read of a large value that waits for its answer, its number, and the stream of its request.
+/// Starts a read, and waits until the node has received its request. Returns the unanswered call, the request's number,
+/// and its stream.
 async fn waiting_read(
     client: &Client,
     streams: &mut mpsc::Receiver<IncomingStream>,

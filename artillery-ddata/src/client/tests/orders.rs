@@ -14,8 +14,8 @@ fn info(node: &FakeNode) -> NodeInfo {
     NodeInfo { id: node.me(), name: node.local.name.clone(), addrs: vec![node.addr()], host: None }
 }
 
-/// Receives requests until one is an order or a survey, not a query of the routing. Returns its stream, on which
-/// nothing was answered, the operation and the request's number.
+/// Skips queries of the routing. Returns the stream of the first other request, still unanswered, with its operation
+/// and its number.
 async fn ordered(streams: &mut mpsc::Receiver<IncomingStream>) -> (IncomingStream, AdminOperation, u64) {
     loop {
         let mut stream = streams.recv().await.unwrap();
@@ -28,7 +28,6 @@ async fn ordered(streams: &mut mpsc::Receiver<IncomingStream>) -> (IncomingStrea
     }
 }
 
-/// The kinds of orders, each to the node `to`.
 #[derive(Debug, Clone, Copy)]
 enum Order {
     Arrange,

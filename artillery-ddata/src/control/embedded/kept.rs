@@ -64,20 +64,20 @@ impl StorePlace {
         self.heard().clone()
     }
 
-    /// Like [`hear`](Self::hear), but the position is on disk when this returns: only then may the other node's answer
-    /// be used.
+    /// Like [`hear`](Self::hear), but when this returns, the store's start and the number of writes of its control file
+    /// are recorded on disk. Only then may the other node's answer be used.
     pub(super) async fn keep_heard(&self, speaker: Speaker) -> Result<(), CallError> {
         let Speaker { id, position } = speaker;
         self.hear(id, position)?;
         if self.control.look(|record| record.heard.covers(id, position)) {
             return Ok(());
         }
-        // Without this record, this node could not detect an older copy of the other store.
+        // After a restart, this node detects an older copy of the other store only by this record.
         self.change(move |record| record.heard.hear(id, position)).await??;
         Ok(())
     }
 
-    /// Records the history of a node that started after the founding; a known history is kept. The history is on disk
+    /// Records this node's history, if none is recorded yet; that of a founder follows from the founding. It is on disk
     /// before anything else that belongs to it.
     pub(super) async fn keep_history(&self, history: History) -> Result<(), CallError> {
         if self.control.look(|record| record.history.is_some()) {

@@ -59,7 +59,8 @@ impl Rig {
         }
     }
 
-    /// Has the chain's task call the function in the middle of a turn.
+    /// Has the chain's task call the function after it has processed a turn's inputs, before it sends output and
+    /// receives further requests.
     async fn in_the_middle_of_a_turn<T: Send + Sync + 'static>(
         &self,
         meanwhile: impl Fn() -> T + Send + Sync + 'static,

@@ -89,7 +89,8 @@ fn key() -> impl Strategy<Value = Key> {
         .prop_map(|(text, kind, id, raw, nested, list)| Key { text, kind, id, raw, nested, unit: (), list })
 }
 
-/// Checks the order, the round trip and the freedom from prefixes of two keys.
+/// Checks that the encodings sort as the keys do, that `a` decodes to itself, and that the encoding of `b` is a prefix
+/// of that of `a` only if they are equal.
 fn check<K: Serialize + DeserializeOwned + Ord + Debug>(a: &K, b: &K) -> Result<(), TestCaseError> {
     let (left, right) = (encode(a).unwrap(), encode(b).unwrap());
     prop_assert_eq!(left.cmp(&right), a.cmp(b), "{:?} {:?} as {:?} {:?}", a, b, left, right);
@@ -322,7 +323,6 @@ fn names_are_checked() {
     assert!(KeySpace::<u8>::new(&"x".repeat(MAX_NAME)).is_ok());
 }
 
-/// A type that can replace a key must have the key's encoding.
 #[test]
 fn stand_ins_have_the_encoding_of_the_key() {
     let text = KeySpace::<(String, String)>::new("m").unwrap();

@@ -192,8 +192,9 @@ impl Cluster {
         (OrderOutcome::of(&text), Some(text))
     }
 
-    /// Runs `ctl recover` at `node` until it succeeds, for at most about [`WHOLE_TIMEOUT`]. The node must hold every
-    /// acknowledged write.
+    /// Runs `ctl recover`, with `node` as the first seed, until it succeeds. Starts no attempt after [`WHOLE_TIMEOUT`].
+    /// `ctl` selects the node that continues: the one with the best surviving history, which is complete if `node`
+    /// holds every acknowledged write.
     pub(super) async fn recover(&self, node: usize) -> Result<(), Failure> {
         let begin = Instant::now();
         let mut last = "no answer".to_owned();

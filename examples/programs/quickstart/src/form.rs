@@ -80,9 +80,8 @@ pub(super) async fn chain(story: &Story, nodes: &mut [Node], mdns: bool) -> Resu
     Ok(())
 }
 
-/// How the nodes report that they found each other: `mdns` if pairs found by mDNS connect all of them, and no node
-/// reports another source. Only one node of a pair may have discovered the other, and a node may be known by gossip
-/// alone.
+/// How the nodes found each other: `mdns` if no node reports another source, and the pairs found by mDNS connect all of
+/// them. In some pairs only one node reports a source for the other, in some neither, since they met through gossip.
 pub(super) fn found_by(nodes: &[Node]) -> Option<&'static str> {
     let found = |one: &Node, other: &Node| one.cluster().found_by(other.id().node);
     let mut tied = vec![0];

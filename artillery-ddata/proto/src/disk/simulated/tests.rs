@@ -27,7 +27,7 @@ fn bytes(disk: &SimulatedDisk, name: &str) -> Vec<u8> {
     bytes
 }
 
-/// The contents of a file that power cuts leave, with 200 seeds; `None`: no file.
+/// All contents that a file has after `run` and a power cut, over 200 seeds. `None`: the file is gone.
 fn left(settings: CutSettings, name: &str, run: impl Fn(&SimulatedDisk)) -> BTreeSet<Option<Vec<u8>>> {
     let after = |seed| {
         let disk = disk(seed, settings);

@@ -10,7 +10,7 @@ use crate::Timestamp;
 pub(super) struct Rounds {
     /// The highest number sent.
     sent: u64,
-    /// When it was sent.
+    /// When that round was first sent. Repetitions don't change it.
     sent_at: Timestamp,
     /// The highest number that was answered or abandoned.
     answered: u64,
@@ -51,7 +51,7 @@ impl Rounds {
             }
             Some(round) if round <= self.sent => self.sent,
             Some(_) => {
-                // The last round was answered, or its reads were served by another path.
+                // No read waits for the last round any more, so its answer isn't needed.
                 self.answered = self.sent;
                 self.sent += 1;
                 self.sent_at = now;

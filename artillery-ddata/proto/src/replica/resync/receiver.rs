@@ -30,13 +30,14 @@ pub(super) struct SnapshotReceiver {
     sessions: Sessions,
     /// The part of the history after the beginning that has been applied over the records.
     history: UpdateHistory,
-    /// The received bytes of a value in pieces.
+    /// The bytes received so far of a value that arrives in pieces.
     value: Vec<u8>,
     /// The key and the version of that value.
     value_of: (Bytes, Version),
     /// The highest watermark at which a received part was made.
     shown: Sequence,
-    /// Set by the last part: the joiner is complete once every update up to this sequence is applied.
+    /// Set by the last part: the records may reflect updates up to this sequence, so all of them must be applied before
+    /// the resync can end.
     until: Option<Sequence>,
     /// Contiguous updates after `history`.
     buffer: VecDeque<Update>,
@@ -47,7 +48,8 @@ pub(super) struct SnapshotReceiver {
 }
 
 pub(super) enum PartOutcome {
-    /// The part is a duplicate, incomplete, or not the next one.
+    /// There is nothing to store yet: the part held sessions or a piece of an incomplete value, or it was ignored as a
+    /// duplicate or out of order.
     Nothing,
     Records(Vec<ScanRecord>),
     End,
@@ -114,7 +116,8 @@ impl SnapshotReceiver {
         }
     }
 
-    /// Ends the snapshot with its epoch. Its records stay until the next snapshot begins. Returns its updates.
+    /// Abandons the snapshot because its epoch has ended. The records stay in the store until the next snapshot begins.
+    /// Returns the snapshot's updates, applied and buffered.
     pub(super) fn abandon(&mut self) -> [VecDeque<Update>; 2] {
         (self.id, self.again, self.hold, self.until) = (0, false, false, None);
         self.take_updates()
@@ -254,13 +257,13 @@ impl SnapshotReceiver {
         Some(update)
     }
 
-    /// The key from which on the store must still be cleared.
+    /// The first key that must still be cleared from the store. `None`: the store is cleared.
     pub(super) fn clearing(&self) -> Option<&Bytes> {
         self.clearing.as_ref()
     }
 
-    /// Sets the key from which on the store must still be cleared. Once the store is cleared, the joiner requests the
-    /// parts of the snapshot. Returns whether it does so now.
+    /// Sets the first key that must still be cleared from the store. `None`: the store is cleared, so the joiner
+    /// requests the parts of its snapshot, if one has begun. Returns whether it requests them.
     pub(super) fn clear_from(&mut self, rest: Option<Bytes>) -> bool {
         self.again = rest.is_none() && self.id != 0;
         self.clearing = rest;
@@ -281,7 +284,8 @@ impl SnapshotReceiver {
         self.until.is_some_and(|until| self.history.last().sequence >= until)
     }
 
-    /// The history and the sessions with their chain time, and the buffered updates after them.
+    /// Returns the history, the sessions, the chain time at the snapshot's beginning, and the buffered updates that
+    /// follow the history.
     pub(super) fn finish(self) -> (UpdateHistory, Sessions, u64, VecDeque<Update>) {
         (self.history, self.sessions, self.beginning.chain_time, self.buffer)
     }

@@ -1,4 +1,4 @@
-//! The report of a load.
+//! Prints the result of `ctl load`: throughput, latencies and errors, as text or as JSON.
 
 use std::time::Duration;
 
