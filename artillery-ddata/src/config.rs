@@ -130,9 +130,9 @@ pub enum Threads {
     Shared,
     /// The node's own threads: one for its sockets and all network traffic, and others for its chains.
     Own {
-        /// The number of threads for chains, at most 256. The node starts no more of them than its own
-        /// [`Config::chains`] has chains, even if the cluster was formed with more. With 0 the chains share the socket
-        /// thread, which is best for a node with one or two cores.
+        /// The number of threads for chains, at most 256 and at most this node's [`Config::chains`], even if the
+        /// cluster was formed with more chains. With 0 the chains share the socket thread, which is best for a node
+        /// with one or two cores.
         chains: usize,
     },
 }

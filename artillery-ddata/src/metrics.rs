@@ -18,7 +18,7 @@ pub(crate) use self::tally::{OperationTimer, Tally};
 use crate::status::NodeStatus;
 
 /// All metrics of a node. Counters are 0 when the node starts. They are read one after another, not at one instant: an
-/// operation that ends meanwhile may be counted in only some of them.
+/// operation that ends during the reading may be counted in only some of them.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct NodeMetrics {
@@ -57,7 +57,7 @@ pub struct NodeMetrics {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct OperationMetrics {
-    /// What the operations did.
+    /// The kind that the operations have in common.
     pub kind: OperationKind,
     /// Reads served, or writes committed.
     pub done: u64,

@@ -220,7 +220,7 @@ impl ClusterBuilder {
     }
 
     /// Whether the node is meant to work alone (no). If not, and if it meets no other node within 10 s, it logs once
-    /// what it has announced, which announcements it has received, and the state of each seed.
+    /// its announcements, the announcements that it has received, and the state of each seed.
     pub fn may_be_alone(mut self, may: bool) -> Self {
         self.may_be_alone = may;
         self

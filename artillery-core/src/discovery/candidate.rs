@@ -3,7 +3,7 @@ use std::{fmt, net::SocketAddr};
 use super::{ResolveError, Seed};
 use crate::NodeId;
 
-/// What a node publishes, so that others can find and dial it.
+/// The data that a node publishes, so that others can find and dial it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Announcement {
@@ -66,7 +66,7 @@ pub struct Candidate {
     pub host: Option<Seed>,
     /// The node at these addresses, if the source knows it.
     pub node: Option<NodeId>,
-    /// Where the hint comes from. Only the same source can withdraw a candidate that names no `node`.
+    /// The source of the hint. Only the same source can withdraw a candidate that names no `node`.
     pub source: Source,
     /// Whether the source withdraws the candidate. Withdrawals are hints too and often missing, so they cannot serve to
     /// detect failures.

@@ -73,7 +73,7 @@ pub enum KeyError {
         /// The offset in bytes, without the map's prefix, of the wrong byte. If bytes are missing, the end; if a string
         /// isn't UTF-8, its start.
         at: usize,
-        /// What was found instead of a valid encoding.
+        /// A description of the invalid bytes, for example `a string that isn't UTF-8`.
         what: &'static str,
     },
     /// Bytes follow the end of a key of this type; their number.

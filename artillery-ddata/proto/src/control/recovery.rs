@@ -192,7 +192,7 @@ impl fmt::Display for KeptChain {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum NotRecovered {
-    /// No node reports what it holds, not even the node that received the order: it stops, or loads its directory.
+    /// No node reports the state of its store, not even the node that received the order: it stops, or loads its directory.
     #[error("no node answers")]
     Nobody,
     /// The nodes that answered belong to another cluster.

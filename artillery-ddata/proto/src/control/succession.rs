@@ -24,7 +24,7 @@ pub enum Replacement {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum NotReplaced {
-    /// No node reports what it holds, not even the node that received the order: it loads its directory.
+    /// No node reports the state of its store, not even the node that received the order: it loads its directory.
     #[error("no node answers")]
     Nobody,
     #[error("cluster {asked} was named, but the answering nodes belong to {found}")]

@@ -309,7 +309,7 @@ impl FoundJournal {
     /// Whether a complete group at or after byte `at` proves that group `number` was synced, and therefore isn't torn.
     ///
     /// A client may have chosen these bytes so that many of them look like headers. So the number of bytes that are
-    /// checksummed is bounded. Beyond the bound the result is `true`: the segment counts as damaged.
+    /// checksummed is bounded. Beyond the bound the result is `true`: the segment is treated as damaged.
     fn was_synced(&self, segment: &Bytes, at: usize, header: &SegmentHeader, number: GroupNumber) -> bool {
         let mut left = segment.len().saturating_mul(MAX_PASSES);
         for place in (at..segment.len()).step_by(BLOCK) {

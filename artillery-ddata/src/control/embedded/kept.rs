@@ -77,8 +77,8 @@ impl StorePlace {
         Ok(())
     }
 
-    /// Records this node's history, if none is recorded yet; that of a founder follows from the founding. It is on disk
-    /// before anything else that belongs to it.
+    /// Records this node's history, if none is recorded yet. A founder needs no such record: its history follows from the
+    /// bootstrap record. The history is on disk before anything else that belongs to it.
     pub(super) async fn keep_history(&self, history: History) -> Result<(), CallError> {
         if self.control.look(|record| record.history.is_some()) {
             return Ok(());

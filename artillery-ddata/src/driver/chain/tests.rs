@@ -160,7 +160,7 @@ struct Reading {
 const LEASE: Lease = Lease { until: Timestamp::MAX, asked: Timestamp::ZERO, stretch: 0 };
 /// The lease is sent at this read.
 const BEFORE: usize = 10;
-/// The test gives up after this number of reads.
+/// The test ends after this number of reads.
 const IN_ALL: usize = 5_000;
 
 impl Wake for Reader {

@@ -59,7 +59,7 @@ fn operations(page: &mut Page, metrics: &NodeMetrics) {
 
 fn reads(page: &mut Page, metrics: &NodeMetrics) {
     let reads = &metrics.status.reads;
-    page.counter("artillery_reads_total", "Reads that this node served, by way: see docs/metrics.md.")
+    page.counter("artillery_reads_total", "Reads that this node served, by path.")
         .sample(&[("way", "local_clean")], reads.local_clean)
         .sample(&[("way", "dirty")], reads.dirty)
         .sample(&[("way", "through_chain")], reads.through_chain);

@@ -51,7 +51,7 @@ impl Rounds {
             }
             Some(round) if round <= self.sent => self.sent,
             Some(_) => {
-                // No read waits for the last round any more, so its answer isn't needed.
+                // No read waits for the last round, so its answer isn't needed.
                 self.answered = self.sent;
                 self.sent += 1;
                 self.sent_at = now;

@@ -30,7 +30,7 @@ pub(super) struct SnapshotReceiver {
     sessions: Sessions,
     /// The part of the history after the beginning that has been applied over the records.
     history: UpdateHistory,
-    /// The bytes received so far of a value that arrives in pieces.
+    /// The received pieces of an incomplete value.
     value: Vec<u8>,
     /// The key and the version of that value.
     value_of: (Bytes, Version),
