@@ -1,6 +1,4 @@
-//! Reads the monotonic clock and the wall clock.
-
-use std::time::SystemTime;
+//! Reads the node's clock.
 
 use crate::time::Timestamp;
 
@@ -13,21 +11,10 @@ pub fn now() -> Timestamp {
     Timestamp::from_nanos(crate::system::nanos())
 }
 
-/// Milliseconds since 1970 by the wall clock, which may jump.
-#[allow(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
-pub fn wall() -> u64 {
-    #[cfg(feature = "testing")]
-    if let Some(now) = followed::now() {
-        return followed::EPOCH_MS + now.as_nanos() / 1_000_000;
-    }
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-}
-
 #[cfg(feature = "testing")]
 pub use followed::Followed;
 
-/// Clocks that follow a runtime's clock, for tests.
+/// A clock that follows a runtime's clock, for tests.
 #[cfg(feature = "testing")]
 mod followed {
     use std::{cell::Cell, time::Duration};
@@ -36,17 +23,13 @@ mod followed {
 
     use crate::time::Timestamp;
 
-    /// The wall clock at zero of a followed clock: 2026-01-01 00:00 UTC.
-    pub(super) const EPOCH_MS: u64 = 1_767_225_600_000;
-
     thread_local! {
         /// Where the followed clock starts, and the number of [`Followed`] values.
         static ORIGIN: Cell<Option<(Instant, usize)>> = const { Cell::new(None) };
     }
 
-    /// While a value exists, this thread's clocks follow tokio's: they pause when the runtime's clock is paused, and
-    /// agree with its timers. The monotonic clock starts at one second and the wall clock at a fixed date, so that a
-    /// run does not depend on the date.
+    /// While a value exists, this thread's clock follows tokio's: it pauses when the runtime's clock is paused, and agrees
+    /// with its timers. It starts at one second.
     #[derive(Debug)]
     pub struct Followed(());
 

@@ -6,7 +6,7 @@ pub mod clock {
 
     #[cfg(feature = "testing")]
     pub use crate::clock::Followed;
-    pub use crate::clock::{now, wall};
+    pub use crate::clock::now;
 }
 
 pub mod codec {

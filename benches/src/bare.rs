@@ -68,9 +68,8 @@ impl BareChain {
     }
 
     fn take(&mut self, member: MemberId) {
-        let wall = self.next;
         if let Some(runner) = self.members.get_mut(&member) {
-            runner.take(|| Timestamp::ZERO, || wall, &mut self.turn, |_| None);
+            runner.take(|| Timestamp::ZERO, &mut self.turn, |_| None);
         }
     }
 

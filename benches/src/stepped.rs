@@ -62,7 +62,7 @@ fn id(n: usize) -> MemberId {
 }
 
 fn take(member: &mut ChainRunner<()>, turn: &mut Received) {
-    member.take(|| Timestamp::ZERO, || 1, turn, |_| None);
+    member.take(|| Timestamp::ZERO, turn, |_| None);
 }
 
 /// Two members, and the frames between them.

@@ -17,7 +17,7 @@ use std::{
         mpsc::{Receiver, SyncSender, TryRecvError, sync_channel},
     },
     thread,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 use artillery_proto::{
@@ -110,7 +110,7 @@ impl Member {
     fn take(&mut self) {
         let clock = self.clock;
         // `take` returns false between the parts of a long turn; this thread has no other work to do then.
-        while !self.runner.take(|| Timestamp::ZERO + clock.elapsed(), wall_clock, &mut self.turn, |_| None) {}
+        while !self.runner.take(|| Timestamp::ZERO + clock.elapsed(), &mut self.turn, |_| None) {}
     }
 
     /// Sends all output, to callers first, then to the other members. The store is maintained only afterwards, since no
@@ -252,12 +252,6 @@ fn member(id: MemberId, socket: UdpSocket, addresses: BTreeMap<MemberId, SocketA
     let handle = Handle { requests: Some(requests), waker, address, gate, store };
     let clock = Instant::now();
     Ok((Member { runner, turn: Turn::default(), socket, addresses, requests: queue, sent: 0, clock }, handle))
-}
-
-#[allow(clippy::disallowed_methods, reason = "a driver reads the clock")]
-fn wall_clock() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn try_it(handles: &[Handle]) -> Outcome<()> {

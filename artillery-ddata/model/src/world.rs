@@ -27,7 +27,7 @@ use artillery_proto::{
 pub use self::member::Health;
 use self::{
     member::{Node, founder},
-    part::{Part, fingerprint},
+    part::{Part, fingerprint, hash_of},
 };
 use crate::{
     bounds::{Bounds, NODES},
@@ -290,7 +290,7 @@ impl World {
                 )
             )?;
             // The whole log: replicas, lease clients and the coordinator only describe how much of it they know.
-            write!(out, "{log:?}{links:?}{renewals:?}{answers:?}")
+            write!(out, "{log:?}{:?}{renewals:?}{answers:?}", hash_of(links))
         })
     }
 

@@ -161,9 +161,9 @@ impl Replica {
                 }
             }
             ReplicaInput::Receive { from, frame } => self.receive(now, from, frame),
-            ReplicaInput::Write { token, request, write, deadline, wall_clock } => {
+            ReplicaInput::Write { token, request, write, deadline } => {
                 let waiter = Waiter { token, deadline, replayed: false };
-                let input = WriteInput { waiter, request, write, wall_clock };
+                let input = WriteInput { waiter, request, write };
                 let ordered = self.head.write(cx, &mut self.log, &self.peers, input, &mut self.outputs);
                 self.ordered(now, ordered);
             }
@@ -238,6 +238,7 @@ impl Replica {
         self.pace.begin(now);
         self.promotion.hear(now);
         self.log.unreplicated_mut().begin(now);
+        self.log.start_chain_time(now);
         self.outputs.event(ReplicaEvent::Entered(config.epoch));
         if self.joiner.is_filling() && self.membership.place().serves() {
             return self.halt(Halt::NotWhole);

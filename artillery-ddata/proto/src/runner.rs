@@ -164,14 +164,13 @@ impl<C> ChainRunner<C> {
     ///
     /// `clock` is read here, after everything was received. With an older reading, a member could serve a strong read
     /// that arrived after the end of its lease, when others may already have committed newer values without it
-    /// (docs/DESIGN.md §6, trap 56). `wall` reads the wall clock, in milliseconds since the Unix epoch.
+    /// (docs/DESIGN.md §6, trap 56).
     ///
     /// Each turn processes the lease first: otherwise a constantly busy chain might never process it (trap 57). Orders
     /// that change or end a configuration precede the requests that depend on it.
     pub fn take<R: Into<ReadRequest<C>>, W: Into<WriteRequest<C>>>(
         &mut self,
         clock: impl Fn() -> Timestamp,
-        wall: impl Fn() -> u64,
         turn: &mut Turn<R, W>,
         more: impl FnMut(WriteLine) -> Option<W>,
     ) -> bool {
@@ -196,10 +195,10 @@ impl<C> ChainRunner<C> {
         let (large, small) = (WriteLine::Large, WriteLine::Small);
         let is_whole = self.each(&clock, &mut turn.frames, |this, (from, frame)| this.frame(now, from, frame))
             && self.each(&clock, &mut turn.reads, |this, read| this.read(now, read.into()))
-            && self.each(&clock, &mut turn.large_writes, |this, write| this.write(large, now, write.into(), wall()))
-            && self.each(&clock, &mut turn.writes, |this, write| this.write(small, now, write.into(), wall()));
+            && self.each(&clock, &mut turn.large_writes, |this, write| this.write(large, now, write.into()))
+            && self.each(&clock, &mut turn.writes, |this, write| this.write(small, now, write.into()));
         if is_whole {
-            self.take_more(&clock, &wall, more);
+            self.take_more(&clock, more);
         }
         self.replica.handle(clock(), ReplicaInput::Tick);
         is_whole
@@ -228,14 +227,13 @@ impl<C> ChainRunner<C> {
     fn take_more<W: Into<WriteRequest<C>>>(
         &mut self,
         clock: &impl Fn() -> Timestamp,
-        wall: &impl Fn() -> u64,
         mut more: impl FnMut(WriteLine) -> Option<W>,
     ) {
         for _ in 0..WRITES {
             let mut lines = self.lines().into_iter().filter(|&line| self.has_room(line));
             let Some((line, write)) = lines.find_map(|line| Some((line, more(line)?))) else { break };
             let now = clock();
-            self.write(line, now, write.into(), wall());
+            self.write(line, now, write.into());
             if self.is_over(now) {
                 break;
             }
@@ -339,14 +337,14 @@ impl<C> ChainRunner<C> {
         self.replica.handle(now, ReplicaInput::Read { token, query, mode, floor, deadline });
     }
 
-    fn write(&mut self, line: WriteLine, now: Timestamp, request: WriteRequest<C>, wall_clock: u64) {
+    fn write(&mut self, line: WriteLine, now: Timestamp, request: WriteRequest<C>) {
         *self.small_writes = if line == WriteLine::Large { 0 } else { self.small_writes.saturating_add(1) };
         let WriteRequest { request, history, write, deadline, caller } = request;
         if let Some(refusal) = self.refuses(history) {
             return self.refused.push_back((caller, refusal));
         }
         let token = self.callers.add(caller, history);
-        self.replica.handle(now, ReplicaInput::Write { token, request, write, deadline, wall_clock });
+        self.replica.handle(now, ReplicaInput::Write { token, request, write, deadline });
     }
 
     fn refuses(&self, history: Option<ClusterId>) -> Option<Refusal> {

@@ -195,12 +195,13 @@ pub struct Node {
     pub paused: bool,
     /// Rate error of its clock, in millionths; positive if it is fast.
     pub fast: i64,
+    /// The virtual time of the clock reading of its last turn.
+    pub read_at: u64,
     /// The states of its connections, by the index of the peer.
     pub peers: Vec<PeerView>,
     /// Its stream of random numbers.
     pub rng: Rng,
     offset: u64,
-    wall: u64,
 }
 
 /// Time that a healthy node needs per input, in nanoseconds.
@@ -272,9 +273,9 @@ impl Node {
             was_told: false,
             paused: false,
             fast: 0,
+            read_at: 0,
             peers: vec![PeerView::default(); setup.members],
             offset: rng.between(0, 1 << 50),
-            wall: rng.between(1_700_000_000_000, 1_700_000_100_000),
             rng,
         })
     }
@@ -298,11 +299,6 @@ impl Node {
         }
         // Rounded up, so that the clock shows no less than `at`.
         (passed * 1_000_000 / i128::from(1_000_000 + self.fast)) as u64 + 1
-    }
-
-    /// The reading of its wall clock, in milliseconds.
-    pub fn wall_clock(&self, now: u64) -> u64 {
-        self.wall + now / 1_000_000
     }
 }
 

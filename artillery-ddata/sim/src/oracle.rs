@@ -73,6 +73,8 @@ pub enum Oracle {
     Ready,
     /// Nothing was served although all prerequisites had been met for a long time.
     Service,
+    /// Chain time rose faster than the clocks.
+    ChainTime,
     /// The code under test panicked.
     Panic,
 }
@@ -105,6 +107,7 @@ impl Oracle {
             Self::Stops => "nodes that are all asked to stop end",
             Self::Ready => "ready: any other node may be stopped",
             Self::Service => "service comes back in time",
+            Self::ChainTime => "chain time: it never runs ahead of the clocks",
             Self::Panic => "panic",
         }
     }
@@ -115,7 +118,7 @@ impl Oracle {
         match self {
             Self::History | Self::Prefix | Self::Sent | Self::Contiguity => true,
             Self::Watermark | Self::Claims | Self::Once | Self::Bounds | Self::Durable | Self::Disk => true,
-            Self::Reopened => true,
+            Self::Reopened | Self::ChainTime => true,
             Self::Stalled | Self::Unknown | Self::Lost | Self::Stops | Self::Ready | Self::Service => true,
             Self::Answers | Self::Formation | Self::Wire | Self::Halted => false,
             Self::Convergence | Self::Liveness | Self::Progress | Self::Panic => false,
@@ -278,6 +281,7 @@ impl ChainOracle {
             let what = format!("epoch or chain time of {update:?} is below that of {last:?}");
             return Err(Failure::new(Oracle::Contiguity, what));
         }
+        self.check_chain_time(update)?;
         for change in &update.changes {
             self.by_key.entry(change.key.clone()).or_default().push(self.log.len());
         }

@@ -220,7 +220,7 @@ impl ChainTask {
             (self.turn.durable, self.turn.checkpoint, self.turn.disk_full) = (durable, checkpoint, full);
         }
         let writes = &mut self.writes;
-        self.runner.take(clock::now, clock::wall, &mut self.turn, |line| writes.try_next(line));
+        self.runner.take(clock::now, &mut self.turn, |line| writes.try_next(line));
         for caller in self.callers.drain(..) {
             // The caller may no longer be waiting.
             drop(caller.send(self.runner.replica().status()));

@@ -87,7 +87,7 @@ async fn run(
     loses: Loses,
 ) {
     loop {
-        runner.take(artillery_core::internal::clock::now, || 1, &mut turn, |_| None);
+        runner.take(artillery_core::internal::clock::now, &mut turn, |_| None);
         while let Some(output) = runner.poll_output() {
             if let RunnerOutput::Reply(responder, reply) = output {
                 responder.reply(reply);

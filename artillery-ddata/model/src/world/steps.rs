@@ -75,7 +75,7 @@ impl World {
         let clock = moment(self.now);
         let mut turn = Turn::default();
         receive(&mut turn);
-        self.nodes[node].runner.take(|| clock, || 0, &mut turn, |_| None);
+        self.nodes[node].runner.take(|| clock, &mut turn, |_| None);
         self.settle(node);
         self.send(node);
     }

@@ -81,6 +81,12 @@ mutants! {
     ReuseEpoch = "reuse-epoch", trap 6;
     /// Updates that a returning member holds beyond the common history stay in its store.
     KeepDirty = "keep-dirty", trap 10;
+    /// The stamp of a dropped update still counts, so that chain time jumps when its member becomes head.
+    KeepDroppedStamps = "keep-dropped-stamps", trap 98;
+    /// A received update doesn't move a member's base unless its stamp is higher: the time before it counts twice.
+    KeepOlderBase = "keep-older-base", trap 100;
+    /// A snapshot begins with the newest stamp, although that update isn't committed and may be dropped.
+    ShowPendingStamp = "show-pending-stamp", trap 99;
     /// A snapshot is written over the old content of the store, which isn't cleared first.
     NoWipe = "no-wipe", trap 11;
     /// A joiner accepts parts of a snapshot while it clears its old store.

@@ -58,7 +58,7 @@ pub struct SnapshotHeader {
     pub version: Version,
     /// The first sequence of each epoch in that history, oldest first.
     pub epochs: Vec<(Epoch, Sequence)>,
-    /// At least the timestamp of every update of that history.
+    /// The stamp of the update of that version.
     pub chain_time: u64,
     /// The number of entries of the table of sessions.
     pub sessions: u64,

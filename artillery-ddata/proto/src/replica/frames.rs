@@ -369,7 +369,6 @@ impl Replica {
         if in_order {
             self.found_prefix(now);
             self.upstream.in_order();
-            self.log.follow_newest_stamp();
         }
         // Repeated updates: the acknowledgement may have been lost, so it is sent again.
         let repeats = !in_order && !self.upstream.has_gap();

@@ -43,7 +43,6 @@ pub(super) struct WriteInput {
     pub(super) waiter: Waiter,
     pub(super) request: Option<RequestKey>,
     pub(super) write: Write,
-    pub(super) wall_clock: u64,
 }
 
 #[derive(Clone, Hash, Debug)]
@@ -127,10 +126,10 @@ impl Head {
         input: WriteInput,
         out: &mut Outbox,
     ) -> Result<IsAppended, WriteFailed> {
-        let WriteInput { mut waiter, request, write, wall_clock } = input;
+        let WriteInput { mut waiter, request, write } = input;
         let token = waiter.token;
         let refusal = match known(cx, log, request, matches!(write, Write::Resolve)) {
-            Ok(KnownRequest::Nothing) => match self.order(cx, log, peers, waiter, (request, write, wall_clock), out) {
+            Ok(KnownRequest::Nothing) => match self.order(cx, log, peers, waiter, (request, write), out) {
                 Ok(is_appended) => return Ok(is_appended),
                 Err(NotOrdered::Failed(why)) => return Err(WriteFailed { token, why }),
                 Err(NotOrdered::Refused(refusal)) => refusal,
@@ -162,7 +161,7 @@ impl Head {
         log: &mut Log,
         peers: &Peers,
         waiter: Waiter,
-        (request, write, wall_clock): (Option<RequestKey>, Write, u64),
+        (request, write): (Option<RequestKey>, Write),
         out: &mut Outbox,
     ) -> Result<IsAppended, NotOrdered> {
         check(cx, request, &write)?;
@@ -172,7 +171,6 @@ impl Head {
             Write::Resolve => UpdateKind::NOOP,
             _ => UpdateKind::WRITE,
         };
-        log.follow_chain_time(wall_clock);
         let mut update = next_update(cx, log, kind);
         let terms = Terms {
             at: update.version,
@@ -287,7 +285,6 @@ impl Head {
             self.large = update.version.sequence;
         }
         log.apply(cx, update)?;
-        log.follow_newest_stamp();
         Ok(())
     }
 
@@ -358,7 +355,7 @@ fn check(cx: Context<'_>, request: Option<RequestKey>, write: &Write) -> Result<
     Ok(())
 }
 
-fn next_update(cx: Context<'_>, log: &Log, kind: UpdateKind) -> Update {
+fn next_update(cx: Context<'_>, log: &mut Log, kind: UpdateKind) -> Update {
     let last = log.last();
     let epoch = match cx.config() {
         Some(config) if !allows!(cx.guards(), ReuseEpoch) || last.is_none() => config.epoch,
@@ -369,7 +366,7 @@ fn next_update(cx: Context<'_>, log: &Log, kind: UpdateKind) -> Update {
         kind,
         request: None,
         outcome: RequestOutcome::Done,
-        chain_time: log.chain_time(),
+        chain_time: log.next_stamp(cx.now),
         changes: smallvec![],
     }
 }

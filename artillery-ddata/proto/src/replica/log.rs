@@ -3,6 +3,7 @@
 //! The log decides nothing. It applies, commits and cuts as its callers order, and keeps its parts consistent with each
 //! other.
 
+mod chain_time;
 mod checkpoint;
 mod history;
 mod journal;
@@ -16,6 +17,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use bytes::Bytes;
 
+use self::{chain_time::ChainTime, journal::Journal, unreplicated::UnreplicatedRecords};
 pub(crate) use self::{
     history::UpdateHistory,
     journal::{RECORD_BYTES, checkpoint_bytes},
@@ -23,7 +25,6 @@ pub(crate) use self::{
     sessions::{KnownRequest, RequestRecord, Sessions},
     store::{Ops, WriteBehindStore},
 };
-use self::{journal::Journal, unreplicated::UnreplicatedRecords};
 pub use self::{
     journal::JournalBatch,
     restore::{ChainRestore, RestoreError, RestoreSurvey, RestoredChain},
@@ -45,8 +46,7 @@ pub(super) struct Log {
     history: UpdateHistory,
     watermark: Sequence,
     sessions: Sessions,
-    /// The newest stamp that this member has seen. A head never stamps an update with an older one.
-    chain_time: u64,
+    chain_time: Unhashed<ChainTime>,
     /// The cost of every update that was applied, in bytes.
     applied_bytes: u64,
     /// `None`: the member keeps no journal.
@@ -68,7 +68,7 @@ impl Log {
             history: UpdateHistory::default(),
             watermark: Sequence::ZERO,
             sessions: Sessions::default(),
-            chain_time: 0,
+            chain_time: Unhashed::default(),
             applied_bytes: 0,
             journal: is_durable.then(Box::default),
             unreplicated: Unhashed::default(),
@@ -88,7 +88,7 @@ impl Log {
             **journal = Journal::resumed(history.last(), watermark, checkpoint);
         }
         (self.sessions, self.history, self.watermark) = (sessions, history, watermark);
-        self.follow_chain_time(chain_time);
+        *self.chain_time = chain_time;
         self.store.commit(watermark);
     }
 
@@ -117,16 +117,14 @@ impl Log {
         &self.sessions
     }
 
-    pub(super) fn chain_time(&self) -> u64 {
-        self.chain_time
+    /// The stamp of an update that this member creates.
+    pub(super) fn next_stamp(&mut self, now: Timestamp) -> u64 {
+        self.chain_time.next(now)
     }
 
-    pub(super) fn follow_chain_time(&mut self, stamp: u64) {
-        self.chain_time = self.chain_time.max(stamp);
-    }
-
-    pub(super) fn follow_newest_stamp(&mut self) {
-        self.follow_chain_time(self.history.updates().back().map_or(0, |update| update.chain_time));
+    /// Begins to count chain time, unless it has begun.
+    pub(super) fn start_chain_time(&mut self, now: Timestamp) {
+        self.chain_time.start(now);
     }
 
     pub(super) fn applied_bytes(&self) -> u64 {
@@ -158,7 +156,7 @@ impl Log {
         Ok(held.filter(|held| held.version == version).and_then(|held| held.value).filter(|v| v.len() <= MAX_TAKEN))
     }
 
-    /// Appends the next update to the history, and puts its changes into the store, now or later.
+    /// Appends the next update to the history, which this member made, and puts its changes into the store, now or later.
     pub(super) fn apply(&mut self, cx: Context<'_>, update: Update) -> Result<(), Halt> {
         if !update.kind.is_known() {
             return Err(Halt::UnknownKind(update.kind.0));
@@ -188,6 +186,16 @@ impl Log {
         Ok(())
     }
 
+    /// Like [`apply`](Self::apply), for an update that another member made.
+    pub(super) fn follow(&mut self, cx: Context<'_>, update: Update) -> Result<(), Halt> {
+        let stamp = update.chain_time;
+        self.apply(cx, update)?;
+        if !allows!(cx.guards(), KeepOlderBase) || stamp > self.chain_time.newest() {
+            self.chain_time.follow(stamp, cx.now);
+        }
+        Ok(())
+    }
+
     /// Commits every update up to `watermark`: shows them to local readers, and defers the pruning of the versions that
     /// they supersede. Their history is kept until [`trim`](Self::trim).
     pub(super) fn commit(&mut self, cx: Context<'_>, watermark: Sequence) -> Result<Committed, Halt> {
@@ -201,6 +209,7 @@ impl Log {
         let mut committed = Committed { before, updates: 0, bytes: 0 };
         for update in self.history.from(before.next()).take_while(|update| update.version.sequence <= watermark) {
             self.sessions.commit(update);
+            self.chain_time.commit(update.chain_time);
             committed.updates += 1;
             committed.bytes += update.cost() as u64;
         }
@@ -237,6 +246,11 @@ impl Log {
             self.store.apply(self.watermark, ops)?;
         }
         self.history.cut(keep);
+        if !allows!(cx.guards(), KeepDroppedStamps) {
+            let newest = self.history.updates().back();
+            let stamp = newest.map_or(self.chain_time.committed(), |update| update.chain_time);
+            self.chain_time.follow(stamp, cx.now);
+        }
         if let Some(journal) = &mut self.journal {
             journal.cut(keep, cx.guards());
         }
@@ -261,17 +275,19 @@ impl Log {
             journal.not_whole();
         }
         self.sessions = Sessions::default();
+        *self.chain_time = ChainTime::default();
         self.watermark = Sequence::ZERO;
         self.store.commit(Sequence::ZERO);
         std::mem::take(&mut self.history).into_updates()
     }
 
-    /// A resync ends with this committed history.
-    pub(super) fn end_resync(&mut self, history: UpdateHistory, sessions: Sessions, chain_time: u64) {
+    /// A resync ends with this committed history, whose newest update has this stamp.
+    pub(super) fn end_resync(&mut self, now: Timestamp, history: UpdateHistory, sessions: Sessions, stamp: u64) {
         self.watermark = history.last().sequence;
         self.store.commit(self.watermark);
         (self.history, self.sessions) = (history, sessions);
-        self.follow_chain_time(chain_time);
+        self.chain_time.follow(stamp, now);
+        self.chain_time.commit(stamp);
         self.await_checkpoint();
     }
 

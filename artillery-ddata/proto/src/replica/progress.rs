@@ -142,7 +142,7 @@ impl Replica {
     pub(super) fn append(&mut self, now: Timestamp, update: Update) -> Result<(), Halt> {
         let cx = self.membership.at(now);
         if let Some(update) = self.joiner.keep(cx, update) {
-            self.log.apply(cx, update)?;
+            self.log.follow(cx, update)?;
             self.reads.end_overtaken_snapshots(cx, &self.log);
         }
         self.upstream.appended();
@@ -229,7 +229,7 @@ impl Replica {
     /// Begins a checkpoint, unless a checkpoint or a resync is in progress. During a resync there is no state to write.
     pub(crate) fn begin_checkpoint(&mut self) {
         if !self.joiner.is_filling() {
-            let begun = self.log.begin_checkpoint();
+            let begun = self.log.begin_checkpoint(self.membership.guards());
             self.halt_if_failed(begun);
         }
     }

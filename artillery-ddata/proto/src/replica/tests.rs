@@ -3,6 +3,7 @@
 mod acks;
 mod answers;
 mod chain;
+mod chain_time;
 mod chance;
 mod checkpoint;
 mod clearing;

@@ -160,8 +160,6 @@ pub(crate) enum ReplicaInput {
         request: Option<RequestKey>,
         write: Write,
         deadline: Timestamp,
-        /// The driver's wall clock in milliseconds since the Unix epoch, for the chain time.
-        wall_clock: u64,
     },
     Read {
         token: Token,

@@ -80,7 +80,7 @@ impl Rig {
         self.now.set(now);
         let (clock, later) = (self.now.clone(), self.later.get());
         let clock = || at(clock.replace(now.max(later)));
-        self.runner.take(clock, || 0, &mut self.turn, |_| None);
+        self.runner.take(clock, &mut self.turn, |_| None);
         self.runner.settle(|| at(now));
         while let Some(output) = self.runner.poll_output() {
             match output {
@@ -361,7 +361,7 @@ fn small_writes_pass_large_ones_that_never_end() {
                 }
             })
         };
-        rig.runner.take(|| at(20 + n), || 0, &mut rig.turn, more);
+        rig.runner.take(|| at(20 + n), &mut rig.turn, more);
         while rig.runner.is_behind() {
             rig.runner.settle(|| at(20 + n));
         }

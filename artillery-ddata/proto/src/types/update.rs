@@ -1,5 +1,7 @@
 //! Updates: the entries of a chain's history.
 
+use std::hash::{Hash, Hasher};
+
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -117,17 +119,27 @@ pub struct KeyChange {
 pub const MAX_KEY: usize = 4096;
 
 /// One entry of a chain's history, resolved to full values by the head that ordered it.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Update {
     pub version: Version,
     pub kind: UpdateKind,
     /// The key of the request that it answers, if the request has an id.
     pub request: Option<RequestKey>,
     pub outcome: RequestOutcome,
-    /// The head's timestamp in milliseconds since the Unix epoch, never below that of an earlier update.
+    /// The stamp of the head that made it: milliseconds that heads have counted, never less than in an earlier update
+    /// (docs/adr/0031-chain-time.md).
     pub chain_time: u64,
     /// Its changes, which take effect atomically.
     pub changes: SmallVec<[KeyChange; 1]>,
+}
+
+/// Without the stamp, on which no step depends while no key expires: the model checker counts worlds that differ only in
+/// stamps as one (docs/adr/0019-model-checking.md).
+impl Hash for Update {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Self { version, kind, request, outcome, chain_time: _, changes } = self;
+        (version, kind, request, outcome, changes).hash(state);
+    }
 }
 
 impl Update {

@@ -7,10 +7,19 @@ use artillery_proto::{Epoch, MemberId, Sequence, Version, replica::Status, types
 
 use super::{ChainOracle, Failure, HaltText, Oracle};
 
+/// Milliseconds that a turn may take until its updates are observed.
+const SLACK: i64 = 300;
+
 #[derive(Debug, Default)]
 pub(super) struct Moving {
     /// Every update that any member ever held.
     versions: BTreeMap<Version, Update>,
+    /// When each of them was made: the virtual times of the head's clock reading, and of the first observation.
+    made: BTreeMap<Version, [u64; 2]>,
+    /// Nanoseconds of a millisecond by the fastest clock.
+    millisecond: u64,
+    /// By how much chain time is ahead of the fastest clock, at least, over all committed updates.
+    lead: Option<i64>,
     lives: BTreeMap<usize, Life>,
 }
 
@@ -24,9 +33,10 @@ struct Life {
 }
 
 impl ChainOracle {
-    /// An oracle for a chain whose members change.
-    pub fn moving() -> Self {
-        Self { moving: Some(Moving::default()), ..Self::new(0) }
+    /// An oracle for a chain whose members change. The clocks of its members are fast by at most `drift` millionths.
+    pub fn moving(drift: u32) -> Self {
+        let millisecond = 1_000_000 - u64::from(drift.min(500_000));
+        Self { moving: Some(Moving { millisecond, ..Moving::default() }), ..Self::new(0) }
     }
 
     /// Forgets a node that starts from a backup, possibly as an incarnation that was observed before.
@@ -56,6 +66,9 @@ impl ChainOracle {
         let lost = before.len().saturating_sub(kept);
         self.by_key.clear();
         self.requests = super::Requests::default();
+        if let Some(moving) = &mut self.moving {
+            moving.lead = None;
+        }
         for update in before.iter().take(kept) {
             // Can't fail, because the same updates were accepted before.
             let _ = self.extend(update);
@@ -69,11 +82,12 @@ impl ChainOracle {
         at.and_then(|at| self.log.get(at as usize)).is_some_and(|update| update.version == version)
     }
 
-    /// Checks the replica of a node after a step. `Err` has the rule that its current state breaks.
+    /// Checks the replica of a node after a step. `Err` has the rule that its current state breaks. `times`: the virtual
+    /// times of the step's clock reading, and now.
     pub fn observe_life<'a>(
         &mut self,
-        node: usize,
-        id: MemberId,
+        times: [u64; 2],
+        (node, id): (usize, MemberId),
         status: &Status,
         history: impl DoubleEndedIterator<Item = &'a Update>,
     ) -> Result<(), Failure> {
@@ -107,6 +121,7 @@ impl ChainOracle {
                     break;
                 }
                 life.held.insert(sequence, update.version);
+                moving.made.entry(update.version).or_insert(times);
                 let known = moving.versions.entry(update.version).or_insert_with(|| update.clone());
                 if known != update {
                     let what = format!("n{node} has {update:?} under the version of {known:?}");
@@ -148,6 +163,21 @@ impl ChainOracle {
         }
         life.watermark = status.watermark;
         new.iter().try_for_each(|update| self.extend(update))
+    }
+
+    /// Checks that chain time has risen by no more than the time between this update and any earlier one, by the fastest
+    /// clock.
+    pub(super) fn check_chain_time(&mut self, update: &Update) -> Result<(), Failure> {
+        let Some(moving) = &mut self.moving else { return Ok(()) };
+        let Some(&made) = moving.made.get(&update.version) else { return Ok(()) };
+        let [lead, least] = made.map(|at| update.chain_time as i64 - (at / moving.millisecond) as i64);
+        let before = moving.lead.get_or_insert(lead);
+        if least > *before + SLACK {
+            let what = format!("chain time has risen by {} ms too much at {update:?}", least - *before);
+            return Err(Failure::new(Oracle::ChainTime, what));
+        }
+        *before = lead.min(*before);
+        Ok(())
     }
 
     pub(super) fn ever(&self, version: Version) -> Option<&Update> {

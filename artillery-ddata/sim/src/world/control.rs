@@ -210,8 +210,9 @@ impl World {
     }
 
     pub(super) fn begin_control(&mut self) {
+        let drift = self.setup.control.as_ref().map_or(0, |control| control.drift);
         for oracle in &mut self.oracles {
-            *oracle = ChainOracle::moving();
+            *oracle = ChainOracle::moving(drift);
         }
         for node in 0..self.nodes.len() {
             for peer in 0..node {

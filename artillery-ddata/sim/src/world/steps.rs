@@ -131,17 +131,18 @@ impl World {
         if !self.nodes[index].is_alive() {
             return Ok(());
         }
+        self.nodes[index].read_at = self.nodes[index].moment(reading);
         let store = self.nodes[index].failing.clone();
         let (begun, record_cost) = (store.puts(), self.setup.record_cost);
         let spent = || (store.puts() - begun) * record_cost;
         let mut rest = Vec::new();
         for (slot, mut turn) in turns {
             let node = &mut self.nodes[index];
-            let (now, wall) = (node.clock(self.now), node.wall_clock(self.now));
+            let now = node.clock(self.now);
             turn.disk_full = node.opened.as_ref().is_some_and(|opened| opened.journal.is_full());
             let read = std::cell::Cell::new(Some(reading));
             let clock = || read.take().unwrap_or_else(|| now + Duration::from_nanos(spent()));
-            if !node.slots[slot].runner.take(clock, || wall, &mut turn, |_| None) {
+            if !node.slots[slot].runner.take(clock, &mut turn, |_| None) {
                 rest.push((slot, turn));
             }
             if self.control.is_some() {
@@ -270,7 +271,9 @@ impl World {
                 return Ok(());
             }
             let replica = self.nodes[index].slots[slot].runner.replica();
-            self.oracles[slot].observe_life(index, self.ids[index], &status, replica.history())?;
+            let times = [self.nodes[index].read_at.min(self.now), self.now];
+            let who = (index, self.ids[index]);
+            self.oracles[slot].observe_life(times, who, &status, replica.history())?;
         } else if let Some(place) = self.place(index, slot) {
             self.oracles[slot].observe(place, &status, replica.history())?;
         } else {

@@ -10,7 +10,7 @@ use artillery_proto::guards::Mutant;
 use artillery_sim::mutants::HUNTED;
 
 /// Mutants that no seed hunts, each with the file and the name of the test that disables the guard.
-const TESTED: [(Mutant, &str, &str); 68] = [
+const TESTED: [(Mutant, &str, &str); 71] = [
     (
         Mutant::AnyAnswerRefutes,
         "proto/src/node/succession/tests/gave_way.rs",
@@ -99,6 +99,9 @@ const TESTED: [(Mutant, &str, &str); 68] = [
         "proto/src/replica/tests/reorder.rs",
         "sequences_alone_do_not_show_that_histories_differ",
     ),
+    (Mutant::KeepDroppedStamps, CHAIN_TIME, "a_dropped_stamp_does_not_count"),
+    (Mutant::KeepOlderBase, CHAIN_TIME, "time_before_the_newest_update_does_not_count"),
+    (Mutant::ShowPendingStamp, CHAIN_TIME, "a_snapshot_begins_with_the_stamp_of_its_last_update"),
     (
         Mutant::TakeAnyAnswer,
         "proto/src/replica/tests/guards.rs",
@@ -128,6 +131,7 @@ const TESTED: [(Mutant, &str, &str); 68] = [
 
 const COORDINATOR: &str = "proto/src/control/coordinator/tests/guards.rs";
 const GRAY: &str = "proto/src/control/coordinator/tests/gray.rs";
+const CHAIN_TIME: &str = "proto/src/replica/tests/chain_time.rs";
 const DATA_DIR: &str = "proto/src/data_dir/tests.rs";
 const DURABLE: &str = "proto/src/replica/tests/durable.rs";
 const JOURNAL: &str = "proto/src/journal/tests.rs";

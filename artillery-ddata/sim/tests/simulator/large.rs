@@ -87,7 +87,7 @@ impl World {
 
     fn take(&mut self, n: usize, chain: usize, mut turn: Received) {
         let (runner, now) = (&mut self.chains[n][chain], Timestamp::from_nanos(self.clock));
-        runner.take(|| now, || 0, &mut turn, |_| None);
+        runner.take(|| now, &mut turn, |_| None);
         while let Some(output) = runner.poll_output() {
             if let RunnerOutput::Reply(caller, reply) = output {
                 self.replies.insert(caller, (self.clock, reply));

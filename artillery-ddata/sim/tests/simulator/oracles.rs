@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use artillery_proto::{
-    ChainId, Sequence, Version,
+    ChainId, Incarnation, MemberId, NodeId, Sequence, Version,
     message::Fullness,
     replica::{Halt, Rereplication, Status},
     store::{Held, MemoryStore, ScanRecord, Size, Store, StoreBatch, StoreOp},
@@ -114,6 +114,23 @@ fn a_gap_and_a_step_back_are_seen() {
     early.chain_time = 4;
     assert_eq!(broken(0, &status(4, 2), &[history(), vec![early]].concat()), Oracle::Contiguity);
     assert_eq!(broken(0, &status(4, 2), &history()), Oracle::Contiguity, "a status beyond the history");
+}
+
+#[test]
+fn chain_time_that_runs_ahead_is_seen() {
+    let member = MemberId { node: NodeId::from_name("n1"), incarnation: Incarnation { store: 1, starts: 1 } };
+    // The second update is made two seconds after the first one.
+    let rises = |by: u64| {
+        let mut oracle = ChainOracle::moving(20_000);
+        let updates = [update(1, "a"), Update { chain_time: 5 + by, ..update(2, "b") }];
+        for (last, at) in [(1, SECOND), (2, 3 * SECOND)] {
+            let status = status(last, last);
+            oracle.observe_life([at, at], (0, member), &status, updates[..last as usize].iter())?;
+        }
+        Ok(())
+    };
+    assert_eq!(rises(2000), Ok(()));
+    assert_eq!(rises(2500).map_err(|failure: Failure| failure.oracle), Err(Oracle::ChainTime));
 }
 
 #[test]

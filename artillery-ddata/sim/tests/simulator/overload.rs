@@ -164,7 +164,7 @@ impl World {
 
     fn take(&mut self, n: usize, mut turn: Received) {
         let now = Timestamp::from_nanos(self.clock);
-        self.chain[n].take(|| now, || 0, &mut turn, |_| None);
+        self.chain[n].take(|| now, &mut turn, |_| None);
         while let Some(output) = self.chain[n].poll_output() {
             if let RunnerOutput::Reply(caller, reply) = output {
                 self.answered(caller, &reply);

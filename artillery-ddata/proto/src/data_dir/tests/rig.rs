@@ -287,7 +287,7 @@ impl Run {
 pub(super) fn take(runner: &mut ChainRunner<u64>, turn: &mut Received) {
     let now = Cell::new(1);
     let clock = || Timestamp::from_nanos(now.replace(now.get() + 1));
-    runner.take(clock, || 1, turn, |_| None);
+    runner.take(clock, turn, |_| None);
     while runner.is_behind() {
         runner.settle(clock);
     }

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     Version,
+    guards::Guards,
     message::{SessionEntry, SnapshotContent, SnapshotCursor, SnapshotPart},
     replica::Membership,
     store::{ScanRecord, StoreError},
@@ -25,11 +26,11 @@ pub(crate) struct Checkpoint {
 impl Log {
     /// Begins a checkpoint, unless one is in progress. Writes the beginning and every update above the watermark in one
     /// step, so that no other update is written between them.
-    pub(in crate::replica) fn begin_checkpoint(&mut self) -> Result<(), StoreError> {
+    pub(in crate::replica) fn begin_checkpoint(&mut self, guards: Guards) -> Result<(), StoreError> {
         if self.journal.as_ref().is_none_or(|journal| journal.has_checkpoint()) {
             return Ok(());
         }
-        let (beginning, sessions) = self.snapshot_header(Version::NONE);
+        let (beginning, sessions) = self.snapshot_header(guards, Version::NONE);
         let pending: Vec<_> = self.history.from(self.watermark.next()).cloned().collect();
         let taken = pending.iter().map(|update| self.taken_by(update)).collect::<Result<Vec<_>, _>>()?;
         let (version, watermark) = (beginning.version, self.watermark);

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use super::Log;
 use crate::{
     Version,
+    guards::Guards,
     message::{RecordPiece, SessionEntry, SnapshotCursor, SnapshotHeader},
     store::{ScanRecord, StoreError},
 };
@@ -18,13 +19,21 @@ const ENTRY: usize = 96;
 
 impl Log {
     /// The header of a snapshot of the committed state, and its sessions.
-    pub(in crate::replica) fn snapshot_header(&self, said: Version) -> (SnapshotHeader, Vec<SessionEntry>) {
+    pub(in crate::replica) fn snapshot_header(
+        &self,
+        guards: Guards,
+        said: Version,
+    ) -> (SnapshotHeader, Vec<SessionEntry>) {
         let (at, sessions) = (self.watermark, self.sessions.copy());
         let header = SnapshotHeader {
             said,
             version: self.history.version_at(at).unwrap_or_default(),
             epochs: self.history.epochs_at(at),
-            chain_time: self.chain_time,
+            chain_time: if allows!(guards, ShowPendingStamp) {
+                self.chain_time.newest()
+            } else {
+                self.chain_time.committed()
+            },
             sessions: sessions.len() as u64,
         };
         (header, sessions)

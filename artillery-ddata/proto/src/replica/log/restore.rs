@@ -13,7 +13,9 @@ use std::{
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use super::{Sessions, UpdateHistory, checkpoint::Checkpoint, unreplicated::UnreplicatedRecords};
+use super::{
+    Sessions, UpdateHistory, chain_time::ChainTime, checkpoint::Checkpoint, unreplicated::UnreplicatedRecords,
+};
 use crate::{
     ChainId, Sequence, Version,
     journal::{EntryPlace, GroupNumber, JournalEntry},
@@ -195,7 +197,8 @@ pub struct ChainRestore {
     taken: Option<(Version, Bytes)>,
     /// The received bytes of a value in pieces.
     value: Vec<u8>,
-    chain_time: u64,
+    /// The stamp of the newest update in the history.
+    stamp: u64,
     /// The highest watermark read from the journal.
     watermark: Sequence,
     /// The highest watermark at which a part of the checkpoint was made.
@@ -225,7 +228,7 @@ impl ChainRestore {
             newest: Version::NONE,
             taken: None,
             value: Vec::new(),
-            chain_time: 0,
+            stamp: 0,
             watermark: Sequence::ZERO,
             shown: Sequence::ZERO,
             ended: false,
@@ -326,7 +329,7 @@ impl ChainRestore {
     fn begun(&mut self, header: SnapshotHeader) {
         self.newest = header.version;
         self.watermark = header.version.sequence;
-        self.chain_time = header.chain_time;
+        self.stamp = header.chain_time;
         self.history = UpdateHistory::behind(header.version, header.epochs);
     }
 
@@ -406,7 +409,7 @@ impl ChainRestore {
             }
         }
         self.apply(ops, sequence)?;
-        self.chain_time = self.chain_time.max(update.chain_time);
+        self.stamp = update.chain_time;
         self.sessions.note(&update, taken);
         self.sessions.commit(&update);
         self.history.push(update);
@@ -427,19 +430,20 @@ impl ChainRestore {
         if !self.ended {
             return Err(RestoreError::NoBeginning(self.chain));
         }
-        let watermark = self.history.last().sequence;
+        let (watermark, committed) = (self.history.last().sequence, self.stamp);
         let unreplicated = UnreplicatedRecords::of(self.queue.iter().map(|(update, _)| update));
         for (update, taken) in std::mem::take(&mut self.queue) {
             let held = |value: &Option<Bytes>| Held { version: update.version, value: value.clone() };
             let puts = update.changes.iter();
             let ops = puts.map(|change| StoreOp::Put { key: change.key.clone(), held: held(&change.value) }).collect();
             self.apply(ops, watermark)?;
-            self.chain_time = self.chain_time.max(update.chain_time);
+            self.stamp = update.chain_time;
             self.sessions.note(&update, taken);
             self.history.push(update);
         }
         let checkpoint = self.continued()?;
-        let Self { sessions, history, chain_time, .. } = self;
+        let chain_time = ChainTime::of(self.stamp, committed);
+        let Self { sessions, history, .. } = self;
         Ok(RestoredChain { sessions, history, chain_time, watermark, unreplicated, checkpoint })
     }
 }
@@ -449,7 +453,7 @@ impl ChainRestore {
 pub struct RestoredChain {
     pub(super) sessions: Sessions,
     pub(super) history: UpdateHistory,
-    pub(super) chain_time: u64,
+    pub(super) chain_time: ChainTime,
     pub(super) watermark: Sequence,
     pub(super) unreplicated: UnreplicatedRecords,
     /// A checkpoint of an earlier start, which this start continues.

@@ -217,17 +217,16 @@ impl Joiner {
     /// its watermark, so it usually still has them. If they are no longer in its backlog, it offers another snapshot.
     pub(in crate::replica) fn finish(&mut self, cx: Context<'_>, log: &mut Log) -> Result<(), Halt> {
         let Some(filling) = self.filling.take() else { return Ok(()) };
-        let (history, sessions, chain_time, mut buffer) = filling.finish();
-        log.end_resync(history, sessions, chain_time);
+        let (history, sessions, stamp, mut buffer) = filling.finish();
+        log.end_resync(cx.now, history, sessions, stamp);
         let mut step = Step::of(cx.settings().catch_up);
         while !step.is_over()
             && let Some(update) = buffer.pop_front()
         {
             step.count(&update);
-            log.apply(cx, update)?;
+            log.follow(cx, update)?;
         }
         self.free_later(buffer);
-        log.follow_newest_stamp();
         self.full += 1;
         Ok(())
     }
@@ -266,7 +265,6 @@ fn apply_over_records(
     if !ops.is_empty() {
         log.store().apply(update.version.sequence, ops)?;
     }
-    log.follow_chain_time(update.chain_time);
     filling.committed(update, taken, cx.settings().backlog);
     Ok(())
 }

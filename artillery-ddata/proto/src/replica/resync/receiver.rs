@@ -30,6 +30,8 @@ pub(super) struct SnapshotReceiver {
     sessions: Sessions,
     /// The part of the history after the beginning that has been applied over the records.
     history: UpdateHistory,
+    /// The stamp of its newest update, or that of the beginning.
+    stamp: u64,
     /// The received pieces of an incomplete value.
     value: Vec<u8>,
     /// The key and the version of that value.
@@ -61,6 +63,7 @@ impl SnapshotReceiver {
             id,
             history: UpdateHistory::behind(beginning.version, beginning.epochs.clone()),
             shown: beginning.version.sequence,
+            stamp: beginning.chain_time,
             beginning,
             mark: SnapshotCursor::default(),
             again: false,
@@ -137,6 +140,7 @@ impl SnapshotReceiver {
         let sequence = update.version.sequence;
         self.sessions.note(&update, taken);
         self.sessions.commit(&update);
+        self.stamp = update.chain_time;
         self.history.push(update);
         self.history.commit(sequence, backlog);
     }
@@ -284,10 +288,10 @@ impl SnapshotReceiver {
         self.until.is_some_and(|until| self.history.last().sequence >= until)
     }
 
-    /// Returns the history, the sessions, the chain time at the snapshot's beginning, and the buffered updates that
-    /// follow the history.
+    /// Returns the history, the sessions, the stamp of the history's newest update, and the buffered updates that follow
+    /// the history.
     pub(super) fn finish(self) -> (UpdateHistory, Sessions, u64, VecDeque<Update>) {
-        (self.history, self.sessions, self.beginning.chain_time, self.buffer)
+        (self.history, self.sessions, self.stamp, self.buffer)
     }
 
     /// Mutant: treats the received part of the snapshot `before` as a part of this one.

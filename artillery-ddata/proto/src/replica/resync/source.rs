@@ -146,7 +146,7 @@ impl Source {
         link.restart();
         self.number += 1;
         let at = log.watermark();
-        let (beginning, sessions) = log.snapshot_header(said);
+        let (beginning, sessions) = log.snapshot_header(cx.guards(), said);
         self.outgoing = Some(SnapshotSender {
             id: self.number,
             to,

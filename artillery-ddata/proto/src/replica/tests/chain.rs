@@ -156,17 +156,6 @@ fn deleted_keys_take_no_bytes() {
 }
 
 #[test]
-fn chain_time_never_goes_back() {
-    let mut rig = Rig::chain(&[1]);
-    for wall_clock in [5, 3, 9] {
-        let (token, write) = (Token(100 + wall_clock), Write::Delete { key: "k".into() });
-        rig.input(1, ReplicaInput::Write { token, request: None, write, deadline: FAR, wall_clock });
-    }
-    let stamps: Vec<_> = rig.replicas[&1].history().map(|update| update.chain_time).collect();
-    assert_eq!(stamps, [5, 5, 9]);
-}
-
-#[test]
 fn a_broken_link_resumes_where_the_successor_stands() {
     let mut rig = Rig::chain(&[1, 2, 3]);
     let lost = rig.put(1, "k", "1");
@@ -228,7 +217,7 @@ fn a_write_expires_once_and_commits_all_the_same() {
     let mut rig = Rig::chain(&[1, 2]);
     let (token, deadline) = (Token(77), rig.now + Duration::from_millis(50));
     let write = Write::Put { key: "k".into(), value: "v".into() };
-    rig.input(1, ReplicaInput::Write { token, request: None, write, deadline, wall_clock: 0 });
+    rig.input(1, ReplicaInput::Write { token, request: None, write, deadline });
     rig.heartbeat();
     assert_eq!(rig.replies[&77], Reply::Expired);
     rig.settle();

@@ -129,7 +129,7 @@ fn steps() -> impl Strategy<Value = Vec<Request>> {
 fn ask(rig: &mut Rig, n: u8, token: Token, asked: Asked, deadline: Timestamp) {
     let input = match asked {
         Asked::Read { query, mode, floor } => ReplicaInput::Read { token, query, mode, floor, deadline },
-        Asked::Write { request, write } => ReplicaInput::Write { token, request, write, deadline, wall_clock: 7 },
+        Asked::Write { request, write } => ReplicaInput::Write { token, request, write, deadline },
     };
     rig.input(n, input);
 }

@@ -78,8 +78,7 @@ fn a_too_large_update_is_refused_on_record() {
     let opened = rig.write(1, Write::OpenSession);
     let Reply::Committed(WriteReply { version: session, .. }) = rig.replies[&opened] else { panic!("no session") };
     let request = RequestKey { session, number: 1, lowest: 1 };
-    let write =
-        |write| ReplicaInput::Write { token: Token(70), request: Some(request), write, deadline: FAR, wall_clock: 0 };
+    let write = |write| ReplicaInput::Write { token: Token(70), request: Some(request), write, deadline: FAR };
     let (len, limit) = (3 * VALUE as u64 + 3, 2 * VALUE as u64);
     let refused = Reply::Refused(Refusal::UpdateTooLarge { len, limit });
     let last = head(&mut rig).history().len();

@@ -365,7 +365,7 @@ impl Rig {
 
     pub(super) fn request(&mut self, n: u8, request: Option<RequestKey>, write: Write) -> u64 {
         let token = self.token();
-        self.input(n, ReplicaInput::Write { token, request, write, deadline: FAR, wall_clock: 7 });
+        self.input(n, ReplicaInput::Write { token, request, write, deadline: FAR });
         token.0
     }
 

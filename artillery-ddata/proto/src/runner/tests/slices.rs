@@ -6,7 +6,7 @@ impl Rig {
     /// Runs a turn with a clock that advances by one millisecond per reading. Returns whether nothing is left.
     fn take_slowly(&mut self, now: u64) -> bool {
         let time = Cell::new(now);
-        let is_whole = self.runner.take(|| at(time.replace(time.get() + 1)), || 0, &mut self.turn, |_| None);
+        let is_whole = self.runner.take(|| at(time.replace(time.get() + 1)), &mut self.turn, |_| None);
         while let Some(output) = self.runner.poll_output() {
             if let RunnerOutput::Reply(caller, reply) = output {
                 self.replies.push((caller, reply));
@@ -72,7 +72,7 @@ fn writes_that_were_not_received_wait() {
         let write = Write::Put { key: "k".into(), value: "v".into() };
         Some(WriteRequest { request: None, history: None, write, deadline: at(1 << 40), caller: 1 })
     };
-    assert!(rig.runner.take(|| at(time.replace(time.get() + 1)), || 0, &mut rig.turn, more));
+    assert!(rig.runner.take(|| at(time.replace(time.get() + 1)), &mut rig.turn, more));
     assert_eq!(received.get(), 2);
 }
 

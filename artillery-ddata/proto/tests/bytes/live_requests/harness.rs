@@ -284,7 +284,7 @@ impl Live {
             handed.push(write.caller);
             Some(write)
         };
-        self.runner.take(|| now, || now.as_nanos() / 1_000_000, turn, more);
+        self.runner.take(|| now, turn, more);
         handed.iter().for_each(|caller| self.callers.get_mut(caller).expect("it was asked").handed = now);
         self.poll();
         let steps = if settles { self.largest / self.settings.join + 8 } else { 1 };
