@@ -248,6 +248,9 @@ impl Node {
                 Slot { runner, gate, tick: None, tick_number: 0, tick_queued: false }
             })
             .collect();
+        let offset = rng.between(0, 1 << 50);
+        // A draw that is no longer used. Without it, every run of a seed would change.
+        let _ = rng.between(1_700_000_000_000, 1_700_000_100_000);
         Ok(Self {
             id,
             store,
@@ -275,7 +278,7 @@ impl Node {
             fast: 0,
             read_at: 0,
             peers: vec![PeerView::default(); setup.members],
-            offset: rng.between(0, 1 << 50),
+            offset,
             rng,
         })
     }
