@@ -231,8 +231,10 @@ impl World {
         let Some(control) = &self.control else { return BTreeSet::new() };
         let suspect = control.founding.timing.suspect.as_nanos() as u64;
         let of = control.heard.iter().filter(|((by, _), _)| *by == leader);
-        // The margin allows for clock drift.
-        let heard = of.filter(|&(_, &(at, leaves))| !leaves && self.now - at <= suspect + suspect / 50);
+        // The leader's clock may be slow.
+        let drift = self.setup.control.map_or(0, |control| u64::from(control.drift));
+        let longest = suspect + suspect * drift / (1_000_000 - drift) + suspect / 50;
+        let heard = of.filter(|&(_, &(at, leaves))| !leaves && self.now - at <= longest);
         let itself = (!self.nodes[leader].drained).then_some(self.ids[leader]);
         heard.map(|(&(_, id), _)| id).chain(itself).collect()
     }
