@@ -2,7 +2,8 @@
 //!
 //! Three probes measure the paths to the successor, to the tail, and to the member's own disk. Each probe follows one
 //! update, the newest at its start, and ends with the acknowledgement, watermark or sync that covers the update. (A
-//! watermark may imply the acknowledgement.) A head also compares the commits of each span of 250 ms with those of the
+//! watermark may imply the acknowledgement.) On an idle path the last probe is soon out of date, so that its delay
+//! isn't reported for longer than a span: the end of a load would otherwise look like a slow member. A head also compares the commits of each span of 250 ms with those of the
 //! best spans.
 
 use std::time::Duration;
@@ -193,7 +194,8 @@ impl Probe {
 
     fn way(&self, now: Timestamp) -> PathDelay {
         let waits = self.waits.map(|(upto, since)| (upto, self.without_delay(now - since)));
-        PathDelay { waits, took: self.took, usual: self.usual.unwrap_or(self.took) }
+        let took = if now - self.came_at < SPAN { self.took } else { Duration::ZERO };
+        PathDelay { waits, took, usual: self.usual.unwrap_or(took) }
     }
 }
 
@@ -301,6 +303,19 @@ mod tests {
         probe.look(at(34), Sequence(10), Sequence(10));
         assert_eq!(probe.way(at(40)).usual, Duration::from_millis(4));
         assert_eq!(probe.way(at(40)).takes(), Duration::from_millis(7), "the mean of the last ones");
+    }
+
+    #[test]
+    fn an_idle_path_is_not_slow() {
+        let mut probe = Probe::default();
+        probe.look(at(0), Sequence(1), Sequence(0));
+        probe.look(at(1), Sequence(1), Sequence(1));
+        probe.look(at(10), Sequence(2), Sequence(1));
+        probe.look(at(110), Sequence(2), Sequence(2));
+        assert_eq!(probe.way(at(359)).takes(), Duration::from_nanos(50_500_000));
+        assert_eq!(probe.way(at(360)).takes(), Duration::ZERO, "nothing was in flight for a span");
+        probe.look(at(400), Sequence(3), Sequence(2));
+        assert_eq!(probe.way(at(700)).takes(), Duration::from_millis(300), "an update in flight is measured");
     }
 
     /// Commits every `every` milliseconds, with updates in flight always or never.
