@@ -297,7 +297,7 @@ mod tests {
     fn keys_and_values_count() {
         let (key, value) = (Bytes::from_static(b"key"), Bytes::from(vec![0; 1000]));
         assert_eq!(of_query(&Query::Keys(vec![key.clone(), key.clone()])), OVERHEAD + 2 * (ENTRY + 3));
-        assert_eq!(of_write(&Write::Put { key: key.clone(), value: value.clone() }), OVERHEAD + 1003);
+        assert_eq!(of_write(&Write::put(key.clone(), value.clone())), OVERHEAD + 1003);
         let conflict = Reply::Conflict {
             at: crate::Version::NONE,
             step: 0,

@@ -5,5 +5,5 @@ pub(crate) mod embedded;
 
 pub(crate) use artillery_proto::control::{
     Bootstrap, ConfigLog, Configs, History, Met, NodeInfo, StorePosition, StoreRolledBack, Timing, branch, chain_of,
-    formation, log, message, recovery, reopening, succession,
+    chain_of_prefix, formation, log, message, recovery, reopening, succession,
 };

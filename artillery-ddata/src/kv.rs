@@ -32,6 +32,7 @@ mod hashed;
 mod keep;
 mod many;
 mod methods;
+mod prefix;
 mod result;
 mod scan;
 pub(crate) mod script;
@@ -43,7 +44,7 @@ mod write;
 use std::pin::Pin;
 
 pub use artillery_proto::{
-    Computed, Expected, GroupFailure, GroupOutcome, ReadPath, StepOutcome,
+    Computed, Expected, ExpireIf, GroupFailure, GroupOutcome, ReadPath, StepOutcome,
     types::update::{MAX_KEY, RequestFailure},
 };
 pub use error::WriteError;
@@ -55,7 +56,7 @@ pub use result::{Committed, Conflict, Read, ReadState, Record, Resolution, Serve
 pub use scan::{Entry, Scan};
 pub use script::Group;
 pub use watch::{Change, Watch};
-pub use write::WriteCall;
+pub use write::{NoOptions, SetsExpiry, SetsValue, WriteCall};
 
 /// A call in progress. It borrows nothing, so it can be spawned.
 pub type Call<T> = Pin<Box<dyn Future<Output = T> + Send>>;

@@ -91,10 +91,12 @@ pub enum OperationKind {
     Delete,
     /// Sets or deletes a key's value if its version is as expected.
     CompareAndSwap,
-    /// Appends bytes to a key's value.
+    /// Appends bytes to a key's value, or puts them in front of it.
     Append,
     /// Adds to the integer that is a key's value.
     Increment,
+    /// Sets or removes a key's expiry.
+    Expire,
     /// Deletes a key and returns its value.
     GetDelete,
     /// A batch or a script.
@@ -115,6 +117,7 @@ impl OperationKind {
         Self::CompareAndSwap,
         Self::Append,
         Self::Increment,
+        Self::Expire,
         Self::GetDelete,
         Self::Batch,
         Self::Resolve,
@@ -133,6 +136,7 @@ impl fmt::Display for OperationKind {
             Self::CompareAndSwap => "compare_and_swap",
             Self::Append => "append",
             Self::Increment => "increment",
+            Self::Expire => "expire",
             Self::GetDelete => "get_delete",
             Self::Batch => "batch",
             Self::Resolve => "resolve",

@@ -62,7 +62,7 @@ impl BareChain {
     /// Sends a write to the head.
     pub fn put(&mut self, key: Bytes, value: Bytes) {
         self.next += 1;
-        let (write, deadline) = (Write::Put { key, value }, Timestamp::MAX);
+        let (write, deadline) = (Write::put(key, value), Timestamp::MAX);
         self.turn.writes.push(WriteRequest { request: None, history: None, write, deadline, caller: () });
         self.take(member(0));
     }

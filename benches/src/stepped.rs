@@ -108,7 +108,7 @@ impl Pair {
 
     /// Sends a write to the head, which must be `n`.
     pub fn put(&mut self, n: usize, key: Bytes, value: &'static str) {
-        let (write, deadline) = (Write::Put { key, value: value.into() }, Timestamp::MAX);
+        let (write, deadline) = (Write::put(key, value.into()), Timestamp::MAX);
         let write = WriteRequest { request: None, history: None, write, deadline, caller: () };
         take(&mut self.members[n], &mut Received { writes: vec![write], ..Received::default() });
     }

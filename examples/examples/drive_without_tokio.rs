@@ -258,7 +258,7 @@ fn try_it(handles: &[Handle]) -> Outcome<()> {
     let head = &handles[0];
     let mut held = true;
     for n in 0..30 {
-        let put = head.write(None, Write::Put { key: "greeting".into(), value: format!("hello {n}").into() })?;
+        let put = head.write(None, Write::put("greeting".into(), format!("hello {n}").into()))?;
         let Reply::Committed(put) = put else { return Err(format!("not committed: {put:?}").into()) };
         held &= put.copies == 3;
         for handle in handles {
@@ -272,7 +272,7 @@ fn try_it(handles: &[Handle]) -> Outcome<()> {
     let opened = head.write(None, Write::OpenSession)?;
     let Reply::Committed(session) = opened else { return Err(format!("no session: {opened:?}").into()) };
     let request = Some(RequestKey { session: session.version, number: 1, lowest: 1 });
-    let append = || Write::Append { key: "log".into(), value: "once".into() };
+    let append = || Write::append("log".into(), "once".into());
     drop(head.ask(Ask::Write(request, append()))?); // this answer is lost
     let retried = head.write(request, append())?;
     check("the retry returns the recorded result", matches!(&retried, Reply::Committed(done) if done.replayed))?;

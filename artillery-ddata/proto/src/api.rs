@@ -6,6 +6,7 @@ mod reply;
 pub mod retry;
 mod routing;
 mod script;
+mod ttl;
 mod write;
 
 #[doc(hidden)]
@@ -18,5 +19,6 @@ pub use self::{
     },
     routing::{NodeAddress, Routing},
     script::{GroupFailure, GroupOutcome, Requirement, ScriptGroup, ScriptStep, ScriptWrite, StepOutcome},
-    write::{Step, Write},
+    ttl::{ExpireIf, Ttl, millis},
+    write::{SEQUENTIAL, Step, Write, sequential_key},
 };

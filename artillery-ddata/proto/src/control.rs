@@ -31,7 +31,7 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     history::{History, Met, Relation},
     log::{ConfigLog, Configs, Term},
-    placement::{chain_of, first_configs},
+    placement::{chain_of, chain_of_prefix, first_configs},
     stores::{HeardStores, StorePosition, StoreRolledBack, StoreStart, StoreStarts},
     timing::{InvalidTiming, Timing},
 };

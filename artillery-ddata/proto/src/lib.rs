@@ -46,10 +46,12 @@ pub mod types;
 pub mod wire;
 
 pub use api::{
-    Computed, Expected, GroupFailure, GroupOutcome, NodeAddress, ReadMode, ReadPath, Refusal, Routing, StepOutcome,
+    Computed, Expected, ExpireIf, GroupFailure, GroupOutcome, NodeAddress, ReadMode, ReadPath, Refusal, Routing,
+    StepOutcome,
 };
 pub use artillery_core::{ClusterId, Incarnation, MemberId, NodeId, Timestamp, error::ParseIdError};
 pub use replica::NotLocal;
 pub use types::{
-    ChainConfig, ChainId, ChainMember, Epoch, Frontier, Mode, Place, RequestId, Role, Sequence, Session, Version,
+    ChainConfig, ChainId, ChainMember, Epoch, Expiry, Frontier, Mode, Place, RequestId, Role, Sequence, Session,
+    Version,
 };

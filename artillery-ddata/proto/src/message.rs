@@ -13,7 +13,7 @@ pub use self::{
         ChainFrame, ChainMessage, Chunk, ChunkPart, Control, Fullness, MAX_CHUNK, Partial, Position, Truncate, Updates,
         VersionAnswer,
     },
-    outline::{Lengths, Outline},
+    outline::{Lengths, Outline, ValueOutline},
     snapshot::{
         RecordPiece, SessionEntry, SnapshotContent, SnapshotCursor, SnapshotHeader, SnapshotPart, SnapshotProgress,
     },

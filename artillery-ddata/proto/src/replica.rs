@@ -200,10 +200,12 @@ impl Replica {
     }
 
     /// When the next [`ReplicaInput::Tick`] is due: at the next heartbeat if anything is unsettled, or when a withheld
-    /// acknowledgement or a report is due, whichever is first.
+    /// acknowledgement, a report or the removal of keys is due, whichever is first.
     pub(crate) fn next_tick(&self) -> Option<Timestamp> {
         let heartbeat = self.is_unsettled().then_some(self.next_heartbeat);
-        heartbeat.into_iter().chain(self.upstream.next_ack()).chain(self.log.unreplicated().next_report()).min()
+        let removal = self.head.next_removal(&self.membership, &self.log);
+        let report = self.log.unreplicated().next_report();
+        heartbeat.into_iter().chain(self.upstream.next_ack()).chain(report).chain(removal).min()
     }
 
     fn is_unsettled(&self) -> bool {
@@ -242,6 +244,9 @@ impl Replica {
         self.outputs.event(ReplicaEvent::Entered(config.epoch));
         if self.joiner.is_filling() && self.membership.place().serves() {
             return self.halt(Halt::NotWhole);
+        }
+        if allows!(guards, ForgetExpiring) {
+            self.log.forget_expiring();
         }
         if self.membership.place().is_head {
             self.open(now);

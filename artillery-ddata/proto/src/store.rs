@@ -5,7 +5,7 @@ use std::fmt;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use crate::{ChainId, Sequence, Version};
+use crate::{ChainId, Expiry, Sequence, Version};
 
 pub mod conformance;
 pub mod memory;
@@ -20,6 +20,20 @@ pub struct Held {
     pub version: Version,
     /// `None` if that update deleted the key.
     pub value: Option<Bytes>,
+    /// When the key expires; `None`: never. A deletion that a watch reports has one if the key expired.
+    pub expires: Option<Expiry>,
+}
+
+impl Held {
+    /// A value that doesn't expire, or a tombstone.
+    pub const fn new(version: Version, value: Option<Bytes>) -> Self {
+        Self { version, value, expires: None }
+    }
+
+    /// The expiry of a value.
+    pub fn expiry(&self) -> Option<Expiry> {
+        self.expires.filter(|_| self.value.is_some())
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -41,6 +55,8 @@ pub struct Size {
     pub keys: u64,
     /// Bytes of keys and values, including old versions.
     pub bytes: u64,
+    /// Keys whose newest version, committed or not, expires.
+    pub expiring: u64,
 }
 
 /// One step of a [`StoreBatch`]. Deliberately exhaustive: a store that skipped an unknown step would lose data.
@@ -147,6 +163,13 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
 
     /// Releases one pin at `at`.
     fn unpin(&self, chain: ChainId, at: Sequence);
+
+    /// The keys whose newest version, committed or not, is due at `chain_time`: the first ones, at most `most`. Cheap if
+    /// no key is due.
+    fn due(&self, chain: ChainId, chain_time: u64, most: usize) -> Vec<Bytes>;
+
+    /// The first expiry among the newest versions of all keys. Cheap.
+    fn next_expiry(&self, chain: ChainId) -> Option<Expiry>;
 
     /// Bytes of keys and values of all chains, including old versions.
     fn bytes(&self) -> u64;

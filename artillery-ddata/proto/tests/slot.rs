@@ -3,7 +3,7 @@
 #![allow(missing_docs, dead_code, reason = "the files belong to the store, which uses all of them")]
 
 // The store's files refer to these items by their paths in the crate.
-use artillery_proto::{Sequence, store};
+use artillery_proto::{Expiry, Sequence, store};
 
 #[path = "../src/store/memory"]
 mod memory {
@@ -22,7 +22,7 @@ mod memory {
 
     fn held(sequence: u64) -> (Bytes, Held) {
         let value = Bytes::from(sequence.to_be_bytes().to_vec());
-        (value.clone(), Held { version: Version::new(1, sequence), value: Some(value) })
+        (value.clone(), Held::new(Version::new(1, sequence), Some(value)))
     }
 
     /// Checks that version and value belong together.

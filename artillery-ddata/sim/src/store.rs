@@ -6,12 +6,13 @@ use std::sync::{
 };
 
 use artillery_proto::{
-    ChainId, Sequence,
+    ChainId, Expiry, Sequence,
     store::{
         Applied, HashedIter, Held, MemoryStore, Persisted, RecordIter, RecoveredChain, Size, Store, StoreBatch,
         StoreError, StoreOp,
     },
 };
+use bytes::Bytes;
 
 /// A memory store that rejects all changes after [`FailingStore::fail`].
 #[derive(Debug)]
@@ -41,6 +42,14 @@ impl FailingStore {
 impl Store for FailingStore {
     fn read(&self, chain: ChainId, key: &[u8], at_most: Sequence) -> Result<Option<Held>, StoreError> {
         self.inner.read(chain, key, at_most)
+    }
+
+    fn due(&self, chain: ChainId, chain_time: u64, most: usize) -> Vec<Bytes> {
+        self.inner.due(chain, chain_time, most)
+    }
+
+    fn next_expiry(&self, chain: ChainId) -> Option<Expiry> {
+        self.inner.next_expiry(chain)
     }
 
     fn scan(&self, chain: ChainId, from: &[u8], at_most: Sequence) -> RecordIter<'_> {

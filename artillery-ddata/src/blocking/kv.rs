@@ -167,6 +167,41 @@ impl BlockingKv {
         self.wait(self.kv.increment(key, by))
     }
 
+    /// Blocking version of [`Kv::prepend`].
+    pub fn prepend(&self, key: impl AsRef<[u8]>, value: impl Into<Bytes>) -> Result<Committed<u64>, Error> {
+        self.wait(self.kv.prepend(key, value))
+    }
+
+    /// Blocking version of [`Kv::put`] with a time to live.
+    pub fn put_with_ttl(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl Into<Bytes>,
+        ttl: Duration,
+    ) -> Result<Committed, Error> {
+        self.wait(self.kv.put(key, value).ttl(ttl))
+    }
+
+    /// Blocking version of [`Kv::put_sequential`].
+    pub fn put_sequential(&self, prefix: impl AsRef<[u8]>, value: impl Into<Bytes>) -> Result<Committed<Bytes>, Error> {
+        self.wait(self.kv.put_sequential(prefix, value))
+    }
+
+    /// Blocking version of [`Kv::expire`].
+    pub fn expire(&self, key: impl AsRef<[u8]>, ttl: Duration) -> Result<Committed<bool>, Error> {
+        self.wait(self.kv.expire(key, ttl))
+    }
+
+    /// Blocking version of [`Kv::persist`].
+    pub fn persist(&self, key: impl AsRef<[u8]>) -> Result<Committed<bool>, Error> {
+        self.wait(self.kv.persist(key))
+    }
+
+    /// Blocking version of [`Kv::delete_prefix`].
+    pub fn delete_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<u64, Error> {
+        self.wait(Box::pin(self.kv.delete_prefix(prefix)))
+    }
+
     /// Blocking version of [`Kv::get_delete`].
     pub fn get_delete(&self, key: impl AsRef<[u8]>) -> Result<Committed<Taken>, Error> {
         self.wait(self.kv.get_delete(key))

@@ -202,13 +202,17 @@ impl Server {
             return None;
         }
         // Load the watermark after the lookup: then it covers the version found.
-        let read = |handle: &ChainHandle| handle.local(key).map(|held| (held, handle.gate.watermark()));
-        let (held, as_of) = self.local.with_chain(chain, read)?.ok()?;
+        let read = |handle: &ChainHandle| {
+            let (held, as_of) = (handle.local(key)?, handle.gate.watermark());
+            let expires = held.as_ref().is_some_and(|held| held.expires.is_some());
+            Ok::<_, crate::replica::NotLocal>((held, as_of, if expires { handle.chain_time() } else { 0 }))
+        };
+        let (held, as_of, chain_time) = self.local.with_chain(chain, read)?.ok()?;
         if history.is_some() && history != self.local.history_id() {
             return None;
         }
         let held = held.filter(|held| held.value.is_some());
-        Some(Reply::Read(ReadReply { held, clean: true, way: ReadPath::Local, as_of }))
+        Some(Reply::Read(ReadReply { held, clean: true, way: ReadPath::Local, as_of, chain_time }))
     }
 
     fn belongs(&self, key: &[u8], chain: ChainId) -> bool {

@@ -104,9 +104,10 @@ impl Future for GetFuture<'_> {
                 GetState::New => {
                     ready!(poll_budget(context));
                     let looked = get.local();
-                    if let Some(LocalRead::Clean { found, node, place }) = looked {
+                    if let Some(LocalRead::Clean { found, expires_in, node, place }) = looked {
                         let served = Served::new(node, place, ReadPath::Local);
-                        return Poll::Ready(Ok(Read::new(found, ReadState::Clean, served)));
+                        let read = Read::new(found, ReadState::Clean, served);
+                        return Poll::Ready(Ok(read.expiring_in(expires_in)));
                     }
                     if let Err(error) = get.kv.router.may_begin() {
                         *state = GetState::Over;
@@ -150,9 +151,10 @@ pub(super) fn no_read(reply: &Reply, node: MemberId) -> Error {
 fn read(answer: CallAnswer) -> Result<Read, Error> {
     let CallAnswer { reply, node, place } = answer;
     match reply {
-        Reply::Read(api::ReadReply { held, clean, way, .. }) => {
+        Reply::Read(api::ReadReply { held, clean, way, chain_time, .. }) => {
             let (state, served) = served(clean, node, place, way);
-            Ok(Read::new(held.and_then(Versioned::visible), state, served))
+            let expires_in = held.as_ref().and_then(|held| held.expiry()).map(|expiry| expiry.left(chain_time));
+            Ok(Read::new(held.and_then(Versioned::visible), state, served).expiring_in(expires_in))
         }
         other => Err(no_read(&other, node)),
     }

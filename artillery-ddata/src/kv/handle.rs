@@ -110,6 +110,7 @@ impl Kv {
                 noted.end_local(handle.chain, &held, handle.gate.watermark());
             }
             Ok::<_, NotLocal>(LocalRead::Clean {
+                expires_in: held.as_ref().and_then(|held| handle.expires_in(held)),
                 found: held.and_then(Versioned::visible),
                 node: me.node,
                 place: *place,
@@ -128,6 +129,7 @@ impl Kv {
 pub(super) enum LocalRead<D> {
     Clean {
         found: Option<Versioned<Bytes>>,
+        expires_in: Option<Duration>,
         node: NodeId,
         place: Place,
     },

@@ -57,7 +57,7 @@ impl GetMany {
     async fn run(self) -> Result<MultiGet, Error> {
         let CallAnswer { reply, node, place } = self.kv.router.read(Query::Keys(self.keys), &self.how).await?;
         match reply {
-            Reply::Cut(api::MultiGetReply { found, clean, way, as_of }) => {
+            Reply::Cut(api::MultiGetReply { found, clean, way, as_of, .. }) => {
                 let entries = found.into_iter().map(|held| held.and_then(Versioned::visible)).collect();
                 let (state, served) = served(clean, node, place, way);
                 Ok(MultiGet { entries, state, served, as_of })

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use bytes::Bytes;
 
 use super::{
@@ -5,10 +7,15 @@ use super::{
     batch::Batch,
     handle::Kv,
     keep::{copy, pair},
+    prefix,
     script::Script,
-    write,
+    write::{self, SetsExpiry, SetsValue},
 };
-use crate::{Error, Refusal, RequestId, Version, api::Write, error::Unknown};
+use crate::{
+    Error, Refusal, RequestId, Version,
+    api::{Ttl, Write, millis},
+    error::Unknown,
+};
 
 impl Kv {
     /// Reads a key.
@@ -26,9 +33,50 @@ impl Kv {
     ///
     /// # Errors
     /// When awaited, any [`Error`]. Dropping a call before it ends leaves its outcome unknown: set its timeout instead.
-    pub fn put(&self, key: impl AsRef<[u8]>, value: impl Into<Bytes>) -> WriteCall<Committed> {
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl Into<Bytes>) -> WriteCall<Committed, Error, SetsValue> {
         let (key, value) = pair(key, value);
-        self.write_call(Write::Put { key, value })
+        self.write_call(Write::put(key, value))
+    }
+
+    /// Sets the value of a new key, and returns the key: the prefix, followed by the version of this write as 33 bytes.
+    /// Keys of one prefix are in the order in which their writes were committed.
+    ///
+    /// If the cluster has several chains, the prefix must have a whole `{…}`, which decides the chain of its keys.
+    ///
+    /// # Errors
+    /// Those of [`put`](Self::put); [`Refusal::ManyChains`] if the prefix decides no chain.
+    pub fn put_sequential(
+        &self,
+        prefix: impl AsRef<[u8]>,
+        value: impl Into<Bytes>,
+    ) -> WriteCall<Committed<Bytes>, Error, SetsValue> {
+        self.sequential_call(copy(prefix), value.into())
+    }
+
+    /// Lets a key expire after this length of chain time, and returns whether its expiry was changed: an absent key
+    /// stays absent. The key gets a new version, and watches don't report it.
+    ///
+    /// # Errors
+    /// Those of [`put`](Self::put), except that full members refuse only values.
+    pub fn expire(&self, key: impl AsRef<[u8]>, ttl: Duration) -> WriteCall<Committed<bool>, Error, SetsExpiry> {
+        self.changed_call(Write::Expire { key: copy(key), ttl: Some(millis(ttl)), when: None })
+    }
+
+    /// Removes a key's expiry, and returns whether it had one.
+    ///
+    /// # Errors
+    /// Those of [`expire`](Self::expire).
+    pub fn persist(&self, key: impl AsRef<[u8]>) -> WriteCall<Committed<bool>> {
+        self.changed_call(Write::Expire { key: copy(key), ttl: None, when: None })
+    }
+
+    /// Deletes the keys that begin with `prefix`, in steps, and returns how many. Keys that are created meanwhile may
+    /// stay. If it fails, some of the keys are deleted: call it again.
+    ///
+    /// # Errors
+    /// Those of [`scan`](Self::scan) and [`delete`](Self::delete). The timeout of this handle applies to each step.
+    pub async fn delete_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<u64, Error> {
+        prefix::delete(self, copy(prefix)).await
     }
 
     /// Deletes a key. Deleting an absent key succeeds.
@@ -49,9 +97,9 @@ impl Kv {
         key: impl AsRef<[u8]>,
         expected: Version,
         value: impl Into<Bytes>,
-    ) -> WriteCall<Committed, WriteError> {
+    ) -> WriteCall<Committed, WriteError, SetsValue> {
         let (key, value) = pair(key, value);
-        self.conditional_call(Write::CompareAndSwap { key, expected, value: Some(value) })
+        self.conditional_call(Write::compare_and_swap(key, expected, Some(value)))
     }
 
     /// Deletes a key if its newest version is `expected`.
@@ -59,15 +107,31 @@ impl Kv {
     /// # Errors
     /// Those of [`compare_and_swap`](Self::compare_and_swap).
     pub fn compare_and_delete(&self, key: impl AsRef<[u8]>, expected: Version) -> WriteCall<Committed, WriteError> {
-        self.conditional_call(Write::CompareAndSwap { key: copy(key), expected, value: None })
+        self.conditional_call(Write::compare_and_swap(copy(key), expected, None))
     }
 
     /// Appends to a value, and returns the new length in bytes. An absent key is treated as empty.
     ///
     /// # Errors
     /// Those of [`put`](Self::put).
-    pub fn append(&self, key: impl AsRef<[u8]>, value: impl Into<Bytes>) -> WriteCall<Committed<u64>> {
-        self.length_call(Write::Append { key: copy(key), value: value.into() })
+    pub fn append(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl Into<Bytes>,
+    ) -> WriteCall<Committed<u64>, Error, SetsValue> {
+        self.length_call(Write::append(copy(key), value.into()))
+    }
+
+    /// Puts bytes in front of a value, and returns the new length in bytes. An absent key is treated as empty.
+    ///
+    /// # Errors
+    /// Those of [`put`](Self::put).
+    pub fn prepend(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl Into<Bytes>,
+    ) -> WriteCall<Committed<u64>, Error, SetsValue> {
+        self.length_call(Write::Prepend { key: copy(key), value: value.into(), ttl: Ttl::Usual })
     }
 
     /// Adds to a number stored as decimal text, and returns the new number. An absent key is treated as 0.
@@ -75,8 +139,8 @@ impl Kv {
     /// # Errors
     /// Those of [`put`](Self::put); [`Refusal::NotANumber`] if the value isn't a decimal 64-bit integer,
     /// [`Refusal::Overflow`] if the sum doesn't fit one.
-    pub fn increment(&self, key: impl AsRef<[u8]>, by: i64) -> WriteCall<Committed<i64>> {
-        self.number_call(Write::Increment { key: copy(key), by })
+    pub fn increment(&self, key: impl AsRef<[u8]>, by: i64) -> WriteCall<Committed<i64>, Error, SetsValue> {
+        self.number_call(Write::increment(copy(key), by))
     }
 
     /// Deletes a key, and returns its previous value.

@@ -1,5 +1,7 @@
 //! The results of calls.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 
 use crate::{
@@ -29,6 +31,7 @@ impl Versioned<Bytes> {
 #[non_exhaustive]
 pub struct Read<T = Bytes> {
     found: Option<Versioned<T>>,
+    expires_in: Option<Duration>,
     /// Whether the result was known to be committed.
     pub state: ReadState,
     /// Where the read was served, and by which path.
@@ -38,7 +41,19 @@ pub struct Read<T = Bytes> {
 impl<T> Read<T> {
     /// Creates a result, for tests of code that takes one.
     pub fn new(found: Option<Versioned<T>>, state: ReadState, served: Served) -> Self {
-        Self { found, state, served }
+        Self { found, expires_in: None, state, served }
+    }
+
+    /// The same result, of a key that expires after this time.
+    #[must_use]
+    pub fn expiring_in(self, expires_in: Option<Duration>) -> Self {
+        Self { expires_in, ..self }
+    }
+
+    /// How long the key will stay, as the member that served the read knew; zero if it is due and not removed yet.
+    /// `None`: the key is absent or doesn't expire.
+    pub fn expires_in(&self) -> Option<Duration> {
+        self.expires_in
     }
 
     /// The value. `None`: the key is absent.

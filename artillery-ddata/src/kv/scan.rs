@@ -21,6 +21,7 @@ use super::{
 use crate::{
     ChainId, Error, Kv, MemberId, Session, Version,
     api::{self, Query, ReadMode, Reply, ScanReply, Snapshot},
+    control::chain_of_prefix,
     rpc::router::{CallAnswer, HowToRead, from_now},
     store::ScanRecord,
 };
@@ -46,7 +47,8 @@ impl Entry {
     }
 }
 
-/// The keys that begin with a prefix, in byte order, with their values.
+/// The keys that begin with a prefix, in byte order, with their values. If the prefix has a whole `{…}`, only the chain
+/// of these keys is asked.
 ///
 /// A scan fetches pages, the first when the first entry is polled for. Each page shows one point of the history of a
 /// chain, and the next page may show a later one. A key that exists throughout is returned once. With
@@ -169,7 +171,9 @@ impl PageSource for ScanState {
                 at_end: false,
                 snapshot: None,
             };
-            routing.chains.iter().map(cursor).collect()
+            let only = chain_of_prefix(&self.prefix, routing.chains.len() as u32);
+            let chains = routing.chains.iter().filter(|config| only.is_none_or(|only| only == config.chain));
+            chains.map(cursor).collect()
         };
         for cursor in self.chains.get_or_insert_with(begin) {
             if !cursor.fetched.is_empty() || cursor.at_end {

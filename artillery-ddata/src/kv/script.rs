@@ -1,9 +1,11 @@
 //! Scripts: steps that run one after another at the head, and return results.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 
 use super::{keep::copy, keep::pair};
-use crate::api::{self, Expected, Requirement, ScriptStep};
+use crate::api::{self, Expected, ExpireIf, Requirement, ScriptStep, Ttl, millis};
 
 /// Groups of steps that run one after another at the head of the chain, and return results. All keys must belong to one
 /// chain. A script is plain data: clone it to run it more than once with [`Kv::run`](crate::Kv::run).
@@ -107,7 +109,7 @@ impl Group {
     /// Sets a key's value. The outcome is [`StepOutcome::Done`](crate::kv::StepOutcome::Done).
     pub fn put(self, key: impl AsRef<[u8]>, value: impl Into<Bytes>) -> Self {
         let (key, value) = pair(key, value);
-        self.step(ScriptStep::Put { key, value })
+        self.step(ScriptStep::put(key, value))
     }
 
     /// Deletes a key. The outcome is [`StepOutcome::Deleted`](crate::kv::StepOutcome::Deleted).
@@ -123,13 +125,71 @@ impl Group {
     /// Appends to a key's value. An absent key is treated as empty. The outcome is
     /// [`StepOutcome::Appended`](crate::kv::StepOutcome::Appended).
     pub fn append(self, key: impl AsRef<[u8]>, value: impl Into<Bytes>) -> Self {
-        self.step(ScriptStep::Append { key: copy(key), value: value.into() })
+        self.step(ScriptStep::append(copy(key), value.into()))
+    }
+
+    /// Puts bytes in front of a key's value. An absent key is treated as empty. The outcome is
+    /// [`StepOutcome::Appended`](crate::kv::StepOutcome::Appended).
+    pub fn prepend(self, key: impl AsRef<[u8]>, value: impl Into<Bytes>) -> Self {
+        self.step(ScriptStep::Prepend { key: copy(key), value: value.into(), ttl: Ttl::Usual })
+    }
+
+    /// Lets a key expire after this length of chain time, if its present expiry meets the condition. An absent key
+    /// stays absent. The outcome is [`StepOutcome::Changed`](crate::kv::StepOutcome::Changed).
+    pub fn expire(self, key: impl AsRef<[u8]>, ttl: Duration, when: Option<ExpireIf>) -> Self {
+        self.step(ScriptStep::Expire { key: copy(key), ttl: Some(millis(ttl)), when })
+    }
+
+    /// Removes a key's expiry. The outcome is [`StepOutcome::Changed`](crate::kv::StepOutcome::Changed).
+    pub fn persist(self, key: impl AsRef<[u8]>) -> Self {
+        self.step(ScriptStep::Expire { key: copy(key), ttl: None, when: None })
+    }
+
+    /// Reads when a key expires. The outcome is [`StepOutcome::ExpiresIn`](crate::kv::StepOutcome::ExpiresIn).
+    pub fn expires_in(self, key: impl AsRef<[u8]>) -> Self {
+        self.step(ScriptStep::ExpiresIn { key: copy(key) })
+    }
+
+    /// Sets another key to the value and the expiry of `key`, if `key` is present. The outcome is
+    /// [`StepOutcome::Changed`](crate::kv::StepOutcome::Changed).
+    pub fn copy(self, key: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Self {
+        self.step(ScriptStep::Copy { key: copy(key), to: copy(to) })
+    }
+
+    /// Lets the key of the last step expire after this length of chain time.
+    ///
+    /// # Panics
+    /// If the last step sets no value.
+    pub fn ttl(self, ttl: Duration) -> Self {
+        self.with_ttl(Ttl::set(ttl))
+    }
+
+    /// As [`ttl`](Self::ttl), if the last step creates the key. Otherwise the key keeps its expiry.
+    ///
+    /// # Panics
+    /// If the last step sets no value.
+    pub fn ttl_if_new(self, ttl: Duration) -> Self {
+        self.with_ttl(Ttl::if_new(ttl))
+    }
+
+    /// Lets the last step keep the expiry of its key. By default a put removes it.
+    ///
+    /// # Panics
+    /// If the last step sets no value.
+    pub fn keep_ttl(self) -> Self {
+        self.with_ttl(Ttl::Keep)
+    }
+
+    fn with_ttl(mut self, new: Ttl) -> Self {
+        let ttl = self.0.steps.last_mut().and_then(ScriptStep::ttl_mut);
+        *ttl.expect("a time to live belongs to a step that sets a value") = new;
+        self
     }
 
     /// Adds `by` to a key's value, a decimal number. An absent key is treated as 0. The outcome is
     /// [`StepOutcome::Number`](crate::kv::StepOutcome::Number).
     pub fn increment(self, key: impl AsRef<[u8]>, by: i64) -> Self {
-        self.step(ScriptStep::Increment { key: copy(key), by })
+        self.step(ScriptStep::increment(copy(key), by))
     }
 
     /// The number of steps, not counting requirements.

@@ -21,6 +21,7 @@ use super::{
 use crate::{
     ChainId, Error, Frontier, Kv, Refusal, Routing, Sequence, Version,
     api::{self, Query, ReadMode, Reply, WatchReply},
+    control::chain_of_prefix,
     error::{Advice, NotApplied},
     rpc::router::{CallAnswer, HowToRead, from_now},
     store::ScanRecord,
@@ -39,17 +40,20 @@ pub struct Change {
     pub version: Version,
     /// The new value. `None`: the key was deleted.
     pub value: Option<Bytes>,
+    /// Whether the key was deleted because it was due.
+    pub expired: bool,
 }
 
 impl Change {
     /// Creates a change, for tests of code that takes one.
     pub fn new(key: Bytes, version: Version, value: Option<Bytes>) -> Self {
-        Self { key, version, value }
+        Self { key, version, value, expired: false }
     }
 }
 
 /// Every committed change of the keys that begin with a prefix: once, and in the order of their chain's history. The
-/// order doesn't depend on the members that serve the watch.
+/// order doesn't depend on the members that serve the watch. A change of the expiry alone isn't reported. If the prefix
+/// has a whole `{…}`, only the chain of these keys is asked.
 ///
 /// The watch sends a query when it is polled for the next change. Members queue nothing for it, but keep a number of
 /// committed updates (`limits.backlog_bytes`). A watch that falls further behind fails with
@@ -143,7 +147,8 @@ impl PageSource for WatchState {
         {
             position.raise(cluster, chain, held.version.sequence);
         }
-        NextItem::Item(Change { key, version: held.version, value: held.value })
+        let expired = held.value.is_none() && held.expires.is_some();
+        NextItem::Item(Change { key, version: held.version, value: held.value, expired })
     }
 
     async fn fetch(&mut self) -> Result<(), Error> {
@@ -165,10 +170,11 @@ impl PageSource for WatchState {
         }
         while self.ready.is_empty() {
             // With several chains, wait only briefly for each, so that an idle chain doesn't delay the others.
-            let chains = routing.chains.len().max(1);
+            let watched = watched(&routing, &self.prefix);
+            let chains = watched.len().max(1);
             let patience = if chains == 1 { WATCH_TIMEOUT } else { Duration::from_millis(20) };
             self.turn = (self.turn + 1) % chains;
-            let chain = routing.chains[self.turn].chain;
+            let chain = watched[self.turn];
             let position = || self.position.as_ref().map(|position| position.floor(chain));
             let part = self.parts.get(&chain).copied();
             let (after, shown) = part.map_or_else(|| (position(), 0), |part| (Some(part.after), part.shown));
@@ -197,6 +203,13 @@ impl PageSource for WatchState {
     }
 }
 
+/// The chains that keys with this prefix belong to.
+fn watched(routing: &Routing, prefix: &[u8]) -> Vec<ChainId> {
+    let only = chain_of_prefix(prefix, routing.chains.len() as u32);
+    let chains = routing.chains.iter().map(|config| config.chain);
+    chains.filter(|&chain| only.is_none_or(|only| only == chain)).collect()
+}
+
 impl WatchState {
     fn reach(&mut self, routing: &Routing, chain: ChainId, upto: Sequence) {
         self.position.get_or_insert_default().raise(routing.history_id(), chain, upto);
@@ -205,11 +218,11 @@ impl WatchState {
     /// Sets the position. By default each chain is watched from its current watermark on.
     async fn begin(&mut self, routing: &Routing) -> Result<(), Error> {
         let mut position = self.from.clone();
-        for config in &routing.chains {
+        for chain in watched(routing, &self.prefix) {
             if self.from.cluster().is_none() {
-                let now = self.ask_chain(routing, config.chain, None, 0, self.how.timeout).await?;
+                let now = self.ask_chain(routing, chain, None, 0, self.how.timeout).await?;
                 let now = now.ok_or(Error::not_applied(NotApplied::TimedOut))?;
-                position.raise(routing.history_id(), config.chain, now.upto);
+                position.raise(routing.history_id(), chain, now.upto);
             }
         }
         self.position = Some(position);

@@ -1,15 +1,18 @@
 use std::{
     fmt,
+    marker::PhantomData,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
+
+use bytes::Bytes;
 
 use super::{Call, Committed, Conflict, Taken, Versioned, WriteError};
 use crate::{
     Error, Kv, RequestId, Session,
-    api::{self, Computed, GroupOutcome, Reply, Write},
+    api::{self, Computed, ExpireIf, GroupOutcome, Reply, Ttl, Write},
     error::Unknown,
     rpc::router::{CallAnswer, HowToWrite, Router, SentWrite, WriteTarget},
 };
@@ -17,11 +20,15 @@ use crate::{
 /// The outcome of a write, before its result is checked for the type that the call returns.
 type WriteOutcome = Result<Committed<Computed>, WriteError>;
 
+/// Checks the outcome of a write, and converts it. The key is that of the write.
+type ToResult<T, E> = fn(WriteOutcome, &Bytes) -> Result<T, E>;
+
 struct Writing<T, E> {
     router: Arc<Router>,
     how: HowToWrite,
     state: WriteState,
-    result: fn(WriteOutcome) -> Result<T, E>,
+    result: ToResult<T, E>,
+    prefix: Bytes,
 }
 
 #[expect(clippy::large_enum_variant, reason = "most calls are over before they need an allocation")]
@@ -38,7 +45,7 @@ impl<T, E> Future for Writing<T, E> {
     type Output = Result<T, E>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { router, how, state, result } = &mut *self;
+        let Self { router, how, state, result, prefix } = &mut *self;
         loop {
             let done = match state {
                 WriteState::Sent(sent) => ready!(router.poll_write(sent, context)).map(Ok),
@@ -47,15 +54,14 @@ impl<T, E> Future for Writing<T, E> {
             };
             if let Some(done) = done {
                 *state = WriteState::Over;
-                return Poll::Ready(result(
-                    done.map_err(WriteError::from).and_then(|(answer, id)| outcome(answer, id)),
-                ));
+                let done = done.map_err(WriteError::from).and_then(|(answer, id)| outcome(answer, id));
+                return Poll::Ready(result(done, prefix));
             }
             if let WriteState::New(_) = state
                 && let Err(error) = ready!(router.poll_begin(context))
             {
                 *state = WriteState::Over;
-                return Poll::Ready(result(Err(error.of_retry(how.request_id).into())));
+                return Poll::Ready(result(Err(error.of_retry(how.request_id).into()), prefix));
             }
             *state = match std::mem::replace(state, WriteState::Over) {
                 WriteState::New(write) => match router.target(write, how) {
@@ -79,7 +85,7 @@ impl<T, E> Future for Writing<T, E> {
     }
 }
 
-fn conditional(outcome: WriteOutcome) -> Result<Committed, WriteError> {
+fn conditional(outcome: WriteOutcome, _: &Bytes) -> Result<Committed, WriteError> {
     outcome.map(|done| with(done, ()))
 }
 
@@ -97,19 +103,30 @@ fn computed<T>(outcome: WriteOutcome, result: impl FnOnce(&Computed) -> Option<T
     }
 }
 
-fn nothing(outcome: WriteOutcome) -> Result<Committed, Error> {
+fn nothing(outcome: WriteOutcome, _: &Bytes) -> Result<Committed, Error> {
     computed(outcome, |computed| matches!(computed, Computed::Nothing).then_some(()))
 }
 
-fn length(outcome: WriteOutcome) -> Result<Committed<u64>, Error> {
+fn length(outcome: WriteOutcome, _: &Bytes) -> Result<Committed<u64>, Error> {
     computed(outcome, |computed| if let Computed::Length(length) = computed { Some(*length) } else { None })
 }
 
-fn number(outcome: WriteOutcome) -> Result<Committed<i64>, Error> {
+fn number(outcome: WriteOutcome, _: &Bytes) -> Result<Committed<i64>, Error> {
     computed(outcome, |computed| if let Computed::Number(number) = computed { Some(*number) } else { None })
 }
 
-fn taken(outcome: WriteOutcome) -> Result<Committed<Taken>, Error> {
+fn is_changed(outcome: WriteOutcome, _: &Bytes) -> Result<Committed<bool>, Error> {
+    computed(outcome, |computed| if let Computed::Changed(changed) = computed { Some(*changed) } else { None })
+}
+
+/// The result of a sequential put: the new key.
+fn sequential(outcome: WriteOutcome, prefix: &Bytes) -> Result<Committed<Bytes>, Error> {
+    let done = nothing(outcome, prefix)?;
+    let key = api::sequential_key(prefix, done.version);
+    Ok(Committed::new(done.version, done.copies, done.request_id, done.replayed, key))
+}
+
+fn taken(outcome: WriteOutcome, _: &Bytes) -> Result<Committed<Taken>, Error> {
     computed(outcome, |computed| match computed {
         Computed::Took(None) => Some(Taken::Nothing),
         Computed::Took(Some((version, value))) => {
@@ -121,7 +138,7 @@ fn taken(outcome: WriteOutcome) -> Result<Committed<Taken>, Error> {
 }
 
 /// The result of a script. The record of a script contains no results, so a retry gets none.
-fn ran(outcome: WriteOutcome) -> Result<Committed<Vec<GroupOutcome>>, WriteError> {
+fn ran(outcome: WriteOutcome, _: &Bytes) -> Result<Committed<Vec<GroupOutcome>>, WriteError> {
     let mut done = outcome?;
     match std::mem::replace(&mut done.result, Computed::Nothing) {
         Computed::Ran(outcomes) => Ok(with(done, outcomes)),
@@ -147,18 +164,83 @@ pub(super) fn outcome(answer: CallAnswer, id: RequestId) -> WriteOutcome {
 
 /// A write. Set the options that differ from the handle's defaults, and await it. It fails with `E`: an [`Error`], or a
 /// [`WriteError`] if the write has conditions.
+///
+/// `K` states which further options the write has: [`SetsValue`] and [`SetsExpiry`].
 #[must_use = "a call does nothing until it is awaited"]
-pub struct WriteCall<T, E = Error> {
+pub struct WriteCall<T, E = Error, K = NoOptions> {
     router: Arc<Router>,
     write: Write,
     how: HowToWrite,
-    result: fn(WriteOutcome) -> Result<T, E>,
+    result: ToResult<T, E>,
+    /// That of a sequential put; otherwise empty.
+    prefix: Bytes,
+    kind: PhantomData<fn() -> K>,
 }
 
-impl<T, E> WriteCall<T, E> {
-    fn new(kv: &Kv, write: Write, result: fn(WriteOutcome) -> Result<T, E>) -> Self {
+/// A write without further options.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum NoOptions {}
+
+/// A write that sets the value of a key, which may expire.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum SetsValue {}
+
+/// A write that sets when a key expires.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum SetsExpiry {}
+
+impl<T, E> WriteCall<T, E, SetsValue> {
+    /// Lets the key expire after this length of chain time, from the time at which the head orders the write. By
+    /// default a put or compare-and-swap removes the key's expiry, and other writes keep it.
+    ///
+    /// The head removes a key once it is due; until then reads show it. It is never removed before `ttl` × (1 − drift
+    /// bound); usually within a second after `ttl`. Time in which no member of the chain runs isn't counted.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.set_ttl(Ttl::set(ttl));
+        self
+    }
+
+    /// Lets the key expire after this length of time if the write creates it. Otherwise the key keeps its expiry.
+    pub fn ttl_if_new(mut self, ttl: Duration) -> Self {
+        self.set_ttl(Ttl::if_new(ttl));
+        self
+    }
+
+    /// Keeps the key's expiry, if it has one.
+    pub fn keep_ttl(mut self) -> Self {
+        self.set_ttl(Ttl::Keep);
+        self
+    }
+
+    /// Lets the key expire at this time: converts it to a [time to live](Self::ttl) by this machine's clock, now.
+    pub fn expires_at(self, at: SystemTime) -> Self {
+        self.ttl(at.duration_since(SystemTime::now()).unwrap_or(Duration::ZERO))
+    }
+
+    pub(crate) fn set_ttl(&mut self, new: Ttl) {
+        if let Some(ttl) = self.write.ttl_mut() {
+            *ttl = new;
+        }
+    }
+}
+
+impl<T, E> WriteCall<T, E, SetsExpiry> {
+    /// Sets the expiry only if the present one meets this condition.
+    pub fn when(mut self, condition: ExpireIf) -> Self {
+        if let Write::Expire { when, .. } = &mut self.write {
+            *when = Some(condition);
+        }
+        self
+    }
+}
+
+impl<T, E, K> WriteCall<T, E, K> {
+    fn new(kv: &Kv, write: Write, result: ToResult<T, E>) -> Self {
         let how = HowToWrite { timeout: kv.timeout, session: kv.session.clone(), request_id: None };
-        Self { router: kv.router.clone(), write, how, result }
+        Self { router: kv.router.clone(), write, how, result, prefix: Bytes::new(), kind: PhantomData }
     }
 
     /// Sets how long the write may take. If the time expires after the write was sent and before its commit is
@@ -182,44 +264,54 @@ impl<T, E> WriteCall<T, E> {
     }
 }
 
-impl<T: 'static, E: 'static> IntoFuture for WriteCall<T, E> {
+impl<T: 'static, E: 'static, K> IntoFuture for WriteCall<T, E, K> {
     type Output = Result<T, E>;
     type IntoFuture = Call<Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let Self { router, write, how, result } = self;
-        Box::pin(Writing { router, how, state: WriteState::New(write), result })
+        let Self { router, write, how, result, prefix, .. } = self;
+        Box::pin(Writing { router, how, state: WriteState::New(write), result, prefix })
     }
 }
 
-impl<T, E> Clone for WriteCall<T, E> {
+impl<T, E, K> Clone for WriteCall<T, E, K> {
     fn clone(&self) -> Self {
-        let Self { router, write, how, result } = self;
-        Self { router: router.clone(), write: write.clone(), how: how.clone(), result: *result }
+        let Self { router, write, how, result, prefix, kind } = self;
+        let (router, write, how) = (router.clone(), write.clone(), how.clone());
+        Self { router, write, how, result: *result, prefix: prefix.clone(), kind: *kind }
     }
 }
 
-impl<T, E> fmt::Debug for WriteCall<T, E> {
+impl<T, E, K> fmt::Debug for WriteCall<T, E, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WriteCall").field("write", &self.write).field("how", &self.how).finish_non_exhaustive()
     }
 }
 
 impl Kv {
-    pub(super) fn write_call(&self, write: Write) -> WriteCall<Committed> {
+    pub(super) fn write_call<K>(&self, write: Write) -> WriteCall<Committed, Error, K> {
         WriteCall::new(self, write, nothing)
     }
 
-    pub(super) fn conditional_call(&self, write: Write) -> WriteCall<Committed, WriteError> {
+    pub(super) fn conditional_call<K>(&self, write: Write) -> WriteCall<Committed, WriteError, K> {
         WriteCall::new(self, write, conditional)
     }
 
-    pub(super) fn length_call(&self, write: Write) -> WriteCall<Committed<u64>> {
+    pub(super) fn length_call(&self, write: Write) -> WriteCall<Committed<u64>, Error, SetsValue> {
         WriteCall::new(self, write, length)
     }
 
-    pub(super) fn number_call(&self, write: Write) -> WriteCall<Committed<i64>> {
+    pub(super) fn number_call(&self, write: Write) -> WriteCall<Committed<i64>, Error, SetsValue> {
         WriteCall::new(self, write, number)
+    }
+
+    pub(super) fn changed_call<K>(&self, write: Write) -> WriteCall<Committed<bool>, Error, K> {
+        WriteCall::new(self, write, is_changed)
+    }
+
+    pub(super) fn sequential_call(&self, prefix: Bytes, value: Bytes) -> WriteCall<Committed<Bytes>, Error, SetsValue> {
+        let write = Write::PutSequential { prefix: prefix.clone(), value, ttl: Ttl::Usual };
+        WriteCall { prefix, ..WriteCall::new(self, write, sequential) }
     }
 
     pub(super) fn taken_call(&self, write: Write) -> WriteCall<Committed<Taken>> {

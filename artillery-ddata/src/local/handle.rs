@@ -5,6 +5,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::Poll,
+    time::Duration,
 };
 
 use artillery_core::internal::clock;
@@ -197,6 +198,15 @@ impl ChainHandle {
         self.gate.read(&*self.store, key, clock::now)
     }
 
+    /// How long a key that was read here will stay; `None`: it doesn't expire.
+    pub(crate) fn expires_in(&self, held: &Held) -> Option<Duration> {
+        Some(held.expiry()?.left(self.chain_time()))
+    }
+
+    pub(crate) fn chain_time(&self) -> u64 {
+        self.gate.chain_time(clock::now())
+    }
+
     /// Passes a read to the chain's task if there is capacity now. Otherwise, and if the task has ended, returns the
     /// request.
     pub(crate) fn try_read(&self, request: ReadRequest) -> Option<ReadRequest> {
@@ -261,7 +271,7 @@ mod tests {
 
     fn write(key: &'static str, bytes: usize) -> WriteRequest {
         let (answer, _) = oneshot::channel();
-        let write = Write::Put { key: key.into(), value: vec![0; bytes].into() };
+        let write = Write::put(key.into(), vec![0; bytes].into());
         WriteRequest {
             request: None,
             history: None,
@@ -320,7 +330,7 @@ mod tests {
                 keep_from: Sequence::ZERO,
                 ops: [StoreOp::Put {
                     key: "long".into(),
-                    held: Held { version: Version::new(1, 1), value: Some(vec![0; value].into()) },
+                    held: Held::new(Version::new(1, 1), Some(vec![0; value].into())),
                 }]
                 .into_iter()
                 .collect(),
@@ -328,7 +338,7 @@ mod tests {
         };
         put(large).unwrap();
         let append = |key: &'static str| WriteRequest {
-            write: Write::Append { key: key.into(), value: vec![0; ROOM].into() },
+            write: Write::append(key.into(), vec![0; ROOM].into()),
             ..write(key, 0)
         };
         assert!(handle.try_write(append("long")).is_none());

@@ -8,7 +8,7 @@ use tokio::task::coop;
 use super::{MapError, ValueError};
 use crate::{
     Error, Kv, ReadMode, RequestId, Session,
-    kv::{Call, Read, Versioned, WriteCall},
+    kv::{Call, NoOptions, Read, SetsValue, Versioned, WriteCall},
 };
 
 pub(super) type Decode<V> = fn(&Bytes) -> Result<V, ValueError>;
@@ -17,10 +17,27 @@ pub(super) type Decode<V> = fn(&Bytes) -> Result<V, ValueError>;
 /// [`MapError`], made from `E` if the underlying call fails.
 #[must_use = "a call does nothing until it is awaited"]
 #[derive(Debug)]
-pub struct MapWrite<T, E = Error>(pub(super) Result<WriteCall<T, E>, MapError>);
+pub struct MapWrite<T, E = Error, K = NoOptions>(pub(super) Result<WriteCall<T, E, K>, MapError>);
 
-impl<T, E> MapWrite<T, E> {
-    fn set(self, set: impl FnOnce(WriteCall<T, E>) -> WriteCall<T, E>) -> Self {
+impl<T, E> MapWrite<T, E, SetsValue> {
+    /// Lets the entry expire after this length of chain time ([`WriteCall::ttl`]).
+    pub fn ttl(self, ttl: Duration) -> Self {
+        self.set(|call| call.ttl(ttl))
+    }
+
+    /// Lets the entry expire after this length of chain time if the write creates it. Otherwise it keeps its expiry.
+    pub fn ttl_if_new(self, ttl: Duration) -> Self {
+        self.set(|call| call.ttl_if_new(ttl))
+    }
+
+    /// Keeps the entry's expiry, if it has one.
+    pub fn keep_ttl(self) -> Self {
+        self.set(|call| call.keep_ttl())
+    }
+}
+
+impl<T, E, K> MapWrite<T, E, K> {
+    fn set(self, set: impl FnOnce(WriteCall<T, E, K>) -> WriteCall<T, E, K>) -> Self {
         Self(self.0.map(set))
     }
 
@@ -42,7 +59,7 @@ impl<T, E> MapWrite<T, E> {
     }
 }
 
-impl<T: Send + 'static, E: Into<MapError> + Send + 'static> IntoFuture for MapWrite<T, E> {
+impl<T: Send + 'static, E: Into<MapError> + Send + 'static, K: 'static> IntoFuture for MapWrite<T, E, K> {
     type Output = Result<T, MapError>;
     type IntoFuture = Call<Self::Output>;
 
@@ -95,12 +112,12 @@ impl<V: 'static> IntoFuture for Get<V> {
         Box::pin(async move {
             coop::consume_budget().await;
             let read = self.kv.get(&self.key?).await?;
-            let (state, served) = (read.state, read.served);
+            let (state, served, expires_in) = (read.state, read.served, read.expires_in());
             let found = match read.into_versioned() {
                 Some(found) => Some(Versioned { version: found.version, value: (self.decode)(&found.value)? }),
                 None => None,
             };
-            Ok(Read::new(found, state, served))
+            Ok(Read::new(found, state, served).expiring_in(expires_in))
         })
     }
 }

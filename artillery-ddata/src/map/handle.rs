@@ -9,8 +9,8 @@ use super::{
     AsKey, Bincode, Decimal, Get, KeySpace, Leading, MapError, MapScan, MapUpdate, MapWrite, NameError, ValueCodec,
 };
 use crate::{
-    Kv, ReadMode, Session, Version,
-    kv::{Committed, Versioned, WriteError},
+    Error, Kv, ReadMode, Session, Version,
+    kv::{Committed, SetsValue, Versioned, WriteCall, WriteError},
 };
 
 /// Entries of one type in the data of a cluster. An order-preserving codec encodes the keys ([`key`](super::key)), and
@@ -47,6 +47,7 @@ use crate::{
 pub struct Map<K, V, C = Bincode> {
     kv: Kv,
     keys: KeySpace<K>,
+    ttl: Option<Duration>,
     types: PhantomData<fn() -> (V, C)>,
 }
 
@@ -59,7 +60,7 @@ impl Kv {
     /// # Errors
     /// [`NameError`], unless the name has 1 to 255 bytes, none of them zero.
     pub fn map<K, V, C>(&self, name: &str) -> Result<Map<K, V, C>, NameError> {
-        Ok(Map { kv: self.clone(), keys: KeySpace::new(name)?, types: PhantomData })
+        Ok(Map { kv: self.clone(), keys: KeySpace::new(name)?, ttl: None, types: PhantomData })
     }
 }
 
@@ -75,6 +76,14 @@ impl<K, V, C> Map<K, V, C> {
     #[must_use]
     pub fn with_read_mode(mut self, mode: ReadMode) -> Self {
         self.kv = self.kv.with_read_mode(mode);
+        self
+    }
+
+    /// A handle to the same map whose entries expire this length of chain time after they are set or updated. An
+    /// increment sets it only for a new entry. A call may set another.
+    #[must_use]
+    pub fn with_ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = Some(ttl);
         self
     }
 
@@ -118,6 +127,15 @@ impl<K, V, C> Map<K, V, C> {
     }
 }
 
+impl<K, V, C> Map<K, V, C> {
+    fn expiring<T, E>(&self, call: WriteCall<T, E, SetsValue>) -> WriteCall<T, E, SetsValue> {
+        match self.ttl {
+            Some(ttl) => call.ttl(ttl),
+            None => call,
+        }
+    }
+}
+
 impl<K, V, C: ValueCodec<V>> Map<K, V, C> {
     /// The bytes of a value, for a [`Batch`](crate::Batch).
     pub fn value(&self, value: &V) -> Result<Bytes, MapError> {
@@ -152,8 +170,8 @@ impl<K, V, C: ValueCodec<V>> Map<K, V, C> {
     ///
     /// # Errors
     /// When awaited, [`MapError`]; errors of [`Kv::put`] as [`MapError::Call`].
-    pub fn put<Q: AsKey<K> + ?Sized>(&self, key: &Q, value: &V) -> MapWrite<Committed> {
-        MapWrite(self.key(key).and_then(|key| Ok(self.kv.put(key, self.value(value)?))))
+    pub fn put<Q: AsKey<K> + ?Sized>(&self, key: &Q, value: &V) -> MapWrite<Committed, Error, SetsValue> {
+        MapWrite(self.key(key).and_then(|key| Ok(self.expiring(self.kv.put(key, self.value(value)?)))))
     }
 
     /// Sets an entry's value if its newest version is `expected`; with [`Version::NONE`], if the entry is absent.
@@ -166,8 +184,8 @@ impl<K, V, C: ValueCodec<V>> Map<K, V, C> {
         key: &Q,
         expected: Version,
         value: &V,
-    ) -> MapWrite<Committed, WriteError> {
-        let call = |key| Ok(self.kv.compare_and_swap(key, expected, self.value(value)?));
+    ) -> MapWrite<Committed, WriteError, SetsValue> {
+        let call = |key| Ok(self.expiring(self.kv.compare_and_swap(key, expected, self.value(value)?)));
         MapWrite(self.key(key).and_then(call))
     }
 
@@ -186,7 +204,7 @@ impl<K, V, C: ValueCodec<V>> Map<K, V, C> {
         key: &Q,
         change: impl FnMut(Option<V>) -> Option<V> + Send + 'a,
     ) -> MapUpdate<'a, V> {
-        MapUpdate::new::<C>(&self.kv, self.key(key), Box::new(change))
+        MapUpdate::new::<C>(&self.kv, self.key(key), self.ttl, Box::new(change))
     }
 }
 
@@ -211,14 +229,18 @@ impl<K> Map<K, i64, Decimal> {
     ///
     /// # Errors
     /// When awaited, [`MapError`]; errors of [`Kv::increment`] as [`MapError::Call`].
-    pub fn increment<Q: AsKey<K> + ?Sized>(&self, key: &Q, by: i64) -> MapWrite<Committed<i64>> {
-        MapWrite(self.key(key).map(|key| self.kv.increment(key, by)))
+    pub fn increment<Q: AsKey<K> + ?Sized>(&self, key: &Q, by: i64) -> MapWrite<Committed<i64>, Error, SetsValue> {
+        let call = |key| self.kv.increment(key, by);
+        MapWrite(self.key(key).map(|key| match self.ttl {
+            Some(ttl) => call(key).ttl_if_new(ttl),
+            None => call(key),
+        }))
     }
 }
 
 impl<K, V, C> Clone for Map<K, V, C> {
     fn clone(&self) -> Self {
-        Self { kv: self.kv.clone(), keys: self.keys.clone(), types: PhantomData }
+        Self { kv: self.kv.clone(), keys: self.keys.clone(), ttl: self.ttl, types: PhantomData }
     }
 }
 

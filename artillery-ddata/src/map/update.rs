@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::{MapError, ValueCodec, ValueError, calls::Decode};
 use crate::{
     Error, Kv, ReadMode, Session, Version,
+    api::Ttl,
     error::NotApplied,
     kv::{Committed, WriteError},
     rpc::router::from_now,
@@ -22,6 +23,8 @@ pub struct MapUpdate<'a, V> {
     /// The handle. Its defaults are the settings of this call, except for `timeout`.
     kv: Kv,
     timeout: Duration,
+    /// `None`: the entry keeps its expiry.
+    ttl: Option<Duration>,
     key: Result<Bytes, MapError>,
     change: ChangeValue<'a, V>,
     encode: fn(&V) -> Result<Bytes, ValueError>,
@@ -29,9 +32,14 @@ pub struct MapUpdate<'a, V> {
 }
 
 impl<'a, V> MapUpdate<'a, V> {
-    pub(super) fn new<C: ValueCodec<V>>(kv: &Kv, key: Result<Bytes, MapError>, change: ChangeValue<'a, V>) -> Self {
+    pub(super) fn new<C: ValueCodec<V>>(
+        kv: &Kv,
+        key: Result<Bytes, MapError>,
+        ttl: Option<Duration>,
+        change: ChangeValue<'a, V>,
+    ) -> Self {
         let kv = kv.clone().with_read_mode(ReadMode::Strong);
-        Self { timeout: kv.timeout(), kv, key, change, encode: C::encode, decode: C::decode }
+        Self { timeout: kv.timeout(), ttl, kv, key, change, encode: C::encode, decode: C::decode }
     }
 
     /// Sets how long the update may take, including all attempts.
@@ -57,10 +65,14 @@ impl<V: Send> MapUpdate<'_, V> {
             let old = bytes.map(|bytes| (self.decode)(&bytes)).transpose()?;
             let new = (self.change)(old);
             let call = match &new {
-                Some(value) => self.kv.compare_and_swap(&key, version, (self.encode)(value)?),
-                None => self.kv.compare_and_delete(&key, version),
+                Some(value) => {
+                    let mut call = self.kv.compare_and_swap(&key, version, (self.encode)(value)?);
+                    call.set_ttl(self.ttl.map_or(Ttl::Keep, Ttl::set));
+                    call.timeout(left(deadline)?).into_future()
+                }
+                None => self.kv.compare_and_delete(&key, version).timeout(left(deadline)?).into_future(),
             };
-            let conflict = match call.timeout(left(deadline)?).await {
+            let conflict = match call.await {
                 Ok(done) => {
                     return Ok(Committed::new(done.version, done.copies, done.request_id, done.replayed, new));
                 }

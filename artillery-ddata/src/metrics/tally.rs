@@ -70,10 +70,11 @@ impl OperationTimer {
     pub(crate) fn of_write(write: &Write) -> Option<Self> {
         Some(Self::now(match write {
             Write::OpenSession => return None,
-            Write::Put { .. } => OperationKind::Put,
+            Write::Put { .. } | Write::PutSequential { .. } => OperationKind::Put,
             Write::Delete { .. } => OperationKind::Delete,
             Write::CompareAndSwap { .. } => OperationKind::CompareAndSwap,
-            Write::Append { .. } => OperationKind::Append,
+            Write::Append { .. } | Write::Prepend { .. } => OperationKind::Append,
+            Write::Expire { .. } => OperationKind::Expire,
             Write::Increment { .. } => OperationKind::Increment,
             Write::GetDelete { .. } => OperationKind::GetDelete,
             Write::Resolve => OperationKind::Resolve,

@@ -288,7 +288,7 @@ impl LocalRead {
     pub(crate) fn end_local(self, chain: ChainId, held: &Option<Held>, as_of: Sequence) {
         let ask = Ask::Read { query: Query::Key(self.key), mode: ReadMode::Strong, floor: None };
         let held = held.clone().filter(|held| held.value.is_some());
-        let reply = Reply::Read(ReadReply { held, clean: true, way: ReadPath::Local, as_of });
+        let reply = Reply::Read(ReadReply { held, clean: true, way: ReadPath::Local, as_of, chain_time: 0 });
         self.observer.begin(ask, None).end(chain, Ok(&reply), None);
     }
 }

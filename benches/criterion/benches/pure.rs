@@ -114,7 +114,7 @@ fn newest(store: &MemoryStore) -> u64 {
 /// Puts one of the two keys, alternately.
 fn put(store: &MemoryStore, sequence: u64) {
     let n = (sequence % 2) as usize;
-    let held = Held { version: Version::new(1, sequence), value: Some(value(n as u64, VALUE)) };
+    let held = Held::new(Version::new(1, sequence), Some(value(n as u64, VALUE)));
     let ops = std::iter::once(StoreOp::Put { key: key(n), held }).collect();
     store.apply(&StoreBatch { chain: ChainId(0), keep_from: Sequence(sequence), ops }).expect("a store in memory");
 }
@@ -155,7 +155,7 @@ fn codec(c: &mut Criterion) {
         request: None,
         outcome: RequestOutcome::Done,
         chain_time: 1_700_000_000_000,
-        changes: std::iter::once(KeyChange { key: key(n), value: Some(value(n as u64, VALUE)) }).collect(),
+        changes: std::iter::once(KeyChange::new(key(n), Some(value(n as u64, VALUE)))).collect(),
     };
     let updates: Vec<_> = (0..100).map(update).collect();
     let bytes: usize = updates.iter().map(Update::cost).sum();

@@ -121,7 +121,7 @@ fn insert(store: &dyn Store, numbers: &[u64]) -> Result<(), Failed> {
     let put = |(at, &n): (usize, &u64)| {
         let key = at * (KEY_BYTES + VALUE_BYTES)..at * (KEY_BYTES + VALUE_BYTES) + KEY_BYTES;
         let value = buffer.slice(key.end..key.end + VALUE_BYTES);
-        let held = Held { version: Version { epoch: Epoch(1), sequence: Sequence(n + 1) }, value: Some(value) };
+        let held = Held::new(Version { epoch: Epoch(1), sequence: Sequence(n + 1) }, Some(value));
         StoreOp::Put { key: buffer.slice(key), held }
     };
     let ops = numbers.iter().enumerate().map(put).collect();

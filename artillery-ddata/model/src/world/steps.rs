@@ -148,7 +148,7 @@ impl World {
     fn write(&mut self, node: usize) {
         let which = self.history.writes();
         self.history.begin(which);
-        let write = Write::Put { key: Bytes::from_static(KEY), value: Bytes::from(vec![which as u8 + 1]) };
+        let write = Write::put(Bytes::from_static(KEY), Bytes::from(vec![which as u8 + 1]));
         let write = WriteRequest { request: None, history: None, write, deadline: NEVER, caller: which };
         self.take_in(node, |turn| turn.writes.push(write));
     }

@@ -60,6 +60,8 @@ pub enum Computed {
     Length(u64),
     /// The number after an increment.
     Number(i64),
+    /// Whether an expiry was set or removed.
+    Changed(bool),
     /// The value that a get-and-delete removed, and its version; `None`: the key was absent.
     Took(Option<(Version, Bytes)>),
     /// A get-and-delete removed a value of this version. This answers a retry, and the member doesn't have the value:
@@ -80,6 +82,8 @@ pub struct ReadReply {
     pub way: ReadPath,
     /// The read reflects at least the history up to this committed position. The floor of a session rises to it.
     pub as_of: Sequence,
+    /// The chain time at the member when it replied, in milliseconds; 0 if none of the found keys expires.
+    pub chain_time: u64,
 }
 
 /// The result of a read of several keys at one point of the history.
@@ -92,6 +96,8 @@ pub struct MultiGetReply {
     pub way: ReadPath,
     /// As [`ReadReply::as_of`].
     pub as_of: Sequence,
+    /// The chain time at the member when it replied, in milliseconds; 0 if none of the found keys expires.
+    pub chain_time: u64,
 }
 
 /// A page of a scan, at one point of the history.
@@ -109,6 +115,8 @@ pub struct ScanReply {
     /// The number that this member gave the snapshot to which the page belongs; `None`: the page belongs to none. The
     /// last page ends the snapshot.
     pub snapshot: Option<u64>,
+    /// The chain time at the member when it replied, in milliseconds; 0 if none of the found keys expires.
+    pub chain_time: u64,
 }
 
 /// A page of keys in hash order, at one point of the history.
@@ -129,7 +137,7 @@ pub struct HashedReply {
 /// Committed changes, in the order of the history.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct WatchReply {
-    /// Keys with their new values; a tombstone is a deletion.
+    /// Keys with their new values; a tombstone is a deletion, or an expiry if it has one.
     pub records: Vec<ScanRecord>,
     /// The reply covers all changes up to here. The next query continues after it.
     pub upto: Sequence,

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::expected::Expected;
+use super::{ExpireIf, Ttl, expected::Expected};
 use crate::{Version, types::update::RequestFailure};
 
 /// Groups of steps that run in order; each group fails independently. Readers see all changes of the script or none.
@@ -38,16 +38,24 @@ pub enum ScriptStep {
     /// Returns the length of the key's value.
     Length { key: Bytes },
     /// Sets the key's value.
-    Put { key: Bytes, value: Bytes },
+    Put { key: Bytes, value: Bytes, ttl: Ttl },
     /// Deletes the key; returns whether it was present.
     Delete { key: Bytes },
     /// Deletes the key and returns its value.
     GetDelete { key: Bytes },
     /// Appends to the key's value; an absent key is treated as empty.
-    Append { key: Bytes, value: Bytes },
+    Append { key: Bytes, value: Bytes, ttl: Ttl },
+    /// Like [`Append`](Self::Append), at the front.
+    Prepend { key: Bytes, value: Bytes, ttl: Ttl },
     /// Adds to the key's value, a signed decimal integer of 64 bits without leading zeros; an absent key is treated
     /// as 0.
-    Increment { key: Bytes, by: i64 },
+    Increment { key: Bytes, by: i64, ttl: Ttl },
+    /// Sets when the key expires, as [`Write::Expire`](super::Write::Expire).
+    Expire { key: Bytes, ttl: Option<u64>, when: Option<ExpireIf> },
+    /// Returns when the key expires.
+    ExpiresIn { key: Bytes },
+    /// Sets another key to the value and the expiry of `key`; returns whether `key` was present.
+    Copy { key: Bytes, to: Bytes },
 }
 
 /// The outcome of each step of a group, or why the group changed nothing.
@@ -65,10 +73,15 @@ pub enum StepOutcome {
     Found(Option<(Version, Bytes)>),
     /// The length of the key's value, in bytes; `None`: the key was absent.
     Length(Option<u64>),
-    /// The length of the value after an append, in bytes.
+    /// The length of the value after an append or prepend, in bytes.
     Appended(u64),
     /// The number after an increment.
     Number(i64),
+    /// Whether an expiry was set or removed, or a key was copied.
+    Changed(bool),
+    /// The milliseconds after which the key expires, 0 if it is due. The inner `None`: it doesn't expire. The outer
+    /// `None`: it is absent.
+    ExpiresIn(Option<Option<u64>>),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize, thiserror::Error)]
@@ -105,20 +118,50 @@ impl ScriptWrite {
     }
 
     pub fn values(&self) -> impl Iterator<Item = &Bytes> {
-        self.groups.iter().flat_map(|group| &group.steps).filter_map(ScriptStep::value)
+        let steps = self.groups.iter().flat_map(|group| &group.steps).filter_map(ScriptStep::value);
+        let required = self.groups.iter().flat_map(|group| &group.require).chain(&self.require);
+        steps.chain(required.filter_map(|requirement| requirement.expected.value()))
     }
 }
 
 impl ScriptGroup {
     pub fn keys(&self) -> impl Iterator<Item = &Bytes> {
         let required = self.require.iter().map(|requirement| &requirement.key);
-        required.chain(self.steps.iter().map(ScriptStep::key))
+        let copies = self.steps.iter().filter_map(ScriptStep::copies_to);
+        required.chain(self.steps.iter().map(ScriptStep::key)).chain(copies)
     }
 }
 
 impl ScriptStep {
+    pub fn put(key: Bytes, value: Bytes) -> Self {
+        Self::Put { key, value, ttl: Ttl::Usual }
+    }
+
+    pub fn append(key: Bytes, value: Bytes) -> Self {
+        Self::Append { key, value, ttl: Ttl::Usual }
+    }
+
+    pub fn increment(key: Bytes, by: i64) -> Self {
+        Self::Increment { key, by, ttl: Ttl::Usual }
+    }
+
+    /// The effect on the key's expiry, to be changed; `None`: the step sets no value.
+    pub fn ttl_mut(&mut self) -> Option<&mut Ttl> {
+        match self {
+            Self::Put { ttl, .. }
+            | Self::Append { ttl, .. }
+            | Self::Prepend { ttl, .. }
+            | Self::Increment { ttl, .. } => Some(ttl),
+            _ => None,
+        }
+    }
+
+    fn copies_to(&self) -> Option<&Bytes> {
+        if let Self::Copy { to, .. } = self { Some(to) } else { None }
+    }
+
     pub(super) fn appended(&self) -> Option<&Bytes> {
-        if let Self::Append { key, .. } = self { Some(key) } else { None }
+        if let Self::Append { key, .. } | Self::Prepend { key, .. } = self { Some(key) } else { None }
     }
 
     pub fn key(&self) -> &Bytes {
@@ -129,13 +172,17 @@ impl ScriptStep {
             | Self::Delete { key }
             | Self::GetDelete { key }
             | Self::Append { key, .. }
-            | Self::Increment { key, .. } => key,
+            | Self::Prepend { key, .. }
+            | Self::Increment { key, .. }
+            | Self::Expire { key, .. }
+            | Self::ExpiresIn { key }
+            | Self::Copy { key, .. } => key,
         }
     }
 
     pub fn value(&self) -> Option<&Bytes> {
         match self {
-            Self::Put { value, .. } | Self::Append { value, .. } => Some(value),
+            Self::Put { value, .. } | Self::Append { value, .. } | Self::Prepend { value, .. } => Some(value),
             _ => None,
         }
     }

@@ -22,6 +22,12 @@ pub fn chain_of(key: &[u8], chains: u32) -> ChainId {
     ChainId(((u128::from(hash) * u128::from(chains)) >> 64) as u32)
 }
 
+/// The chain of all keys that begin with `prefix`, if the prefix has a [`hash_tag`] of its own, or if there is one chain.
+pub fn chain_of_prefix(prefix: &[u8], chains: u32) -> Option<ChainId> {
+    let has_tag = hash_tag(prefix).len() < prefix.len();
+    (has_tag || chains <= 1).then(|| chain_of(prefix, chains))
+}
+
 /// The part of a key that decides its chain: the bytes between the first `{` and the next `}`, or the whole key if
 /// there are no such bytes (Redis Cluster's rule).
 pub fn hash_tag(key: &[u8]) -> &[u8] {

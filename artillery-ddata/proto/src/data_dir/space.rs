@@ -192,7 +192,7 @@ mod tests {
     /// Otherwise the chain would begin another checkpoint at once, without any client.
     #[test]
     fn updates_that_are_written_again_are_no_reason_for_another_checkpoint() {
-        let update = fixtures::update(Version::new(1, 2), [KeyChange { key: "k".into(), value: Some("v".into()) }]);
+        let update = fixtures::update(Version::new(1, 2), [KeyChange::new("k".into(), Some("v".into()))]);
         let updates =
             crate::message::Updates { watermark: Sequence(1), after: Version::new(1, 1), updates: vec![update] };
         let (chain, epoch) = (ChainId(0), crate::Epoch(0));

@@ -85,6 +85,16 @@ mutants! {
     KeepDroppedStamps = "keep-dropped-stamps", trap 98;
     /// A received update doesn't move a member's base unless its stamp is higher: the time before it counts twice.
     KeepOlderBase = "keep-older-base", trap 100;
+    /// The head removes a key whose committed version is due, although a newer version is pending.
+    RemoveNewer = "remove-newer", trap 101;
+    /// A write is resolved against a value that is due.
+    WriteToDead = "write-to-dead", trap 102;
+    /// A renewal of an absent key creates an empty value.
+    RenewAbsent = "renew-absent", trap 103;
+    /// A new head removes only keys whose expiry it has ordered itself.
+    ForgetExpiring = "forget-expiring", trap 104;
+    /// Full members refuse renewals as if they were values.
+    RefuseRenewals = "refuse-renewals", trap 106;
     /// A snapshot begins with the newest stamp, although that update isn't committed and may be dropped.
     ShowPendingStamp = "show-pending-stamp", trap 99;
     /// A snapshot is written over the old content of the store, which isn't cleared first.

@@ -243,7 +243,7 @@ fn a_group_larger_than_a_segment_is_one_group() {
 
 #[test]
 fn entries_of_each_kind_are_read_as_they_were_written() {
-    let update = fixtures::update(Version::new(2, 9), [KeyChange { key: "k".into(), value: Some("v".into()) }]);
+    let update = fixtures::update(Version::new(2, 9), [KeyChange::new("k".into(), Some("v".into()))]);
     let updates = Updates { watermark: Sequence(8), after: Version::new(1, 8), updates: vec![update] };
     let at = SnapshotCursor::default();
     let end = SnapshotPart { id: 1, at, watermark: Sequence(9), content: SnapshotContent::End };

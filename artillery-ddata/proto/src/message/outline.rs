@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Version,
+    Expiry, Version,
     types::keep::keep,
     types::update::{KeyChange, RequestKey, RequestOutcome, Update, UpdateKind},
 };
@@ -13,13 +13,46 @@ use crate::{
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Lengths {
     pub key: u32,
-    /// `None`: the key is deleted.
-    pub value: Option<u32>,
+    pub value: ValueOutline,
+}
+
+/// A new value without its bytes. The first two choices are encoded like an `Option` of the length.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub enum ValueOutline {
+    /// The key is deleted.
+    Deleted,
+    /// A value of this length that doesn't expire.
+    Set(u32),
+    Expiring {
+        len: u32,
+        expires: Expiry,
+    },
+    /// Only the expiry changes; `None`: it is removed.
+    Renewed(Option<Expiry>),
+}
+
+impl ValueOutline {
+    /// The outline of a change, with the length of its value.
+    pub fn of(change: &KeyChange, len: Option<u32>) -> Self {
+        match (len, change.expires) {
+            (None, expires) if change.renews => Self::Renewed(expires),
+            (None, _) => Self::Deleted,
+            (Some(len), None) => Self::Set(len),
+            (Some(len), Some(expires)) => Self::Expiring { len, expires },
+        }
+    }
+
+    const fn len(self) -> u32 {
+        match self {
+            Self::Set(len) | Self::Expiring { len, .. } => len,
+            Self::Deleted | Self::Renewed(_) => 0,
+        }
+    }
 }
 
 impl Lengths {
     pub fn sum(&self) -> u64 {
-        u64::from(self.key) + u64::from(self.value.unwrap_or(0))
+        u64::from(self.key) + u64::from(self.value.len())
     }
 }
 
@@ -41,7 +74,10 @@ impl Outline {
         // The wire can't express a larger length. The update then has more bytes than stated here, and `encode` rejects
         // it.
         let len = |bytes: &Bytes| u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        let lengths = |change: &KeyChange| Lengths { key: len(&change.key), value: change.value.as_ref().map(len) };
+        let lengths = |change: &KeyChange| Lengths {
+            key: len(&change.key),
+            value: ValueOutline::of(change, change.value.as_ref().map(len)),
+        };
         Self {
             kind: update.kind,
             request: update.request,
@@ -81,9 +117,14 @@ impl<'a> BodyReader<'a> {
 
     pub(crate) fn next(&mut self, lengths: &Lengths) -> KeyChange {
         let value_at = self.at + lengths.key as usize;
-        let end = value_at + lengths.value.unwrap_or(0) as usize;
+        let end = value_at + lengths.value.len() as usize;
         let start = std::mem::replace(&mut self.at, end);
         let (key, value) = keep(self.body, start..end, value_at);
-        KeyChange { key, value: lengths.value.map(|_| value) }
+        match lengths.value {
+            ValueOutline::Deleted => KeyChange::new(key, None),
+            ValueOutline::Set(_) => KeyChange::new(key, Some(value)),
+            ValueOutline::Expiring { expires, .. } => KeyChange::new(key, Some(value)).expiring(Some(expires)),
+            ValueOutline::Renewed(expires) => KeyChange::renewal(key, expires),
+        }
     }
 }

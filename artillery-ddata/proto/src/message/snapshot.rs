@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::raw;
-use crate::{Epoch, Sequence, Version, store::ScanRecord, types::update::RequestOutcome};
+use crate::{Epoch, Expiry, Sequence, Version, store::ScanRecord, types::update::RequestOutcome};
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SnapshotPart {
@@ -71,6 +71,8 @@ pub struct RecordPiece {
     pub version: Version,
     /// The length of the whole value, in bytes.
     pub len: u32,
+    /// When the key expires; `None`: never.
+    pub expires: Option<Expiry>,
     /// 1 to [`MAX_CHUNK`](super::MAX_CHUNK) bytes of the value, from offset [`SnapshotCursor::bytes`].
     pub bytes: Bytes,
 }

@@ -1,6 +1,6 @@
 //! Local clean reads without a task, channel or allocation. The only lock is that of the key (docs/DESIGN.md §4).
 
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering, fence};
 
 use crate::{
     ChainId, Epoch, Sequence, Timestamp,
@@ -22,6 +22,8 @@ pub struct Gate {
     serving: AtomicU64,
     watermark: AtomicU64,
     lease_until: AtomicU64,
+    /// The time on this node's clock at which chain time was 0, in nanoseconds.
+    chain_time: AtomicI64,
     counters: ReadCounters,
     guards: Guards,
     /// The time of the replica's last input.
@@ -97,6 +99,7 @@ impl Gate {
             serving: AtomicU64::new(0),
             watermark: AtomicU64::new(0),
             lease_until: AtomicU64::new(0),
+            chain_time: AtomicI64::new(0),
             counters: ReadCounters::default(),
             guards: Guards::default(),
             #[cfg(any(test, feature = "mutants"))]
@@ -108,6 +111,17 @@ impl Gate {
     #[must_use]
     pub fn with_guards(self, guards: Guards) -> Self {
         Self { guards, ..self }
+    }
+
+    pub(super) fn set_chain_time(&self, origin: i64) {
+        self.chain_time.store(origin, Ordering::Relaxed);
+    }
+
+    /// The chain time at this member, in milliseconds: to say how long a key that it read will stay.
+    pub fn chain_time(&self, now: Timestamp) -> u64 {
+        let now = i64::try_from(now.as_nanos()).unwrap_or(i64::MAX);
+        let passed = now.saturating_sub(self.chain_time.load(Ordering::Relaxed));
+        u64::try_from(passed / 1_000_000).unwrap_or(0)
     }
 
     pub(super) fn guards(&self) -> Guards {

@@ -5,6 +5,7 @@
 
 mod answer;
 mod close;
+mod expire;
 mod resolve;
 mod waiting;
 
@@ -13,6 +14,7 @@ use smallvec::smallvec;
 use self::{
     answer::reply_of,
     close::Closing,
+    expire::Removals,
     resolve::{MAX_STEPS, Resolved, Terms, WriteResult, resolve},
     waiting::WaitingWrites,
 };
@@ -36,6 +38,7 @@ pub(super) struct Head {
     assembling: Option<Box<Assembly>>,
     /// While set, the head orders nothing; it expires on its own.
     closing: Option<Closing>,
+    removals: Removals,
 }
 
 #[derive(Debug)]
@@ -128,12 +131,16 @@ impl Head {
     ) -> Result<IsAppended, WriteFailed> {
         let WriteInput { mut waiter, request, write } = input;
         let token = waiter.token;
+        let mut removed = false;
         let refusal = match known(cx, log, request, matches!(write, Write::Resolve)) {
-            Ok(KnownRequest::Nothing) => match self.order(cx, log, peers, waiter, (request, write), out) {
-                Ok(is_appended) => return Ok(is_appended),
-                Err(NotOrdered::Failed(why)) => return Err(WriteFailed { token, why }),
-                Err(NotOrdered::Refused(refusal)) => refusal,
-            },
+            Ok(KnownRequest::Nothing) => {
+                removed = self.remove_due_among(cx, log, &write).map_err(|why| WriteFailed { token, why })?;
+                match self.order(cx, log, peers, waiter, (request, write), out) {
+                    Ok(is_appended) => return Ok(is_appended || removed),
+                    Err(NotOrdered::Failed(why)) => return Err(WriteFailed { token, why }),
+                    Err(NotOrdered::Refused(refusal)) => refusal,
+                }
+            }
             Ok(KnownRequest::Pending(sequence)) => {
                 waiter.replayed = true;
                 self.waiting.push(sequence, WriteResult::Nothing, waiter);
@@ -149,7 +156,7 @@ impl Head {
             Err(refusal) => refusal,
         };
         out.refuse(token, refusal);
-        Ok(false)
+        Ok(removed)
     }
 
     /// Turns a write into an update and appends it, even if the write's condition fails. The write is answered once the
@@ -174,6 +181,7 @@ impl Head {
         let mut update = next_update(cx, log, kind);
         let terms = Terms {
             at: update.version,
+            stamp: update.chain_time,
             limit: cx.settings().max_value,
             most: cx.settings().largest_update(),
             keeps_failed_groups: allows!(cx.guards(), KeepFailedGroups),
@@ -300,6 +308,7 @@ impl Head {
     /// Updates above `keep` were dropped here. The outcome of their writes is unknown.
     pub(super) fn cut(&mut self, keep: Sequence, out: &mut Outbox) {
         self.large = self.large.min(keep);
+        self.forget_removals(keep);
         self.waiting.cut(keep, out);
     }
 

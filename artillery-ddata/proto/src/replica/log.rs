@@ -5,6 +5,7 @@
 
 mod chain_time;
 mod checkpoint;
+mod expiring;
 mod history;
 mod journal;
 mod parts;
@@ -16,8 +17,9 @@ mod unreplicated;
 use std::{collections::VecDeque, sync::Arc};
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 
-use self::{chain_time::ChainTime, journal::Journal, unreplicated::UnreplicatedRecords};
+use self::{chain_time::ChainTime, expiring::Soonest, journal::Journal, unreplicated::UnreplicatedRecords};
 pub(crate) use self::{
     history::UpdateHistory,
     journal::{RECORD_BYTES, checkpoint_bytes},
@@ -33,9 +35,10 @@ use super::{Context, Gate, Halt, Membership, Outbox, ReplicaEvent, unhashed::Unh
 use crate::{
     ChainId, Sequence, Timestamp, Version,
     api::Query,
+    guards::Guards,
     message::Fullness,
     store::{Held, Store, StoreError, StoreOp},
-    types::update::{MAX_TAKEN, RequestOutcome, Update},
+    types::update::{KeyChange, MAX_TAKEN, RequestOutcome, Update},
 };
 
 /// The part of a chain's history that this member has, and all state derived from it.
@@ -47,6 +50,7 @@ pub(super) struct Log {
     watermark: Sequence,
     sessions: Sessions,
     chain_time: Unhashed<ChainTime>,
+    soonest: Unhashed<Soonest>,
     /// The cost of every update that was applied, in bytes.
     applied_bytes: u64,
     /// `None`: the member keeps no journal.
@@ -69,6 +73,7 @@ impl Log {
             watermark: Sequence::ZERO,
             sessions: Sessions::default(),
             chain_time: Unhashed::default(),
+            soonest: Unhashed::default(),
             applied_bytes: 0,
             journal: is_durable.then(Box::default),
             unreplicated: Unhashed::default(),
@@ -89,6 +94,7 @@ impl Log {
         }
         (self.sessions, self.history, self.watermark) = (sessions, history, watermark);
         *self.chain_time = chain_time;
+        self.soonest.forget();
         self.store.commit(watermark);
     }
 
@@ -125,6 +131,15 @@ impl Log {
     /// Begins to count chain time, unless it has begun.
     pub(super) fn start_chain_time(&mut self, now: Timestamp) {
         self.chain_time.start(now);
+        self.publish_chain_time();
+    }
+
+    pub(super) fn chain_time_at(&self, now: Timestamp) -> u64 {
+        self.chain_time.at(now)
+    }
+
+    fn publish_chain_time(&self) {
+        self.store.set_chain_time(self.chain_time.origin());
     }
 
     pub(super) fn applied_bytes(&self) -> u64 {
@@ -156,6 +171,19 @@ impl Log {
         Ok(held.filter(|held| held.version == version).and_then(|held| held.value).filter(|v| v.len() <= MAX_TAKEN))
     }
 
+    /// What a change makes of its key.
+    pub(super) fn held(
+        &self,
+        guards: Guards,
+        version: Version,
+        change: &KeyChange,
+    ) -> Result<Option<Held>, StoreError> {
+        let held = change.held(version, || self.store.read(&change.key, Sequence::MAX))?;
+        // Mutant: makes an empty value of an absent key.
+        let shows_empty = held.is_none() && allows!(guards, RenewAbsent);
+        Ok(if shows_empty { Some(Held { version, value: Some(Bytes::new()), expires: change.expires }) } else { held })
+    }
+
     /// Appends the next update to the history, which this member made, and puts its changes into the store, now or later.
     pub(super) fn apply(&mut self, cx: Context<'_>, update: Update) -> Result<(), Halt> {
         if !update.kind.is_known() {
@@ -164,10 +192,14 @@ impl Log {
         // With the mutant `WholeTooSoon` the store may hold a newer version, and would refuse this update.
         let too_soon = allows!(cx.guards(), WholeTooSoon);
         let known = |key: &[u8]| too_soon && self.has_newer(key, update.version).unwrap_or(false);
-        let changes = update.changes.iter().filter(|change| !known(&change.key));
-        let held = |value: &Option<Bytes>| Held { version: update.version, value: value.clone() };
-        let ops: Ops =
-            changes.map(|change| StoreOp::Put { key: change.key.clone(), held: held(&change.value) }).collect();
+        let (mut ops, mut expiries) = (Ops::new(), SmallVec::<[_; 1]>::new());
+        for change in update.changes.iter().filter(|change| !known(&change.key)) {
+            if let Some(held) = self.held(cx.guards(), update.version, change)? {
+                expiries.extend(held.expiry());
+                ops.push(StoreOp::Put { key: change.key.clone(), held });
+            }
+        }
+        expiries.into_iter().for_each(|expiry| self.soonest.note(expiry));
         let taken = self.taken_by(&update)?;
         if !ops.is_empty() {
             if cx.place().is_alone() {
@@ -192,6 +224,7 @@ impl Log {
         self.apply(cx, update)?;
         if !allows!(cx.guards(), KeepOlderBase) || stamp > self.chain_time.newest() {
             self.chain_time.follow(stamp, cx.now);
+            self.publish_chain_time();
         }
         Ok(())
     }
@@ -224,7 +257,7 @@ impl Log {
             .take_while(|update| update.version.sequence <= self.watermark)
             .flat_map(|update| {
                 let is_deferred = update.version.sequence >= deferred;
-                update.changes.iter().filter(move |change| !is_deferred || change.value.is_none())
+                update.changes.iter().filter(move |change| !is_deferred || change.is_deletion())
             })
             .map(|change| StoreOp::Prune { key: change.key.clone() })
             .collect();
@@ -250,7 +283,9 @@ impl Log {
             let newest = self.history.updates().back();
             let stamp = newest.map_or(self.chain_time.committed(), |update| update.chain_time);
             self.chain_time.follow(stamp, cx.now);
+            self.publish_chain_time();
         }
+        self.soonest.forget();
         if let Some(journal) = &mut self.journal {
             journal.cut(keep, cx.guards());
         }
@@ -276,6 +311,7 @@ impl Log {
         }
         self.sessions = Sessions::default();
         *self.chain_time = ChainTime::default();
+        self.soonest.forget();
         self.watermark = Sequence::ZERO;
         self.store.commit(Sequence::ZERO);
         std::mem::take(&mut self.history).into_updates()
@@ -288,6 +324,8 @@ impl Log {
         (self.history, self.sessions) = (history, sessions);
         self.chain_time.follow(stamp, now);
         self.chain_time.commit(stamp);
+        self.publish_chain_time();
+        self.soonest.forget();
         self.await_checkpoint();
     }
 

@@ -199,9 +199,10 @@ impl Peers {
     }
 
     /// Refuses changes that would add a value while a serving member is full: that member would have no disk or memory
-    /// space for it (docs/DESIGN.md §8). Deletes and reads continue.
+    /// space for it (docs/DESIGN.md §8). Deletes, removals, renewals and reads continue (trap 106).
     pub(super) fn check_space(&self, cx: Context<'_>, log: &Log, changes: &[KeyChange]) -> Result<(), Refusal> {
-        if changes.iter().all(|change| change.value.is_none()) || allows!(cx.guards(), FillFullDisks) {
+        let adds = |change: &KeyChange| change.value.is_some() || change.renews && allows!(cx.guards(), RefuseRenewals);
+        if !changes.iter().any(adds) || allows!(cx.guards(), FillFullDisks) {
             return Ok(());
         }
         let mine = Some((cx.me(), log.fullness(&cx))).filter(|&(_, mine)| mine != Fullness::Nothing);

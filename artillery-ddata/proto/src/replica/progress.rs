@@ -21,6 +21,7 @@ impl Replica {
             if self.log.sessions().bytes() > self.membership.settings().sessions {
                 self.evict_sessions(now);
             }
+            self.remove_due(now);
             if self.peers.want_barriers() || self.reads.needs_own_barrier(&self.log) {
                 self.order_barriers(now);
             }
@@ -73,6 +74,14 @@ impl Replica {
                 Some(true) => self.appended(now),
                 Some(false) | None => return,
             }
+        }
+    }
+
+    /// Removes keys that are due, at most as many as one update holds.
+    fn remove_due(&mut self, now: Timestamp) {
+        let removed = self.head.remove_due(self.membership.at(now), &mut self.log);
+        if self.halt_if_failed(removed) == Some(true) {
+            self.appended(now);
         }
     }
 

@@ -71,7 +71,7 @@ impl Rig {
     }
 
     fn put(&mut self, caller: u64, history: Option<ClusterId>) {
-        let write = Write::Put { key: "k".into(), value: "v".into() };
+        let write = Write::put("k".into(), "v".into());
         self.turn.writes.push(WriteRequest { request: None, history, write, deadline: at(1 << 40), caller });
     }
 
@@ -344,7 +344,7 @@ mod without {
 fn small_writes_pass_large_ones_that_never_end() {
     let mut rig = Rig::new();
     let write = |caller, write| WriteRequest { request: None, history: None, write, deadline: at(1 << 40), caller };
-    rig.turn.writes.push(write(1, Write::Put { key: "long".into(), value: vec![0; 9 << 20].into() }));
+    rig.turn.writes.push(write(1, Write::put("long".into(), vec![0; 9 << 20].into())));
     rig.take(10);
     let small = std::cell::Cell::new(0);
     let large = std::cell::Cell::new(0);
@@ -353,11 +353,11 @@ fn small_writes_pass_large_ones_that_never_end() {
             Some(match line {
                 WriteLine::Large => {
                     large.set(large.get() + 1);
-                    write(2, Write::Append { key: "long".into(), value: "x".into() })
+                    write(2, Write::append("long".into(), "x".into()))
                 }
                 WriteLine::Small => {
                     small.set(small.get() + 1);
-                    write(3, Write::Put { key: "k".into(), value: "v".into() })
+                    write(3, Write::put("k".into(), "v".into()))
                 }
             })
         };

@@ -65,7 +65,7 @@ fn apply(store: &dyn Store, chain: ChainId, keep_from: u64, ops: impl IntoIterat
 }
 
 fn held(sequence: u64, value: Option<&str>) -> Held {
-    Held { version: Version::new(1, sequence), value: value.map(|value| Bytes::copy_from_slice(value.as_bytes())) }
+    Held::new(Version::new(1, sequence), value.map(|value| Bytes::copy_from_slice(value.as_bytes())))
 }
 
 fn put(key: &[u8], sequence: u64, value: &str) -> StoreOp {
@@ -168,7 +168,7 @@ pub fn operations_of_a_batch_have_an_order(store: &dyn Store) {
     apply(store, CHAIN, 0, [put(b"a", 1, "one"), put(b"a", 2, "two"), put(b"b", 2, "two")]);
     let again = |key: &[u8]| StoreOp::Put {
         key: Bytes::copy_from_slice(key),
-        held: Held { version: Version::new(2, 2), value: Some(Bytes::from_static(b"again")) },
+        held: Held::new(Version::new(2, 2), Some(Bytes::from_static(b"again"))),
     };
     apply(
         store,
@@ -266,7 +266,7 @@ pub fn dropped_versions_uncover_older_ones(store: &dyn Store) {
     assert_eq!(read(store, CHAIN, b"c", u64::MAX), Some(held(2, Some("2"))), "the deletion was never part of it");
     apply(store, CHAIN, 2, [b"a", &b"new"[..], b"c", b"absent"].map(|key| drop_above(key, 3)));
     assert_eq!(read(store, CHAIN, b"a", u64::MAX), Some(held(3, Some("3"))), "once more changes nothing");
-    let next = Held { version: Version::new(2, 4), value: Some(Bytes::from_static(b"other")) };
+    let next = Held::new(Version::new(2, 4), Some(Bytes::from_static(b"other")));
     apply(store, CHAIN, 2, [StoreOp::Put { key: Bytes::from_static(b"a"), held: next.clone() }]);
     assert_eq!(read(store, CHAIN, b"a", u64::MAX), Some(next));
 }

@@ -7,6 +7,7 @@
 //! the old one after it is removed, would find neither (`conformance::readers_meet_whole_entries` detects it).
 
 mod chains;
+mod expiring;
 mod hashed;
 mod key;
 mod scan;
@@ -39,7 +40,7 @@ use self::{
     versions::Versions,
 };
 use crate::{
-    ChainId, Sequence, Version,
+    ChainId, Expiry, Sequence, Version,
     guards::Guards,
     store::{
         Applied, HashedIter, Held, Persisted, RecordIter, RecoveredChain, Size, Store, StoreBatch, StoreError, StoreOp,
@@ -148,7 +149,7 @@ impl MemoryStore {
         let versions = Versions::new(first);
         let weight = versions.weight();
         self.bytes.fetch_add(key.bytes.len() as u64 + weight.bytes, Ordering::Relaxed);
-        chain.count(key.bytes.len(), None, Some(weight));
+        chain.count(&key.bytes, None, Some(weight));
         let inserted = self.slots.insert(key.clone(), Arc::new(Slot::new(versions)));
         debug_assert!(inserted, "another writer of the same chain");
         self.place(chain, &key);
@@ -160,7 +161,7 @@ impl MemoryStore {
         let after = new.weight();
         let Some(old) = slot.replace(Some(new)) else { return };
         let before = old.weight();
-        chain.count(key.bytes.len(), Some(before), Some(after));
+        chain.count(key.bytes, Some(before), Some(after));
         // A negative difference wraps, and so does the addition, so the sum is correct.
         let more = after.bytes.wrapping_sub(before.bytes);
         if more != 0 {
@@ -172,7 +173,7 @@ impl MemoryStore {
     fn remove(&self, chain: &mut Chain, key: KeyRef<'_>, slot: &Slot) {
         let Some(old) = slot.replace(None) else { return };
         let weight = old.weight();
-        chain.count(key.bytes.len(), Some(weight), None);
+        chain.count(key.bytes, Some(weight), None);
         self.bytes.fetch_sub(key.bytes.len() as u64 + weight.bytes, Ordering::Relaxed);
         self.slots.remove(key);
         self.ordered.remove(&key);
@@ -285,6 +286,14 @@ impl Store for MemoryStore {
 
     fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    fn due(&self, chain: ChainId, chain_time: u64, most: usize) -> Vec<Bytes> {
+        lock(&self.chains.get(chain)).expiring.due(chain_time, most)
+    }
+
+    fn next_expiry(&self, chain: ChainId) -> Option<Expiry> {
+        lock(&self.chains.get(chain)).expiring.first()
     }
 
     fn size(&self, chain: ChainId) -> Size {

@@ -6,7 +6,10 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
-use crate::Version;
+use crate::{
+    Expiry, Version,
+    store::{Held, StoreError},
+};
 
 /// The kind of an update. A later release may add kinds; a member that receives an unknown one stops, because skipping
 /// an update would lose data.
@@ -25,7 +28,7 @@ impl UpdateKind {
     pub const SESSION_OPEN: Self = Self(3);
     /// Evicts the client session named by its request, since the table of records is bounded.
     pub const SESSION_EVICT: Self = Self(4);
-    /// Reserved: expires keys.
+    /// Removes keys that are due. Its changes are ordinary deletions (docs/adr/0031-chain-time.md).
     pub const EXPIRE: Self = Self(5);
     /// Reserved: prepares a transaction.
     pub const PREPARE: Self = Self(6);
@@ -36,7 +39,7 @@ impl UpdateKind {
 
     /// Whether this release can apply it.
     pub const fn is_known(self) -> bool {
-        self.0 <= Self::SESSION_EVICT.0
+        self.0 <= Self::EXPIRE.0
     }
 }
 
@@ -80,6 +83,8 @@ pub enum RequestOutcome {
     Barred,
     /// A script was applied. Its results aren't kept.
     Ran,
+    /// An expiry was set or removed; `false`: the key was absent, or the condition didn't hold.
+    Changed(bool),
 }
 
 /// Why a write couldn't be applied although its conditions held.
@@ -107,12 +112,56 @@ pub enum RequestFailure {
 /// The longest removed value, in bytes, that the record of a get-and-delete keeps for retries.
 pub const MAX_TAKEN: usize = 4096;
 
+/// A change of one key.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct KeyChange {
     /// At most [`MAX_KEY`] bytes.
     pub key: Bytes,
-    /// The new value; `None` deletes the key.
+    /// The new value. `None`: the change deletes the key or renews it.
     pub value: Option<Bytes>,
+    /// When the key expires; `None`: never.
+    pub expires: Option<Expiry>,
+    /// A renewal changes the expiry only, and has no value. An absent key stays absent (trap 103).
+    pub renews: bool,
+}
+
+impl KeyChange {
+    /// Sets a value that doesn't expire; `None` deletes the key.
+    pub const fn new(key: Bytes, value: Option<Bytes>) -> Self {
+        Self { key, value, expires: None, renews: false }
+    }
+
+    /// Sets the expiry of the key, and keeps its value.
+    pub const fn renewal(key: Bytes, expires: Option<Expiry>) -> Self {
+        Self { key, value: None, expires, renews: true }
+    }
+
+    #[must_use]
+    pub fn expiring(self, expires: Option<Expiry>) -> Self {
+        Self { expires, ..self }
+    }
+
+    pub const fn is_deletion(&self) -> bool {
+        self.value.is_none() && !self.renews
+    }
+
+    /// What the key holds after this change by the update with this version. `newest` returns what it held before, for
+    /// a renewal. `None`: the change is the renewal of an absent key.
+    pub(crate) fn held(
+        &self,
+        version: Version,
+        newest: impl FnOnce() -> Result<Option<Held>, StoreError>,
+    ) -> Result<Option<Held>, StoreError> {
+        let value = if self.renews {
+            match newest()?.and_then(|held| held.value) {
+                None => return Ok(None),
+                value => value,
+            }
+        } else {
+            self.value.clone()
+        };
+        Ok(Some(Held { version, value, expires: self.expires }))
+    }
 }
 
 /// The longest key, in bytes.

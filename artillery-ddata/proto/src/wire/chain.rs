@@ -10,7 +10,10 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::{
     ChainId, Epoch, Sequence, Version,
-    message::{BodyReader, ChainFrame, ChainMessage, Chunk, ChunkPart, Control, Fullness, Lengths, MAX_CHUNK, Updates},
+    message::{
+        BodyReader, ChainFrame, ChainMessage, Chunk, ChunkPart, Control, Fullness, Lengths, MAX_CHUNK, Updates,
+        ValueOutline,
+    },
     types::update::{KeyChange, MAX_KEY, RequestKey, RequestOutcome, Update, UpdateKind},
 };
 
@@ -237,7 +240,10 @@ fn encode_updates(message: &Updates) -> Result<(UpdatesHeader, EncodedBody), Enc
         for change in &update.changes {
             changes.push(Lengths {
                 key: checked_key(change.key.len() as u64)?,
-                value: change.value.as_ref().map(|value| checked_value(value.len())).transpose()?,
+                value: ValueOutline::of(
+                    change,
+                    change.value.as_ref().map(|value| checked_value(value.len())).transpose()?,
+                ),
             });
             body.push(change.key.clone());
             body.extend(change.value.clone());

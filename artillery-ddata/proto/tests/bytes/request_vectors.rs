@@ -29,11 +29,11 @@ fn script() -> ScriptWrite {
     let steps = vec![
         ScriptStep::Get { key: key() },
         ScriptStep::Length { key: key() },
-        ScriptStep::Put { key: key(), value: Bytes::from("4") },
+        ScriptStep::put(key(), Bytes::from("4")),
         ScriptStep::Delete { key: key() },
         ScriptStep::GetDelete { key: key() },
-        ScriptStep::Append { key: key(), value: Bytes::from("x") },
-        ScriptStep::Increment { key: key(), by: -1 },
+        ScriptStep::append(key(), Bytes::from("x")),
+        ScriptStep::increment(key(), -1),
     ];
     let groups = vec![ScriptGroup { require: require(Expected::Absent), steps }, ScriptGroup::default()];
     ScriptWrite { require: require(Expected::Version(Version::new(1, 2))), groups }
@@ -79,10 +79,10 @@ fn requests() -> Vec<(&'static str, Request)> {
         Step::Require { key: key(), expected: Expected::Absent },
         Step::Require { key: key(), expected: Expected::Present },
         Step::Require { key: key(), expected: Expected::Version(Version::new(1, 2)) },
-        Step::Put { key: key(), value: Bytes::from("4") },
+        Step::put(key(), Bytes::from("4")),
         Step::Delete { key: key() },
-        Step::Append { key: key(), value: Bytes::from("x") },
-        Step::Increment { key: key(), by: -1 },
+        Step::append(key(), Bytes::from("x")),
+        Step::increment(key(), -1),
     ];
     vec![
         ("request-read-bounded", read(ReadMode::Bounded { versions: 10, age: Duration::from_millis(1500) })),
@@ -97,8 +97,8 @@ fn requests() -> Vec<(&'static str, Request)> {
         ("request-scan-begin", scan(None, Snapshot::Begin)),
         ("request-scan-of", scan(Some(key()), Snapshot::Of(7))),
         ("request-hashed", look(Query::Hashed(HashedQuery { from: 1 << 63, limit: 100 }))),
-        ("request-append", requested(Write::Append { key: key(), value: Bytes::from("x") })),
-        ("request-increment", requested(Write::Increment { key: key(), by: -40 })),
+        ("request-append", requested(Write::append(key(), Bytes::from("x")))),
+        ("request-increment", requested(Write::increment(key(), -40))),
         ("request-get-delete", requested(Write::GetDelete { key: key() })),
         ("request-batch", requested(Write::Batch(steps))),
         ("request-script", requested(Write::Script(script()))),
@@ -107,7 +107,7 @@ fn requests() -> Vec<(&'static str, Request)> {
         ("request-read-strong", read(ReadMode::Strong)),
         ("request-read-through-chain", read(ReadMode::ThroughChain)),
         ("request-read-eventual", read(ReadMode::Eventual)),
-        ("request-put", Request { forwarded: true, ..write(Write::Put { key: key(), value: Bytes::from("4") }) }),
+        ("request-put", Request { forwarded: true, ..write(Write::put(key(), Bytes::from("4"))) }),
         ("request-delete", write(Write::Delete { key: key() })),
         ("request-swap", write(swap(Some(Bytes::new())))),
         ("request-swap-delete", write(swap(None))),
@@ -118,7 +118,7 @@ fn requests() -> Vec<(&'static str, Request)> {
 }
 
 fn swap(value: Option<Bytes>) -> Write {
-    Write::CompareAndSwap { key: Bytes::from("stock/7"), expected: Version::new(3, 1 << 20), value }
+    Write::compare_and_swap(Bytes::from("stock/7"), Version::new(3, 1 << 20), value)
 }
 
 fn member() -> MemberId {
@@ -126,10 +126,10 @@ fn member() -> MemberId {
 }
 
 fn responses() -> Vec<(&'static str, Response)> {
-    let held = |value: Option<&'static str>| Some(Held { version: Version::new(1, 9), value: value.map(Bytes::from) });
+    let held = |value: Option<&'static str>| Some(Held::new(Version::new(1, 9), value.map(Bytes::from)));
     let reply = |reply| Response { number: 300, by: None, answer: ResponseAnswer::Reply(reply) };
     let as_of = Sequence(80_000);
-    let read = |held, clean, way| reply(Reply::Read(ReadReply { held, clean, way, as_of }));
+    let read = |held, clean, way| reply(Reply::Read(ReadReply { held, clean, way, as_of, chain_time: 0 }));
     let computed = |result| {
         reply(Reply::Committed(WriteReply { version: Version::new(4, 70_000), copies: 3, replayed: true, result }))
     };
@@ -140,7 +140,7 @@ fn responses() -> Vec<(&'static str, Response)> {
     };
     let record = |key: &'static str| ScanRecord {
         key: Bytes::from(key),
-        held: Held { version: Version::new(1, 9), value: Some(Bytes::from("v")) },
+        held: Held::new(Version::new(1, 9), Some(Bytes::from("v"))),
     };
     let page = |next: Option<&'static str>, snapshot| {
         let (records, next) = (vec![record("a"), record("b")], next.map(Bytes::from));
@@ -150,6 +150,7 @@ fn responses() -> Vec<(&'static str, Response)> {
             clean: true,
             way: ReadPath::Local,
             as_of: Sequence(80_000),
+            chain_time: 0,
             snapshot,
         }))
     };
@@ -185,6 +186,7 @@ fn responses() -> Vec<(&'static str, Response)> {
                 clean: true,
                 way: ReadPath::Query,
                 as_of,
+                chain_time: 0,
             })),
         ),
         (

@@ -7,7 +7,7 @@ use artillery_proto::{
     message::{
         ChainFrame, ChainMessage, Chunk, ChunkPart, Control, Fullness, Lengths, Outline, Partial, Position,
         RecordPiece, SessionEntry, SnapshotContent, SnapshotCursor, SnapshotHeader, SnapshotPart, SnapshotProgress,
-        Truncate, Updates, VersionAnswer,
+        Truncate, Updates, ValueOutline, VersionAnswer,
     },
     store::{Held, ScanRecord},
     types::update::{KeyChange, RequestFailure, RequestKey, RequestOutcome, Update, UpdateKind},
@@ -103,7 +103,7 @@ fn sessions() -> Vec<SessionEntry> {
 fn records() -> Vec<ScanRecord> {
     let record = |key: &'static str, version, value: &'static str| ScanRecord {
         key: Bytes::from(key),
-        held: Held { version, value: Some(Bytes::from(value)) },
+        held: Held::new(version, Some(Bytes::from(value))),
     };
     vec![record("hello", Version::new(1, 2), "world"), record("world", Version::new(4, 70_000), "")]
 }
@@ -113,6 +113,7 @@ fn piece() -> RecordPiece {
         key: Bytes::from("large"),
         version: Version::new(1, 251),
         len: 70_000,
+        expires: None,
         bytes: Bytes::from("of its value"),
     }
 }
@@ -136,7 +137,10 @@ fn outline() -> Outline {
         request: Some(RequestKey { session: Version::new(2, 300), number: 17, lowest: 15 }),
         outcome: RequestOutcome::Length(70_000),
         chain_time: 1_700_000_000_000,
-        changes: vec![Lengths { key: 3, value: Some(70_000) }, Lengths { key: 4, value: None }],
+        changes: vec![
+            Lengths { key: 3, value: ValueOutline::Set(70_000) },
+            Lengths { key: 4, value: ValueOutline::Deleted },
+        ],
     }
 }
 
@@ -164,7 +168,7 @@ fn full_control() -> Control {
 }
 
 fn put(version: Version, key: &'static str, value: &'static str) -> Update {
-    let change = KeyChange { key: Bytes::from(key), value: Some(Bytes::from(value)) };
+    let change = KeyChange::new(Bytes::from(key), Some(Bytes::from(value)));
     Update {
         version,
         kind: UpdateKind::WRITE,
@@ -176,10 +180,8 @@ fn put(version: Version, key: &'static str, value: &'static str) -> Update {
 }
 
 fn many_updates() -> Vec<Update> {
-    let change = |key: &'static str, value: Option<&'static str>| KeyChange {
-        key: Bytes::from(key),
-        value: value.map(Bytes::from),
-    };
+    let change =
+        |key: &'static str, value: Option<&'static str>| KeyChange::new(Bytes::from(key), value.map(Bytes::from));
     let batch = [change("gone", None), change("", Some("")), change("stays", Some("value"))];
     let request = RequestKey { session: Version::new(2, 300), number: 17, lowest: 15 };
     let noop = Update {

@@ -192,14 +192,14 @@ fn alone(part: &Part, padding: usize) -> Write {
     let key = key_bytes(part.key);
     let value = |value: Value| encode(part.key, value, padding);
     match part.call {
-        PartCall::Register(Call::Put(put)) => Write::Put { key, value: value(put) },
+        PartCall::Register(Call::Put(put)) => Write::put(key, value(put)),
         PartCall::Register(Call::CompareAndSwap { expected, value: put }) => {
-            Write::CompareAndSwap { key, expected, value: Some(value(put)) }
+            Write::compare_and_swap(key, expected, Some(value(put)))
         }
         PartCall::Register(Call::GetDelete) => Write::GetDelete { key },
         PartCall::Register(Call::Delete | Call::Read) | PartCall::Series(SeriesCall::Read) => Write::Delete { key },
-        PartCall::Series(SeriesCall::Append(item)) => Write::Append { key, value: encode(part.key, item, 0) },
-        PartCall::Series(SeriesCall::Increment) => Write::Increment { key, by: 1 },
+        PartCall::Series(SeriesCall::Append(item)) => Write::append(key, encode(part.key, item, 0)),
+        PartCall::Series(SeriesCall::Increment) => Write::increment(key, 1),
     }
 }
 
@@ -211,7 +211,7 @@ fn script(parts: &[Part], fails: Option<&Part>, padding: usize) -> ScriptWrite {
     // Always fails, since the value of a register is not a number.
     let failing = fails.map(|part| {
         let key = key_bytes(part.key);
-        group(vec![script_step(part, padding), ScriptStep::Increment { key, by: 1 }])
+        group(vec![script_step(part, padding), ScriptStep::increment(key, 1)])
     });
     let done = parts.iter().map(|part| {
         let key = key_bytes(part.key);
@@ -226,10 +226,10 @@ fn group(steps: Vec<ScriptStep>) -> ScriptGroup {
 
 fn script_step(part: &Part, padding: usize) -> ScriptStep {
     match alone(part, padding) {
-        Write::Append { key, value } => ScriptStep::Append { key, value },
-        Write::Increment { key, by } => ScriptStep::Increment { key, by },
-        Write::Put { key, value } | Write::CompareAndSwap { key, value: Some(value), .. } => {
-            ScriptStep::Put { key, value }
+        Write::Append { key, value, .. } => ScriptStep::append(key, value),
+        Write::Increment { key, by, .. } => ScriptStep::increment(key, by),
+        Write::Put { key, value, .. } | Write::CompareAndSwap { key, value: Some(value), .. } => {
+            ScriptStep::put(key, value)
         }
         _ => ScriptStep::Delete { key: key_bytes(part.key) },
     }
@@ -242,9 +242,9 @@ fn steps(parts: &[Part], padding: usize) -> Vec<Step> {
         expected: if expected.is_none() { Expected::Absent } else { Expected::Version(expected) },
     });
     let done = parts.iter().map(|part| match alone(part, padding) {
-        Write::Append { key, value } => Step::Append { key, value },
-        Write::Increment { key, by } => Step::Increment { key, by },
-        Write::Put { key, value } | Write::CompareAndSwap { key, value: Some(value), .. } => Step::Put { key, value },
+        Write::Append { key, value, .. } => Step::append(key, value),
+        Write::Increment { key, by, .. } => Step::increment(key, by),
+        Write::Put { key, value, .. } | Write::CompareAndSwap { key, value: Some(value), .. } => Step::put(key, value),
         _ => Step::Delete { key: key_bytes(part.key) },
     });
     required.chain(done).collect()

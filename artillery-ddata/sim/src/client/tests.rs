@@ -95,8 +95,8 @@ fn batch_reports_each_part() {
 
 #[test]
 fn senseless_reply_is_a_failure() {
-    let held = Held { version: Version::new(1, 1), value: Some(encode(0, Value(1), 0)) };
-    let read = ReadReply { held: Some(held), clean: true, way: ReadPath::Local, as_of: Sequence(1) };
+    let held = Held::new(Version::new(1, 1), Some(encode(0, Value(1), 0)));
+    let read = ReadReply { held: Some(held), clean: true, way: ReadPath::Local, as_of: Sequence(1), chain_time: 0 };
     let mut reader = client(Ask::Read(1, ReadMode::Strong), None);
     let failure = reader.reply(Reply::Read(read.clone()), &KEYS, &ids()).unwrap_err();
     assert_eq!(failure.oracle, Oracle::Claims, "the value belongs to another key");

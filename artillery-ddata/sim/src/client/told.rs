@@ -46,7 +46,7 @@ pub fn told(asked: &Asked, reply: &Reply, keys: &Keys) -> Result<Told, Failure> 
         (Ask::Open, Reply::Committed(committed)) => Ok(Told { version: Some(committed.version), ..Told::default() }),
         (Ask::Write { parts, batch }, Reply::Committed(committed)) => written(parts, *batch != 0, committed),
         (Ask::Write { parts, batch }, Reply::Conflict { at, step, version, value, .. }) => {
-            let held = value.as_ref().map(|value| Held { version: *version, value: Some(value.clone()) });
+            let held = value.as_ref().map(|value| Held::new(*version, Some(value.clone())));
             conflict(parts, *batch != 0, *at, *step, *version, held).ok_or_else(|| nonsense(asked, reply))
         }
         (Ask::Script { parts, fails, .. }, Reply::Committed(committed)) => {
@@ -55,7 +55,7 @@ pub fn told(asked: &Asked, reply: &Reply, keys: &Keys) -> Result<Told, Failure> 
             Ok(told)
         }
         (Ask::Script { parts, fails, .. }, Reply::Conflict { at, step, version, value, .. }) => {
-            let held = value.as_ref().map(|value| Held { version: *version, value: Some(value.clone()) });
+            let held = value.as_ref().map(|value| Held::new(*version, Some(value.clone())));
             let told = conflict(parts, true, *at, *step, *version, held);
             let mut told = told.ok_or_else(|| nonsense(asked, reply))?;
             told.operations.extend(fails.iter().filter_map(never));
@@ -169,7 +169,7 @@ fn ran(parts: &[Part], fails: bool, committed: &WriteReply, keys: &Keys) -> Resu
         if let Some(outcomes) = &mut outcomes {
             let Some(Ok(group)) = outcomes.next() else { return Err(wrong()) };
             let [StepOutcome::Found(before), did] = &group[..] else { return Err(wrong()) };
-            let held = before.clone().map(|(version, value)| Held { version, value: Some(value) });
+            let held = before.clone().map(|(version, value)| Held::new(version, Some(value)));
             found(&mut told, keys, part.key, held.as_ref())?;
             count = match (part.call, did) {
                 (PartCall::Register(_), StepOutcome::Done) => None,
@@ -201,7 +201,7 @@ fn conflict(
 ) -> Option<Told> {
     let (failed, _) = conditions(parts).nth(if is_batch { step as usize } else { 0 })?;
     let seen = match held {
-        Some(Held { version, value: Some(bytes) }) => {
+        Some(Held { version, value: Some(bytes), .. }) => {
             Answer::Conflict(Some((version, value_of(failed.key, &bytes).ok()?)))
         }
         _ if version.is_none() => Answer::Conflict(None),

@@ -122,7 +122,7 @@ fn checked(oracle: &ChainOracle, keys: &crate::client::Keys, origin: &Origin, re
         (Ask::Read(key, mode), Reply::Read(ReadReply { held, clean, as_of, .. })) => {
             seen(*as_of)?;
             let key = key_bytes(*key);
-            if let Some(Held { version, value }) = held {
+            if let Some(Held { version, value, .. }) = held {
                 oracle.check_claim(&key, *version, value.as_ref(), *clean || *mode == ReadMode::Strong)?;
             }
             oracle.check_not_behind(&key, held.as_ref(), *as_of)

@@ -241,7 +241,7 @@ impl World {
                     write!(out, "n{index} c{slot} shows client {} op {}: {held:?}", origin.client, origin.number)
                 });
                 let held = held.filter(|held| held.value.is_some());
-                let reply = Reply::Read(ReadReply { held, clean: true, way: ReadPath::Local, as_of });
+                let reply = Reply::Read(ReadReply { held, clean: true, way: ReadPath::Local, as_of, chain_time: 0 });
                 self.note_served(index, &reply);
                 self.check_reply(&origin, &reply);
                 self.respond(origin, reply);

@@ -98,7 +98,7 @@ impl World {
 
     fn put(&mut self, chain: usize, key: &'static str, value: Bytes) -> u64 {
         self.tokens += 1;
-        let (write, caller) = (Write::Put { key: key.into(), value }, self.tokens);
+        let (write, caller) = (Write::put(key.into(), value), self.tokens);
         let write = WriteRequest { request: None, history: None, write, deadline: FAR, caller };
         self.take(0, chain, Received { writes: vec![write], ..Received::default() });
         caller

@@ -24,7 +24,7 @@ fn update(sequence: u64, value: &'static str) -> Update {
         request: None,
         outcome: RequestOutcome::Done,
         chain_time: 5,
-        changes: [KeyChange { key: "key".into(), value: Some(value.into()) }].into_iter().collect(),
+        changes: [KeyChange::new("key".into(), Some(value.into()))].into_iter().collect(),
     }
 }
 
@@ -164,7 +164,7 @@ fn a_false_claim_is_seen() {
 #[test]
 fn answers_as_of_a_point_are_checked_against_the_log() {
     let oracle = healthy();
-    let held = |sequence, value: &'static str| Held { version: Version::new(1, sequence), value: Some(value.into()) };
+    let held = |sequence, value: &'static str| Held::new(Version::new(1, sequence), Some(value.into()));
     let exact = |held: Option<&Held>, as_of| oracle.check_exact(b"key", held, Sequence(as_of));
     exact(Some(&held(2, "b")), 2).unwrap();
     exact(None, 0).unwrap();
@@ -202,7 +202,7 @@ fn stored(updates: &[Update]) -> Arc<MemoryStore> {
     for update in updates {
         let put = |change: &KeyChange| StoreOp::Put {
             key: change.key.clone(),
-            held: Held { version: update.version, value: change.value.clone() },
+            held: Held::new(update.version, change.value.clone()),
         };
         let ops = update.changes.iter().map(put).collect();
         store.apply(&StoreBatch { chain: ChainId(0), keep_from: Sequence::ZERO, ops }).unwrap();

@@ -179,7 +179,7 @@ impl World {
         let (key, number) = (Bytes::from(format!("overload/{caller}")), known.number);
         let value = Bytes::from(number.to_be_bytes().repeat(SIZES[caller % SIZES.len()] / 8));
         let bytes = FRAME + key.len() + value.len();
-        self.line.push_back(Call { caller, number, write: Write::Put { key, value }, bytes, accepted: None });
+        self.line.push_back(Call { caller, number, write: Write::put(key, value), bytes, accepted: None });
         if (caller / SIZES.len()).is_multiple_of(IMPATIENT) && self.calling > SATURATING {
             self.schedule(self.clock + PATIENCE, Event::Patience(caller, number));
         }

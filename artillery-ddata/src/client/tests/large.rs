@@ -123,8 +123,9 @@ async fn answer_apart(connection: &Connection, head: &[u8]) -> FrameWriter {
 }
 
 fn large_answer(number: u64) -> crate::wire::request::Encoded {
-    let held = Held { version: Version::new(1, 1), value: Some(vec![7; LARGE].into()) };
-    let read = ReadReply { held: Some(held), clean: true, way: ReadPath::Local, as_of: crate::Sequence(1) };
+    let held = Held::new(Version::new(1, 1), Some(vec![7; LARGE].into()));
+    let read =
+        ReadReply { held: Some(held), clean: true, way: ReadPath::Local, as_of: crate::Sequence(1), chain_time: 0 };
     encode_response(&Response { number, by: None, answer: ResponseAnswer::Reply(Reply::Read(read)) }).unwrap()
 }
 

@@ -149,8 +149,9 @@ mod tests {
     #[test]
     fn an_answer_longer_than_a_frame_is_refused() {
         let (version, value) = (Version::new(1, 1), Bytes::from(vec![0; 1000]));
-        let held = Some(Held { version, value: Some(value.clone()) });
-        let read = Reply::Read(ReadReply { held, clean: true, way: ReadPath::Local, as_of: version.sequence });
+        let held = Some(Held::new(version, Some(value.clone())));
+        let read =
+            Reply::Read(ReadReply { held, clean: true, way: ReadPath::Local, as_of: version.sequence, chain_time: 0 });
         assert_eq!(sent(read.clone(), 2000).answer, ResponseAnswer::Reply(read.clone()));
         let refused = sent(read, 1000);
         let is_refused = |answer: &ResponseAnswer| {

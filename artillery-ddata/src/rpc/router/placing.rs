@@ -8,8 +8,8 @@ use tokio::time::Instant;
 use super::{MIN_ATTEMPT_TIME, Router};
 use crate::{
     ChainId, ClusterId, Error, Routing, Sequence, Session,
-    api::{Refusal, Reply},
-    control::chain_of,
+    api::{Refusal, Reply, Write},
+    control::{chain_of, chain_of_prefix},
     error::NotApplied,
 };
 
@@ -64,6 +64,14 @@ pub(super) fn one_chain<'a>(routing: &Routing, keys: impl IntoIterator<Item = &'
         }
     }
     Ok(chain.unwrap_or_default())
+}
+
+pub(super) fn chain_of_write(routing: &Routing, write: &Write) -> Result<ChainId, Error> {
+    if let Write::PutSequential { prefix, .. } = write {
+        let chain = chain_of_prefix(prefix, routing.chains.len() as u32);
+        return chain.ok_or_else(|| refused(Refusal::ManyChains));
+    }
+    one_chain(routing, write.keys())
 }
 
 /// The sequence that the reply reflects, as a floor for later reads in the session.

@@ -16,7 +16,7 @@ use super::{
     account::Account,
     first::First,
     from_now,
-    placing::{as_of, one_chain, refused},
+    placing::{as_of, chain_of_write, refused},
 };
 use crate::{
     ChainId, ClusterId, Error, RequestId, Routing, Session,
@@ -103,7 +103,7 @@ impl Router {
             return WriteTarget::Open(write);
         }
         let Some(routing) = self.known() else { return WriteTarget::Open(write) };
-        let Ok(chain) = one_chain(&routing, write.keys()) else { return WriteTarget::Open(write) };
+        let Ok(chain) = chain_of_write(&routing, &write) else { return WriteTarget::Open(write) };
         let placed = PlacedWrite { cluster: routing.cluster, chain, history: None, write };
         match self.local().and_then(|local| local.head(chain)) {
             Some(here) => WriteTarget::Here(placed, here),
@@ -215,7 +215,7 @@ impl Router {
         how: &HowToWrite,
         deadline: Instant,
     ) -> Result<(CallAnswer, RequestId), Error> {
-        let chain = one_chain(routing, write.keys())?;
+        let chain = chain_of_write(routing, &write)?;
         // The answering node may be in another history than this routing (trap 58).
         let history = how.session.as_ref().map(|_| routing.history_id());
         let placed = PlacedWrite { cluster: routing.cluster, chain, history, write };

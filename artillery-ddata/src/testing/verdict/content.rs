@@ -18,11 +18,13 @@ pub(super) fn matches(content: &Content, expected: Version) -> bool {
     content.value.is_some() && content.version == Some(expected)
 }
 
-pub(super) fn holds(content: &Content, expected: Expected) -> bool {
+pub(super) fn holds(content: &Content, expected: &Expected) -> bool {
     match expected {
         Expected::Absent => content.value.is_none(),
         Expected::Present => content.value.is_some(),
-        Expected::Version(version) => matches(content, version),
+        Expected::Version(version) => matches(content, *version),
+        Expected::Value(value) => content.value.as_ref() == Some(value),
+        Expected::NotValue(value) => content.value.as_ref() != Some(value),
         // An unknown condition is treated as failed.
         _ => false,
     }
@@ -30,6 +32,10 @@ pub(super) fn holds(content: &Content, expected: Expected) -> bool {
 
 pub(super) fn appended(value: Option<&Bytes>, more: &Bytes) -> Bytes {
     [value.map_or(&[][..], |value| value), more].concat().into()
+}
+
+pub(super) fn prepended(value: Option<&Bytes>, more: &Bytes) -> Bytes {
+    [&more[..], value.map_or(&[][..], |value| value)].concat().into()
 }
 
 pub(super) fn number_of(value: Option<&Bytes>) -> Option<i64> {

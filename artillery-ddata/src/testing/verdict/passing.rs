@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::{
     changed,
-    content::{Content, appended, holds, incremented, matches, number_of},
+    content::{Content, appended, holds, incremented, matches, number_of, prepended},
     points::{Point, What},
     scripts,
 };
@@ -79,19 +79,24 @@ pub(super) fn apply(write: &Write, key: &Bytes, content: &Content) -> Option<Opt
         Write::Delete { .. } | Write::GetDelete { .. } => Some(None),
         Write::CompareAndSwap { expected, value, .. } => matches(content, *expected).then(|| value.clone()),
         Write::Append { value, .. } => Some(Some(appended(content.value.as_ref(), value))),
+        Write::Prepend { value, .. } => Some(Some(prepended(content.value.as_ref(), value))),
+        Write::Expire { .. } => Some(content.value.clone()),
+        Write::PutSequential { value, .. } => Some(Some(value.clone())),
         Write::Increment { by, .. } => incremented(content.value.as_ref(), *by).map(Some),
         Write::Batch(steps) => {
             let mut value = content.value.clone();
             for step in steps.iter().filter(|step| step.key() == key) {
                 match step {
                     Step::Require { expected, .. } => {
-                        if !holds(content, *expected) {
+                        if !holds(content, expected) {
                             return None;
                         }
                     }
                     Step::Put { value: new, .. } => value = Some(new.clone()),
                     Step::Delete { .. } => value = None,
                     Step::Append { value: more, .. } => value = Some(appended(value.as_ref(), more)),
+                    Step::Prepend { value: more, .. } => value = Some(prepended(value.as_ref(), more)),
+                    Step::Expire { .. } => {}
                     Step::Increment { by, .. } => value = Some(incremented(value.as_ref(), *by)?),
                 }
             }
@@ -106,11 +111,11 @@ fn would_pass(write: &Write, step: u32, content: &Content) -> bool {
     match write {
         Write::CompareAndSwap { expected, .. } => matches(content, *expected),
         Write::Batch(steps) => match steps.get(step as usize) {
-            Some(Step::Require { expected, .. }) => holds(content, *expected),
+            Some(Step::Require { expected, .. }) => holds(content, expected),
             _ => false,
         },
         Write::Script(script) => {
-            script.require.get(step as usize).is_some_and(|requirement| holds(content, requirement.expected))
+            script.require.get(step as usize).is_some_and(|requirement| holds(content, &requirement.expected))
         }
         _ => false,
     }

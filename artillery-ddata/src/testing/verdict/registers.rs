@@ -168,8 +168,8 @@ fn expected(write: &Write, step: u32, version: Version) -> Version {
             Some(Step::Require { expected: Expected::Present, .. }) => Version::new(u64::MAX, u64::MAX),
             _ => Version::NONE,
         },
-        Write::Script(script) => match script.require.get(step as usize).map(|requirement| requirement.expected) {
-            Some(Expected::Version(expected)) => expected,
+        Write::Script(script) => match script.require.get(step as usize).map(|requirement| &requirement.expected) {
+            Some(Expected::Version(expected)) => *expected,
             Some(Expected::Present) => Version::new(u64::MAX, u64::MAX),
             _ => Version::NONE,
         },

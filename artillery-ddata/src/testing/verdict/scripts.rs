@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::{
     Sight,
-    content::{Content, appended, holds, incremented, number_of},
+    content::{Content, appended, holds, incremented, number_of, prepended},
 };
 use crate::{
     Version,
@@ -65,7 +65,7 @@ pub(super) fn after(
     if outcomes.len() != script.groups.len() {
         return Err(wrong("outcomes are missing", content));
     }
-    if script.require.iter().any(|required| required.key == key && !holds(content, required.expected)) {
+    if script.require.iter().any(|required| required.key == key && !holds(content, &required.expected)) {
         return Err(wrong("a requirement wasn't met", content));
     }
     let mut now = content.clone();
@@ -73,7 +73,8 @@ pub(super) fn after(
         let mut next = now.clone();
         match outcome {
             Ok(told) => {
-                let unmet = group.require.iter().any(|required| required.key == key && !holds(&now, required.expected));
+                let unmet =
+                    group.require.iter().any(|required| required.key == key && !holds(&now, &required.expected));
                 if unmet || told.len() != group.steps.len() {
                     return Err(wrong("an impossible group ran", &now));
                 }
@@ -100,7 +101,7 @@ fn may_fail(group: &ScriptGroup, failure: GroupFailure, key: &Bytes, at: Version
     match failure {
         GroupFailure::Unmet { requirement, version } => match group.require.get(requirement as usize) {
             Some(required) if required.key == key => {
-                !holds(&now, required.expected) && now.value.is_none() == version.is_none()
+                !holds(&now, &required.expected) && now.value.is_none() == version.is_none()
             }
             required => required.is_some(),
         },
@@ -111,9 +112,11 @@ fn may_fail(group: &ScriptGroup, failure: GroupFailure, key: &Bytes, at: Version
                 now = next;
             }
             match failed {
-                ScriptStep::Increment { key: of, by } => of != key || incremented(now.value.as_ref(), *by).is_none(),
+                ScriptStep::Increment { key: of, by, .. } => {
+                    of != key || incremented(now.value.as_ref(), *by).is_none()
+                }
                 // The limit of a value's length isn't known here.
-                ScriptStep::Append { .. } => true,
+                ScriptStep::Append { .. } | ScriptStep::Prepend { .. } => true,
                 _ => false,
             }
         }
@@ -125,11 +128,14 @@ fn may_fail(group: &ScriptGroup, failure: GroupFailure, key: &Bytes, at: Version
 /// The key's content after a step. `None`: the step fails.
 fn stepped(step: &ScriptStep, at: Version, now: &Content) -> Option<Content> {
     let value = match step {
-        ScriptStep::Get { .. } | ScriptStep::Length { .. } => return Some(now.clone()),
+        ScriptStep::Get { .. } | ScriptStep::Length { .. } | ScriptStep::ExpiresIn { .. } => return Some(now.clone()),
+        // Copies are treated as unknown.
+        ScriptStep::Expire { .. } | ScriptStep::Copy { .. } => return Some(now.clone()),
         ScriptStep::Delete { .. } | ScriptStep::GetDelete { .. } if now.value.is_none() => return Some(now.clone()),
         ScriptStep::Delete { .. } | ScriptStep::GetDelete { .. } => None,
         ScriptStep::Put { value, .. } => Some(value.clone()),
         ScriptStep::Append { value, .. } => Some(appended(now.value.as_ref(), value)),
+        ScriptStep::Prepend { value, .. } => Some(prepended(now.value.as_ref(), value)),
         ScriptStep::Increment { by, .. } => Some(incremented(now.value.as_ref(), *by)?),
     };
     Some(Content { value, version: Some(at) })
@@ -153,7 +159,7 @@ fn told_right(told: &StepOutcome, before: &Content, after: &Content) -> bool {
 
 /// The possible values of the key after a script without results, if the script changed the key.
 pub(super) fn perhaps(script: &ScriptWrite, key: &Bytes, content: &Content) -> Vec<Option<Bytes>> {
-    if script.require.iter().any(|required| required.key == key && !holds(content, required.expected)) {
+    if script.require.iter().any(|required| required.key == key && !holds(content, &required.expected)) {
         return Vec::new();
     }
     // A version that no condition can name: the script's own didn't exist when the script was requested.
@@ -175,7 +181,7 @@ pub(super) fn perhaps(script: &ScriptWrite, key: &Bytes, content: &Content) -> V
 
 /// The key's content after a group. `None`: this key makes the group fail.
 fn group_ran(group: &ScriptGroup, key: &Bytes, at: Version, now: &Content) -> Option<Content> {
-    if group.require.iter().any(|required| required.key == key && !holds(now, required.expected)) {
+    if group.require.iter().any(|required| required.key == key && !holds(now, &required.expected)) {
         return None;
     }
     let steps = group.steps.iter().filter(|step| step.key() == key);

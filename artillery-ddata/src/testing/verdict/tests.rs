@@ -40,12 +40,11 @@ impl Run {
     }
 
     fn read_of(self, key: &'static str, found: Option<(u64, &str)>) -> Self {
-        let held = found.map(|(sequence, value)| Held {
-            version: Version::new(1, sequence),
-            value: Some(Bytes::copy_from_slice(value.as_bytes())),
+        let held = found.map(|(sequence, value)| {
+            Held::new(Version::new(1, sequence), Some(Bytes::copy_from_slice(value.as_bytes())))
         });
         let query = Query::Key(Bytes::from_static(key.as_bytes()));
-        let read = ReadReply { held, clean: true, way: ReadPath::Local, as_of: Sequence(1) };
+        let read = ReadReply { held, clean: true, way: ReadPath::Local, as_of: Sequence(1), chain_time: 0 };
         self.add(Ask::Read { query, mode: ReadMode::Strong, floor: None }, BookAnswer::Reply(Reply::Read(read)))
     }
 
@@ -59,15 +58,15 @@ impl Run {
 }
 
 fn put(value: &'static str) -> Write {
-    Write::Put { key: Bytes::from_static(b"k"), value: Bytes::from_static(value.as_bytes()) }
+    Write::put(Bytes::from_static(b"k"), Bytes::from_static(value.as_bytes()))
 }
 
 fn append(value: &'static str) -> Write {
-    Write::Append { key: Bytes::from_static(b"k"), value: Bytes::from_static(value.as_bytes()) }
+    Write::append(Bytes::from_static(b"k"), Bytes::from_static(value.as_bytes()))
 }
 
 fn increment(by: i64) -> Write {
-    Write::Increment { key: Bytes::from_static(b"k"), by }
+    Write::increment(Bytes::from_static(b"k"), by)
 }
 
 #[test]
@@ -117,11 +116,7 @@ fn similar_unknown_writes_are_told_apart_by_later_calls() {
 
 #[test]
 fn conditions_are_checked() {
-    let swap = |expected| Write::CompareAndSwap {
-        key: Bytes::from_static(b"k"),
-        expected,
-        value: Some(Bytes::from_static(b"new")),
-    };
+    let swap = |expected| Write::compare_and_swap(Bytes::from_static(b"k"), expected, Some(Bytes::from_static(b"new")));
     let run = || Run::default().done(put("a"), 1, Computed::Nothing);
     let conflict = |version| {
         BookAnswer::Reply(Reply::Conflict { at: Version::new(1, 2), step: 0, version, value: None, replayed: false })
@@ -138,14 +133,14 @@ fn conditions_are_checked() {
 #[test]
 fn a_batch_is_applied_as_a_whole() {
     let key = |name: &'static str| Bytes::from_static(name.as_bytes());
-    let steps = || vec![Step::Increment { key: key("k"), by: 1 }, Step::Increment { key: key("l"), by: 1 }];
+    let steps = || vec![Step::increment(key("k"), 1), Step::increment(key("l"), 1)];
     let run = || Run::default().unknown(Write::Batch(steps())).read(Some((1, "1")));
     let other = |run: Run, held: Option<Held>| {
-        let read = ReadReply { held, clean: true, way: ReadPath::Local, as_of: Sequence(1) };
+        let read = ReadReply { held, clean: true, way: ReadPath::Local, as_of: Sequence(1), chain_time: 0 };
         let ask = Ask::Read { query: Query::Key(key("l")), mode: ReadMode::Strong, floor: None };
         run.add(ask, BookAnswer::Reply(Reply::Read(read)))
     };
-    let whole = other(run(), Some(Held { version: Version::new(1, 1), value: Some(key("1")) }));
+    let whole = other(run(), Some(Held::new(Version::new(1, 1), Some(key("1")))));
     assert!(whole.fits());
     assert!(other(run(), None).why().contains("linearizable"), "half of the batch");
 }
@@ -163,7 +158,7 @@ fn long_runs_are_judged() {
 #[test]
 fn keys_are_explained_together() {
     let both = |alike: &'static str, own: &'static str| {
-        let put = |key: &'static str, value: &'static str| Step::Put { key: key.into(), value: value.into() };
+        let put = |key: &'static str, value: &'static str| Step::put(key.into(), value.into());
         Write::Batch(vec![put("a", alike), put("k", own)])
     };
     let run = |one, other| Run::default().unknown(both(one, "1")).unknown(both(other, "2"));

@@ -37,7 +37,7 @@ impl Full {
     }
 
     fn put(&mut self, number: u32) -> Reply {
-        self.write(Write::Put { key: key(number), value: vec![number as u8; 20_000].into() })
+        self.write(Write::put(key(number), vec![number as u8; 20_000].into()))
     }
 
     /// Puts values until the disk is considered full. Returns their number.
@@ -109,7 +109,7 @@ fn values_of_clients_take_no_ballast() {
     assert!(has_ballast(&full));
     let free = full.run.disk.free().unwrap();
     full.run.disk.set_room(ROOM - free);
-    let put = take_in(&mut full, Write::Put { key: key(1), value: vec![1; 9000].into() });
+    let put = take_in(&mut full, Write::put(key(1), vec![1; 9000].into()));
     assert_eq!(full.start.journal.write(&put), Err(JournalError::Full));
     assert!(has_ballast(&full));
     full.run.disk.set_room(ROOM);
@@ -138,7 +138,7 @@ fn small_records_leave_room_for_their_checkpoint() {
     let mut full = Full::new();
     let refused = Reply::Refused(Refusal::DiskFull { member: full.start.me });
     let batch = |number: u32| {
-        let puts = (0..400).map(|key| Step::Put { key: self::key(number * 400 + key), value: vec![7; 4].into() });
+        let puts = (0..400).map(|key| Step::put(self::key(number * 400 + key), vec![7; 4].into()));
         Write::Batch(puts.collect())
     };
     let count = (0..1000).find(|&number| full.write(batch(number)) == refused).expect("the disk becomes full");

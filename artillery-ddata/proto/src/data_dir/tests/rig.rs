@@ -177,7 +177,7 @@ impl Run {
             self.writes += 1;
             let len = if self.rng.random_range(0..8) == 0 { 900 } else { self.rng.random_range(8..60) };
             let value = [self.writes.to_le_bytes().as_slice(), &vec![key; len - 8]].concat();
-            let write = Write::Put { key: Bytes::from(vec![key]), value: value.into() };
+            let write = Write::put(Bytes::from(vec![key]), value.into());
             let caller = self.writes << 10 | u64::from(chain) << 8 | u64::from(key);
             let deadline = Timestamp::from_nanos(u64::MAX / 2);
             turns[chain as usize].writes.push(WriteRequest { request: None, history: None, write, deadline, caller });

@@ -85,10 +85,8 @@ impl Filled {
         let keys: Vec<_> = (0..records).map(|number| self.next + number).collect();
         let put = |&key: &u32| (full::key(key), Bytes::from(vec![key as u8; self.of.value]));
         let write = match &keys[..] {
-            [key] => Write::Put { key: put(key).0, value: put(key).1 },
-            keys => {
-                Write::Batch(keys.iter().map(put).map(|(key, value)| crate::api::Step::Put { key, value }).collect())
-            }
+            [key] => Write::put(put(key).0, put(key).1),
+            keys => Write::Batch(keys.iter().map(put).map(|(key, value)| crate::api::Step::put(key, value)).collect()),
         };
         let chain = self.next / records % self.of.chains;
         match self.write(chain, write) {

@@ -56,7 +56,7 @@ pub(super) fn value(key: &str, len: usize) -> Bytes {
 }
 
 fn put(version: Version, key: &str, len: usize) -> Update {
-    let change = KeyChange { key: key.to_owned().into(), value: Some(value(key, len)) };
+    let change = KeyChange::new(key.to_owned().into(), Some(value(key, len)));
     Update { chain_time: 1000 + version.sequence.0, ..fixtures::update(version, [change]) }
 }
 
@@ -85,7 +85,7 @@ fn begin(version: Version, sessions: u64) -> SnapshotContent {
 }
 
 fn record(version: Version, key: &str, len: usize) -> ScanRecord {
-    ScanRecord { key: key.to_owned().into(), held: Held { version, value: Some(value(key, len)) } }
+    ScanRecord { key: key.to_owned().into(), held: Held::new(version, Some(value(key, len))) }
 }
 
 fn mark(behind: Option<&str>, bytes: u64) -> SnapshotCursor {
@@ -141,8 +141,8 @@ impl Writer {
     fn history(&mut self) {
         let opened = Update { kind: UpdateKind::SESSION_OPEN, ..fixtures::update(SESSION, []) };
         let mut large = asked(put(Version::new(1, 2), "a", LARGE), 1, RequestOutcome::Done);
-        large.changes.push(KeyChange { key: "aa".into(), value: Some(value("aa", 20)) });
-        let deleted = fixtures::update(Version::new(1, 4), [KeyChange { key: "b".into(), value: None }]);
+        large.changes.push(KeyChange::new("aa".into(), Some(value("aa", 20))));
+        let deleted = fixtures::update(Version::new(1, 4), [KeyChange::new("b".into(), None)]);
         let took = asked(deleted, 2, RequestOutcome::Took(Version::new(1, 3)));
         let taken = JournalEntry::Taken { chain: ZERO, version: took.version, value: value("b", 1500) };
         self.group([born(ZERO), born(ONE), born(TWO)].concat());
@@ -173,7 +173,13 @@ impl Writer {
         ];
         let piece = |from, to| {
             let (key, bytes) = ("a".into(), value("a", LARGE).slice(from..to));
-            SnapshotContent::Piece(RecordPiece { key, version: Version::new(1, 2), len: LARGE as u32, bytes })
+            SnapshotContent::Piece(RecordPiece {
+                key,
+                version: Version::new(1, 2),
+                len: LARGE as u32,
+                expires: None,
+                bytes,
+            })
         };
         let records = vec![record(Version::new(1, 2), "aa", 20), record(Version::new(2, 5), "c", 2900)];
         let at = SnapshotCursor::default;
@@ -208,7 +214,7 @@ impl Writer {
             JournalEntry::NotWhole { chain: ONE },
             JournalEntry::Watermark { chain: TWO, watermark: Sequence(2) },
         ]);
-        let deleted = fixtures::update(Version::new(3, 8), [KeyChange { key: "f".into(), value: None }]);
+        let deleted = fixtures::update(Version::new(3, 8), [KeyChange::new("f".into(), None)]);
         let took = asked(deleted, 3, RequestOutcome::Took(Version::new(2, 6)));
         let taken = JournalEntry::Taken { chain: ZERO, version: took.version, value: value("f", 1200) };
         self.group([taken, updates(ZERO, 6, Version::new(3, 7), vec![took])]);
@@ -299,7 +305,7 @@ pub(super) fn assert_all_there(opened: &Opened) {
         holding(TWO, true, Version::new(3, 2), 2, false),
     ];
     assert_eq!(opened.holdings, expected);
-    let gone = ScanRecord { key: "f".into(), held: Held { version: Version::new(3, 8), value: None } };
+    let gone = ScanRecord { key: "f".into(), held: Held::new(Version::new(3, 8), None) };
     let of_zero = [
         record(Version::new(1, 2), "a", LARGE),
         record(Version::new(1, 2), "aa", 20),

@@ -18,7 +18,7 @@ fn at(nanos: u64) -> Timestamp {
 }
 
 fn held(epoch: u64, sequence: u64, value: Option<&'static str>) -> Held {
-    Held { version: Version::new(epoch, sequence), value: value.map(Bytes::from) }
+    Held::new(Version::new(epoch, sequence), value.map(Bytes::from))
 }
 
 fn put(store: &MemoryStore, held: Held) {
@@ -133,6 +133,14 @@ impl Store for Probe {
         let found = store.read(chain, key, at_most);
         self.then.iter().for_each(|then| then());
         found
+    }
+
+    fn due(&self, _chain: ChainId, _chain_time: u64, _most: usize) -> Vec<bytes::Bytes> {
+        unreachable!()
+    }
+
+    fn next_expiry(&self, _chain: ChainId) -> Option<crate::Expiry> {
+        unreachable!()
     }
 
     fn scan(&self, _chain: ChainId, _from: &[u8], _at_most: Sequence) -> RecordIter<'_> {

@@ -15,6 +15,7 @@ pub(super) fn reply_of(cx: Context<'_>, record: &RequestRecord, seen: &WriteResu
         RequestOutcome::Done => Computed::Nothing,
         RequestOutcome::Length(length) => Computed::Length(length),
         RequestOutcome::Number(number) => Computed::Number(number),
+        RequestOutcome::Changed(changed) => Computed::Changed(changed),
         RequestOutcome::Took(version) if version.is_none() => Computed::Took(None),
         RequestOutcome::Took(version) => match seen.value().or_else(|| record.taken.clone()) {
             Some(value) => Computed::Took(Some((version, value))),

@@ -7,11 +7,11 @@ mod script;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use draft::{Drafts, Joins};
+use draft::{Drafts, End, Joins};
 
 use crate::{
-    Version,
-    api::{Expected, GroupOutcome, Step, Write, bytes_of},
+    Expiry, Version,
+    api::{Expected, ExpireIf, GroupOutcome, Step, Ttl, Write, bytes_of, sequential_key},
     store::{Held, StoreError},
     types::update::{KeyChange, MAX_KEY, RequestFailure, RequestOutcome},
 };
@@ -55,6 +55,8 @@ impl WriteResult {
 #[derive(Clone, Copy, Hash, Debug)]
 pub(super) struct Terms {
     pub(super) at: Version,
+    /// The stamp of the update.
+    pub(super) stamp: u64,
     /// The largest value, and the largest sum of the values in a script's results, in bytes.
     pub(super) limit: usize,
     /// The largest sum of the values of the write's update, in bytes.
@@ -65,16 +67,21 @@ pub(super) struct Terms {
 
 impl Resolved {
     fn change(key: Bytes, value: Option<Bytes>, outcome: RequestOutcome) -> Self {
-        Self { changes: smallvec::smallvec![KeyChange { key, value }], outcome, ..Self::default() }
+        Self { changes: smallvec::smallvec![KeyChange::new(key, value)], outcome, ..Self::default() }
+    }
+
+    fn set(key: Bytes, value: Bytes, expires: Option<Expiry>, outcome: RequestOutcome) -> Self {
+        let change = KeyChange::new(key, Some(value)).expiring(expires);
+        Self { changes: smallvec::smallvec![change], outcome, ..Self::default() }
     }
 
     fn failed(failure: RequestFailure) -> Self {
         Self { outcome: RequestOutcome::Failed(failure), ..Self::default() }
     }
 
-    /// The changes of the drafts, or a failure if their values exceed `most` bytes.
-    fn made(drafts: Drafts<impl ReadKey>, most: usize, outcome: RequestOutcome, seen: WriteResult) -> Self {
-        match drafts.finish(most) {
+    /// The changes of the drafts, or a failure if their values are too large for one update.
+    fn made(drafts: Drafts<impl ReadKey>, outcome: RequestOutcome, seen: WriteResult) -> Self {
+        match drafts.finish() {
             Ok((changes, joins)) => Self { changes, joins, outcome, seen },
             Err(len) => Self::failed(RequestFailure::UpdateTooLarge(len as u64)),
         }
@@ -95,13 +102,22 @@ impl<R: Fn(&Bytes) -> Result<Option<Held>, StoreError>> ReadKey for R {}
 pub(super) fn resolve(write: Write, terms: Terms, read: impl ReadKey) -> Result<Resolved, StoreError> {
     debug_assert!(write.keys().all(|key| key.len() <= MAX_KEY));
     Ok(match write {
-        Write::Put { key, value } => Resolved::change(key, Some(value), RequestOutcome::Done),
+        Write::Put { key, value, ttl } => {
+            let before = if matches!(ttl, Ttl::Usual | Ttl::Set(_)) { None } else { read(&key)? };
+            Resolved::set(key, value, clearing(ttl, before.as_ref(), terms.stamp), RequestOutcome::Done)
+        }
         Write::Delete { key } => Resolved::change(key, None, RequestOutcome::Done),
-        Write::CompareAndSwap { key, expected, value } => {
+        Write::CompareAndSwap { key, expected, value, ttl } => {
             let newest = read(&key)?;
             let version = version_of(&newest);
             if version == expected {
-                Resolved::change(key, value, RequestOutcome::Done)
+                match value {
+                    Some(value) => {
+                        let expires = clearing(ttl, newest.as_ref(), terms.stamp);
+                        Resolved::set(key, value, expires, RequestOutcome::Done)
+                    }
+                    None => Resolved::change(key, None, RequestOutcome::Done),
+                }
             } else {
                 Resolved {
                     outcome: RequestOutcome::Conflict(version),
@@ -110,20 +126,33 @@ pub(super) fn resolve(write: Write, terms: Terms, read: impl ReadKey) -> Result<
                 }
             }
         }
-        Write::Append { key, value } => {
-            let before = read(&key)?.and_then(|held| held.value).unwrap_or_default();
-            let length = before.len() + value.len();
-            if length > terms.limit {
-                return Ok(Resolved::failed(RequestFailure::TooLarge(length as u64)));
-            }
-            let (value, joins) =
-                if before.is_empty() { (value, Joins::default()) } else { Joins::of_one(before, value) };
-            Resolved { joins, ..Resolved::change(key, Some(value), RequestOutcome::Length(length as u64)) }
+        Write::Append { key, value, ttl } => {
+            let before = read(&key)?;
+            extended(key, before, |before| (before, value), ttl, terms)
         }
-        Write::Increment { key, by } => match incremented(read(&key)?.and_then(|held| held.value), by) {
-            Ok(number) => Resolved::change(key, Some(decimal(number)), RequestOutcome::Number(number)),
-            Err(failure) => Resolved::failed(failure),
-        },
+        Write::Prepend { key, value, ttl } => {
+            let before = read(&key)?;
+            extended(key, before, |before| (value, before), ttl, terms)
+        }
+        Write::Increment { key, by, ttl } => {
+            let before = read(&key)?;
+            let expires = keeping(ttl, before.as_ref(), terms.stamp);
+            match incremented(before.and_then(|held| held.value), by) {
+                Ok(number) => Resolved::set(key, decimal(number), expires, RequestOutcome::Number(number)),
+                Err(failure) => Resolved::failed(failure),
+            }
+        }
+        Write::Expire { key, ttl, when } => {
+            let expires = ttl.map(|ttl| Expiry::after(terms.stamp, ttl));
+            let changes = read(&key)?.is_some_and(|held| may_expire(when, held.expires, expires));
+            let change = changes.then(|| KeyChange::renewal(key, expires));
+            let changes = RequestOutcome::Changed(changes);
+            Resolved { changes: change.into_iter().collect(), outcome: changes, ..Resolved::default() }
+        }
+        Write::PutSequential { prefix, value, ttl } => {
+            let key = sequential_key(&prefix, terms.at);
+            Resolved::set(key, value, clearing(ttl, None, terms.stamp), RequestOutcome::Done)
+        }
         Write::GetDelete { key } => match read(&key)? {
             None => Resolved { outcome: RequestOutcome::Took(Version::NONE), ..Resolved::default() },
             Some(held) => {
@@ -144,44 +173,100 @@ fn batch(steps: Vec<Step>, terms: Terms, read: impl ReadKey) -> Result<Resolved,
         let Step::Require { key, expected } = step else { continue };
         let newest = read(key)?;
         let version = version_of(&newest);
-        if !holds(*expected, version) {
+        if !holds(expected, version, newest.as_ref().and_then(|held| held.value.as_ref())) {
             let outcome = RequestOutcome::Unmet { step: at as u32, version };
             return Ok(Resolved { outcome, seen: WriteResult::of(newest), ..Resolved::default() });
         }
     }
     // Only the last change of each key is kept.
-    let mut drafts = Drafts::new(terms.limit, read);
+    let mut drafts = Drafts::new(terms, read);
     for step in steps {
         let done = match step {
             Step::Require { .. } => Ok(()),
-            Step::Put { key, value } => {
-                drafts.set(key, Some(value));
+            Step::Put { key, value, ttl } => {
+                drafts.set(key, value, ttl)?;
                 Ok(())
             }
             Step::Delete { key } => {
-                drafts.set(key, None);
+                drafts.delete(key);
                 Ok(())
             }
-            Step::Append { key, value } => drafts.append(key, value)?.map(drop),
-            Step::Increment { key, by } => drafts.increment(key, by)?.map(drop),
+            Step::Append { key, value, ttl } => drafts.extend(key, value, End::Back, ttl)?.map(drop),
+            Step::Prepend { key, value, ttl } => drafts.extend(key, value, End::Front, ttl)?.map(drop),
+            Step::Increment { key, by, ttl } => drafts.increment(key, by, ttl)?.map(drop),
+            Step::Expire { key, ttl, when } => {
+                drafts.expire(key, ttl, when)?;
+                Ok(())
+            }
         };
         if let Err(failure) = done {
             return Ok(Resolved::failed(failure));
         }
     }
-    Ok(Resolved::made(drafts, terms.most, RequestOutcome::Done, WriteResult::Nothing))
+    Ok(Resolved::made(drafts, RequestOutcome::Done, WriteResult::Nothing))
 }
 
 fn version_of(held: &Option<Held>) -> Version {
     held.as_ref().map_or(Version::NONE, |held| held.version)
 }
 
-fn holds(expected: Expected, version: Version) -> bool {
+/// Whether a condition holds for a key with this version and value; `None`: it is absent.
+fn holds(expected: &Expected, version: Version, value: Option<&Bytes>) -> bool {
     match expected {
         Expected::Absent => version.is_none(),
         Expected::Present => !version.is_none(),
-        Expected::Version(wanted) => version == wanted,
+        Expected::Version(wanted) => version == *wanted,
+        Expected::Value(wanted) => value == Some(wanted),
+        Expected::NotValue(other) => value != Some(other),
     }
+}
+
+/// The expiry of a value that replaces `before`.
+fn clearing(ttl: Ttl, before: Option<&Held>, stamp: u64) -> Option<Expiry> {
+    let ttl = if ttl == Ttl::Usual { None } else { Some(ttl) };
+    ttl.and_then(|ttl| keeping(ttl, before, stamp))
+}
+
+/// The expiry of a value that changes `before`.
+fn keeping(ttl: Ttl, before: Option<&Held>, stamp: u64) -> Option<Expiry> {
+    match (ttl, before) {
+        (Ttl::Set(ttl), _) | (Ttl::IfNew(ttl), None) => Some(Expiry::after(stamp, ttl)),
+        (_, before) => before.and_then(|held| held.expires),
+    }
+}
+
+/// Whether a key's expiry is replaced. `None`: never, which is later than any other.
+fn may_expire(when: Option<ExpireIf>, before: Option<Expiry>, new: Option<Expiry>) -> bool {
+    let is_later = |a: Option<Expiry>, b: Option<Expiry>| b.is_some_and(|b| a.is_none_or(|a| a > b));
+    match when {
+        None => before.is_some() || new.is_some(),
+        Some(ExpireIf::Unset) => before.is_none() && new.is_some(),
+        Some(ExpireIf::Set) => before.is_some(),
+        Some(ExpireIf::Later) => is_later(new, before),
+        Some(ExpireIf::Sooner) => is_later(before, new),
+    }
+}
+
+/// The value and the new bytes, in the order that `order` gives them.
+fn extended(
+    key: Bytes,
+    before: Option<Held>,
+    order: impl FnOnce(Bytes) -> (Bytes, Bytes),
+    ttl: Ttl,
+    terms: Terms,
+) -> Resolved {
+    let expires = keeping(ttl, before.as_ref(), terms.stamp);
+    let (front, back) = order(before.and_then(|held| held.value).unwrap_or_default());
+    let length = front.len() + back.len();
+    if length > terms.limit {
+        return Resolved::failed(RequestFailure::TooLarge(length as u64));
+    }
+    let (value, joins) = match (front.is_empty(), back.is_empty()) {
+        (true, _) => (back, Joins::default()),
+        (_, true) => (front, Joins::default()),
+        _ => Joins::of_one(front, back),
+    };
+    Resolved { joins, ..Resolved::set(key, value, expires, RequestOutcome::Length(length as u64)) }
 }
 
 fn incremented(before: Option<Bytes>, by: i64) -> Result<i64, RequestFailure> {
@@ -212,7 +297,7 @@ mod tests {
 
     /// `number` is "41", `text` is "abc", all others are absent.
     pub(super) fn read(key: &Bytes) -> Result<Option<Held>, StoreError> {
-        let held = |sequence, value| Held { version: Version::new(1, sequence), value: Some(b(value)) };
+        let held = |sequence, value| Held::new(Version::new(1, sequence), Some(b(value)));
         Ok(match &key[..] {
             b"number" => Some(held(1, "41")),
             b"text" => Some(held(2, "abc")),
@@ -220,7 +305,7 @@ mod tests {
         })
     }
 
-    const TERMS: Terms = Terms { at: Version::new(1, 9), limit: 8, most: 24, keeps_failed_groups: false };
+    const TERMS: Terms = Terms { at: Version::new(1, 9), stamp: 1000, limit: 8, most: 24, keeps_failed_groups: false };
 
     fn resolved(write: Write) -> (Vec<(Bytes, Option<Bytes>)>, RequestOutcome) {
         let mut resolved = resolve(write, TERMS, read).unwrap();
@@ -230,7 +315,7 @@ mod tests {
 
     #[test]
     fn numbers_are_counted_in_decimal() {
-        let by = |key, by| resolved(Write::Increment { key: b(key), by });
+        let by = |key, by| resolved(Write::increment(b(key), by));
         assert_eq!(by("number", 1), (vec![(b("number"), Some(b("42")))], RequestOutcome::Number(42)));
         assert_eq!(by("new", -5), (vec![(b("new"), Some(b("-5")))], RequestOutcome::Number(-5)));
         assert_eq!(by("text", 1), (vec![], RequestOutcome::Failed(RequestFailure::NotANumber)));
@@ -243,7 +328,7 @@ mod tests {
 
     #[test]
     fn appends_stop_at_the_limit() {
-        let append = |key, value| resolved(Write::Append { key: b(key), value: b(value) });
+        let append = |key, value| resolved(Write::append(b(key), b(value)));
         assert_eq!(append("text", "de"), (vec![(b("text"), Some(b("abcde")))], RequestOutcome::Length(5)));
         assert_eq!(append("new", ""), (vec![(b("new"), Some(b("")))], RequestOutcome::Length(0)));
         assert_eq!(append("text", "123456"), (vec![], RequestOutcome::Failed(RequestFailure::TooLarge(9))));
@@ -263,11 +348,11 @@ mod tests {
     #[test]
     fn a_batch_is_all_or_nothing_and_sees_itself() {
         let batch = vec![
-            Step::Put { key: b("number"), value: b("7") },
-            Step::Increment { key: b("number"), by: 1 },
-            Step::Append { key: b("text"), value: b("d") },
-            Step::Append { key: b("text"), value: b("e") },
-            Step::Put { key: b("new"), value: b("x") },
+            Step::put(b("number"), b("7")),
+            Step::increment(b("number"), 1),
+            Step::append(b("text"), b("d")),
+            Step::append(b("text"), b("e")),
+            Step::put(b("new"), b("x")),
             Step::Delete { key: b("new") },
             Step::Require { key: b("number"), expected: Expected::Version(Version::new(1, 1)) },
         ];
@@ -284,7 +369,7 @@ mod tests {
         unmet.push(Step::Require { key: b("new"), expected: Expected::Present });
         assert_eq!(resolved(Write::Batch(unmet)), (vec![], RequestOutcome::Unmet { step: 7, version: Version::NONE }));
         let mut failing = batch;
-        failing.push(Step::Increment { key: b("text"), by: 1 });
+        failing.push(Step::increment(b("text"), 1));
         assert_eq!(resolved(Write::Batch(failing)), (vec![], RequestOutcome::Failed(RequestFailure::NotANumber)));
     }
 }

@@ -36,6 +36,24 @@ impl ChainTime {
         self.since.get_or_insert(now);
     }
 
+    /// The chain time now, as far as this member knows.
+    pub(super) fn at(&self, now: Timestamp) -> u64 {
+        let passed = self.since.map_or(Duration::ZERO, |since| now.saturating_since(since));
+        self.stamp.saturating_add(u64::try_from(passed.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    /// When chain time reaches this value here; `None`: it isn't counted yet.
+    pub(super) fn reaches(&self, chain_time: u64) -> Option<Timestamp> {
+        Some(self.since? + Duration::from_millis(chain_time.saturating_sub(self.stamp)))
+    }
+
+    /// The time on this member's clock at which chain time was 0, in nanoseconds; it may be negative.
+    pub(super) fn origin(&self) -> i64 {
+        let nanos = |time: u64| i64::try_from(time).unwrap_or(i64::MAX);
+        let since = nanos(self.since.unwrap_or_default().as_nanos());
+        since.saturating_sub(nanos(self.stamp.saturating_mul(1_000_000)))
+    }
+
     /// The stamp of an update that this member makes. Without that update it has no effect on later stamps.
     pub(super) fn next(&mut self, now: Timestamp) -> u64 {
         let since = *self.since.get_or_insert(now);

@@ -142,7 +142,7 @@ mod tests {
     use crate::{fixtures, types::update::KeyChange};
 
     fn update(version: Version) -> Update {
-        fixtures::update(version, [KeyChange { key: "k".into(), value: Some("value".into()) }])
+        fixtures::update(version, [KeyChange::new("k".into(), Some("value".into()))])
     }
 
     fn history(epochs: &[u64]) -> UpdateHistory {

@@ -76,6 +76,7 @@ pub(crate) fn piece_at(mark: &SnapshotCursor, record: &ScanRecord, chunk: usize)
         key: record.key.clone(),
         version: record.held.version,
         len: u32::try_from(value.len()).unwrap_or(u32::MAX),
+        expires: record.held.expires,
         bytes: value.slice(start..end),
     }
 }

@@ -289,7 +289,8 @@ impl ChainRestore {
                     return Ok(());
                 }
                 let value = Some(std::mem::take(&mut self.value).into());
-                self.put(vec![ScanRecord { key: piece.key, held: Held { version: piece.version, value } }])
+                let held = Held { version: piece.version, value, expires: piece.expires };
+                self.put(vec![ScanRecord { key: piece.key, held }])
             }
             SnapshotContent::End => self.end(),
         }
@@ -399,13 +400,16 @@ impl ChainRestore {
         let sequence = update.version.sequence;
         let mut ops = SmallVec::new();
         for change in &update.changes {
-            if self.ended || !self.has_newer(&change.key, sequence)? {
-                let (key, held) = (&change.key, Held { version: update.version, value: change.value.clone() });
-                ops.push(StoreOp::Put { key: key.clone(), held });
-                // Putting a value drops the superseded versions at once. A tombstone needs a prune.
-                if change.value.is_none() {
-                    ops.push(StoreOp::Prune { key: key.clone() });
-                }
+            if !self.ended && self.has_newer(&change.key, sequence)? {
+                continue;
+            }
+            let key = &change.key;
+            let Some(held) = change.held(update.version, || self.newest(key))? else { continue };
+            // Putting a value drops the superseded versions at once. A tombstone needs a prune.
+            let is_deleted = held.value.is_none();
+            ops.push(StoreOp::Put { key: key.clone(), held });
+            if is_deleted {
+                ops.push(StoreOp::Prune { key: key.clone() });
             }
         }
         self.apply(ops, sequence)?;
@@ -418,8 +422,11 @@ impl ChainRestore {
     }
 
     fn has_newer(&self, key: &Bytes, sequence: Sequence) -> Result<bool, StoreError> {
-        let newest = self.store.read(self.chain, key, Sequence::MAX)?;
-        Ok(newest.is_some_and(|held| held.version.sequence >= sequence))
+        Ok(self.newest(key)?.is_some_and(|held| held.version.sequence >= sequence))
+    }
+
+    fn newest(&self, key: &[u8]) -> Result<Option<Held>, StoreError> {
+        self.store.read(self.chain, key, Sequence::MAX)
     }
 
     /// Ends the restore after the last entry.
@@ -433,9 +440,11 @@ impl ChainRestore {
         let (watermark, committed) = (self.history.last().sequence, self.stamp);
         let unreplicated = UnreplicatedRecords::of(self.queue.iter().map(|(update, _)| update));
         for (update, taken) in std::mem::take(&mut self.queue) {
-            let held = |value: &Option<Bytes>| Held { version: update.version, value: value.clone() };
-            let puts = update.changes.iter();
-            let ops = puts.map(|change| StoreOp::Put { key: change.key.clone(), held: held(&change.value) }).collect();
+            let mut ops = SmallVec::new();
+            for change in &update.changes {
+                let (key, held) = (&change.key, change.held(update.version, || self.newest(&change.key))?);
+                ops.extend(held.map(|held| StoreOp::Put { key: key.clone(), held }));
+            }
             self.apply(ops, watermark)?;
             self.stamp = update.chain_time;
             self.sessions.note(&update, taken);

@@ -10,10 +10,11 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use bytes::Bytes;
 use smallvec::SmallVec;
 
 use crate::{
-    ChainId, Sequence,
+    ChainId, Expiry, Sequence,
     replica::Gate,
     store::{HashedIter, Held, RecordIter, Size, Store, StoreBatch, StoreError, StoreOp},
 };
@@ -180,6 +181,21 @@ impl WriteBehindStore {
         }
     }
 
+    pub(crate) fn due(&self, chain_time: u64, most: usize) -> Result<Vec<Bytes>, StoreError> {
+        self.settle()?;
+        Ok(self.store.due(self.chain, chain_time, most))
+    }
+
+    pub(crate) fn next_expiry(&self) -> Result<Option<Expiry>, StoreError> {
+        self.settle()?;
+        Ok(self.store.next_expiry(self.chain))
+    }
+
+    /// Publishes the chain time for local readers: the time on this node's clock at which it was 0.
+    pub(crate) fn set_chain_time(&self, origin: i64) {
+        self.gate.set_chain_time(origin);
+    }
+
     /// Ignores a failed store: its next read or write reports the failure.
     pub(crate) fn pin(&self, at: Sequence) {
         drop(self.settle());
@@ -211,7 +227,7 @@ mod tests {
     const CHAIN: ChainId = ChainId(3);
 
     fn put(sequence: u64) -> Ops {
-        let held = Held { version: Version::new(1, sequence), value: Some("value".into()) };
+        let held = Held::new(Version::new(1, sequence), Some("value".into()));
         smallvec![StoreOp::Put { key: "key".into(), held }]
     }
 

@@ -130,7 +130,8 @@ impl Snapshots {
         Ok(match query {
             Query::Key(key) => {
                 let held = visible(log.store().read(key, at_most)?);
-                Reply::Read(ReadReply { held, clean, way: path, as_of })
+                let chain_time = chain_time(cx, log, held.iter());
+                Reply::Read(ReadReply { held, clean, way: path, as_of, chain_time })
             }
             Query::Keys(keys) => {
                 let found = keys.iter().map(|key| Ok(visible(log.store().read(key, at_most)?)));
@@ -141,7 +142,8 @@ impl Snapshots {
                     // One reply holds all values, and must not be larger than the largest value.
                     return Ok(Reply::Refused(Refusal::ValueTooLarge { len: len as u64, limit: limit as u64 }));
                 }
-                Reply::Cut(MultiGetReply { found, clean, way: path, as_of })
+                let chain_time = chain_time(cx, log, found.iter().flatten());
+                Reply::Cut(MultiGetReply { found, clean, way: path, as_of, chain_time })
             }
             Query::Scan(scan) if scan.snapshot == Snapshot::Begin => {
                 return self.begin(cx, log, scan, (as_of, clean, path));
@@ -226,9 +228,28 @@ fn page(
     (at_most, clean, path): Point,
     snapshot: Option<u64>,
 ) -> Result<ScanReply, StoreError> {
+    let chain_time = 0;
+    let mut page =
+        ScanReply { records: Vec::new(), next: None, clean, way: path, as_of: at_most, snapshot, chain_time };
+    fill_page(cx, log, scan, at_most, &mut page)?;
+    page.chain_time = self::chain_time(cx, log, page.records.iter().map(|record| &record.held));
+    Ok(page)
+}
+
+/// The chain time for a reply with these versions; 0: none of them expires.
+fn chain_time<'a>(cx: Context<'_>, log: &Log, mut found: impl Iterator<Item = &'a Held>) -> u64 {
+    if found.any(|held| held.expires.is_some()) { log.chain_time_at(cx.now) } else { 0 }
+}
+
+fn fill_page(
+    cx: Context<'_>,
+    log: &Log,
+    scan: &ScanQuery,
+    at_most: Sequence,
+    page: &mut ScanReply,
+) -> Result<(), StoreError> {
     let limit = (scan.limit as usize).clamp(1, PAGE_ENTRIES);
     let from = scan.after.as_ref().filter(|&after| *after >= scan.prefix).unwrap_or(&scan.prefix);
-    let mut page = ScanReply { records: Vec::new(), next: None, clean, way: path, as_of: at_most, snapshot };
     let mut portion = Portion::new(cx.settings().answer);
     for (step, record) in log.store().scan(from, at_most).enumerate() {
         let record = record?;
@@ -236,13 +257,13 @@ fn page(
             break;
         }
         if page.records.len() == limit || step > PAGE_STEPS {
-            return Ok(page);
+            return Ok(());
         }
         if let Some(value) = &record.held.value
             && scan.after.as_ref() != Some(&record.key)
         {
             if !portion.takes(record.key.len() + value.len()) {
-                return Ok(page);
+                return Ok(());
             }
             page.next = Some(record.key.clone());
             page.records.push(record);
@@ -251,7 +272,7 @@ fn page(
         }
     }
     page.next = None;
-    Ok(page)
+    Ok(())
 }
 
 /// Hides tombstones from clients.

@@ -10,11 +10,11 @@ use bytes::Bytes;
 
 use super::portion::Portion;
 use crate::{
-    Sequence, Timestamp,
+    Expiry, Sequence, Timestamp,
     api::{Refusal, Reply, WatchQuery, WatchReply},
     replica::{Context, Outbox, Token, log::Log},
     store::{Held, ScanRecord},
-    types::update::{KeyChange, Update},
+    types::update::{KeyChange, Update, UpdateKind},
 };
 
 /// The bytes of a waiting query without its prefix.
@@ -219,7 +219,8 @@ fn changes(
         *steps = steps.saturating_sub(1 + update.changes.len());
         let skipped = std::mem::take(&mut changes.shown) as usize;
         for (at, change) in update.changes.iter().enumerate().skip(skipped) {
-            if !change.key.starts_with(prefix) {
+            // A renewal changes no value.
+            if change.renews || !change.key.starts_with(prefix) {
                 continue;
             }
             if !portion.takes(change.key.len() + change.value.as_ref().map_or(0, Bytes::len)) {
@@ -234,7 +235,11 @@ fn changes(
 }
 
 fn record(update: &Update, change: &KeyChange) -> ScanRecord {
-    ScanRecord { key: change.key.clone(), held: Held { version: update.version, value: change.value.clone() } }
+    let mut held = Held { version: update.version, value: change.value.clone(), expires: change.expires };
+    if update.kind == UpdateKind::EXPIRE {
+        held.expires = Some(Expiry::at(update.chain_time));
+    }
+    ScanRecord { key: change.key.clone(), held }
 }
 
 #[cfg(test)]

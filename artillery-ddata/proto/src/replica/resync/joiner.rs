@@ -20,7 +20,7 @@ use crate::{
         Context, Halt, ResyncStatus,
         log::{Log, Ops},
     },
-    store::{Held, ScanRecord, StoreError, StoreOp},
+    store::{ScanRecord, StoreError, StoreOp},
     types::update::Update,
 };
 
@@ -256,10 +256,12 @@ fn apply_over_records(
     let taken = log.taken_by(&update)?;
     let mut ops = Ops::new();
     for change in &update.changes {
-        if !log.has_newer(&change.key, update.version)? {
-            let (key, value) = (change.key.clone(), change.value.clone());
-            ops.push(StoreOp::Put { key: key.clone(), held: Held { version: update.version, value } });
-            ops.push(StoreOp::Prune { key });
+        if log.has_newer(&change.key, update.version)? {
+            continue;
+        }
+        if let Some(held) = log.held(cx.guards(), update.version, change)? {
+            ops.push(StoreOp::Put { key: change.key.clone(), held });
+            ops.push(StoreOp::Prune { key: change.key.clone() });
         }
     }
     if !ops.is_empty() {

@@ -236,7 +236,7 @@ impl SnapshotReceiver {
         let value = std::mem::take(&mut self.value).into();
         self.take_records(vec![ScanRecord {
             key: piece.key,
-            held: Held { version: piece.version, value: Some(value) },
+            held: Held { version: piece.version, value: Some(value), expires: piece.expires },
         }])
     }
 

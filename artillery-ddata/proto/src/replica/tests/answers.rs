@@ -79,7 +79,7 @@ fn key() -> impl Strategy<Value = Bytes> {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        4 => (key(), length(), any::<u8>()).prop_map(|(key, len, byte)| Step::Put { key, value: vec![byte; len].into() }),
+        4 => (key(), length(), any::<u8>()).prop_map(|(key, len, byte)| Step::put(key, vec![byte; len].into())),
         1 => key().prop_map(|key| Step::Delete { key }),
     ]
 }
@@ -103,7 +103,7 @@ proptest! {
             let mut changes = BTreeMap::new();
             for step in steps {
                 match step {
-                    Step::Put { key, value } => changes.insert(key, Some(value)),
+                    Step::Put { key, value, .. } => changes.insert(key, Some(value)),
                     Step::Delete { key } => changes.insert(key, None),
                     _ => None,
                 };
@@ -126,9 +126,9 @@ proptest! {
 fn the_largest_value_and_the_smallest_ones_are_shown() {
     let mut rig = Rig::chain(&[1]);
     let largest = ReplicaSettings::default().max_value;
-    rig.write(1, Write::Put { key: "b".into(), value: vec![7; 300 << 10].into() });
-    rig.write(1, Write::Put { key: "c".into(), value: vec![7; largest].into() });
-    let step = |n: usize| Step::Put { key: format!("d{n:04}").into(), value: Bytes::new() };
+    rig.write(1, Write::put("b".into(), vec![7; 300 << 10].into()));
+    rig.write(1, Write::put("c".into(), vec![7; largest].into()));
+    let step = |n: usize| Step::put(format!("d{n:04}").into(), Bytes::new());
     for _ in 0..10 {
         rig.write(1, Write::Batch((0..4096).map(step).collect()));
     }

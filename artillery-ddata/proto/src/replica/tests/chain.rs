@@ -99,16 +99,16 @@ fn a_sealed_chain_orders_nothing_and_later_does() {
 fn long_keys_are_refused_by_name_and_limit() {
     let mut rig = Rig::chain(&[1]);
     let key = Bytes::from(vec![0; MAX_KEY + 1]);
-    let put = rig.write(1, Write::Put { key, value: "v".into() });
+    let put = rig.write(1, Write::put(key, "v".into()));
     assert_eq!(rig.replies[&put], Reply::Refused(Refusal::KeyTooLong { len: 4097, limit: 4096 }));
-    let put = rig.write(1, Write::Put { key: vec![0; MAX_KEY].into(), value: "v".into() });
+    let put = rig.write(1, Write::put(vec![0; MAX_KEY].into(), "v".into()));
     rig.committed(put);
 }
 
 #[test]
 fn a_full_window_refuses_and_reopens() {
     let mut rig = Rig::open(&[1, 2], &ReplicaSettings { window: 1000, ..ReplicaSettings::default() });
-    let large = rig.write(1, Write::Put { key: "k".into(), value: vec![0; 5000].into() });
+    let large = rig.write(1, Write::put("k".into(), vec![0; 5000].into()));
     assert!(!rig.replies.contains_key(&large), "an empty window admits any size");
     assert!(!rig.replicas[&1].has_room());
     let more = rig.put(1, "k", "v");
@@ -121,10 +121,8 @@ fn a_full_window_refuses_and_reopens() {
 #[test]
 fn compare_and_swap_by_version() {
     let mut rig = Rig::chain(&[1, 2]);
-    let cas = |key: &'static str, expected, value: &'static str| Write::CompareAndSwap {
-        key: key.into(),
-        expected,
-        value: Some(value.into()),
+    let cas = |key: &'static str, expected, value: &'static str| {
+        Write::compare_and_swap(key.into(), expected, Some(value.into()))
     };
     let create = rig.write(1, cas("k", Version::NONE, "a"));
     let again = rig.write(1, cas("k", Version::NONE, "b"));
@@ -216,7 +214,7 @@ fn hop_acknowledgements_carry_the_watermark_past_a_dead_link() {
 fn a_write_expires_once_and_commits_all_the_same() {
     let mut rig = Rig::chain(&[1, 2]);
     let (token, deadline) = (Token(77), rig.now + Duration::from_millis(50));
-    let write = Write::Put { key: "k".into(), value: "v".into() };
+    let write = Write::put("k".into(), "v".into());
     rig.input(1, ReplicaInput::Write { token, request: None, write, deadline });
     rig.heartbeat();
     assert_eq!(rig.replies[&77], Reply::Expired);

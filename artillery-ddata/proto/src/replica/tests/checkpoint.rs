@@ -32,7 +32,7 @@ fn a_checkpoint_has_sessions_records_and_large_values() {
     rig.session(1);
     rig.commit(1, "a", "small");
     let large = bytes::Bytes::from(vec![7; 250]);
-    rig.write(1, Write::Put { key: "b".into(), value: large.clone() });
+    rig.write(1, Write::put("b".into(), large.clone()));
     rig.commit(1, "c", "small");
     rig.replicas.get_mut(&2).unwrap().begin_checkpoint();
     rig.settle();
@@ -95,7 +95,7 @@ fn a_batch_has_about_as_many_bytes_as_there_is_room() {
     let mut rig = Rig::chain_of_durable(&[1, 2]);
     for round in 0..2 {
         for n in 0..200 {
-            rig.write(1, Write::Put { key: format!("k{n}").into(), value: vec![7; 1000].into() });
+            rig.write(1, Write::put(format!("k{n}").into(), vec![7; 1000].into()));
         }
         if round == 0 {
             rig.settle();
@@ -115,7 +115,7 @@ fn on_a_full_disk_a_checkpoint_has_most_of_each_batch() {
     let settings = ReplicaSettings { chunk: 1000, ..durable() };
     let mut rig = Rig::open(&[1], &settings);
     for number in 0..400 {
-        rig.write(1, Write::Put { key: format!("{number:03}").into(), value: vec![1; 900].into() });
+        rig.write(1, Write::put(format!("{number:03}").into(), vec![1; 900].into()));
     }
     rig.settle();
     rig.unwritten.insert(1);
@@ -123,7 +123,7 @@ fn on_a_full_disk_a_checkpoint_has_most_of_each_batch() {
     let mut written = 0;
     while rig.replicas[&1].log.journal().unwrap().checkpoint().is_some() {
         for _ in 0..2 {
-            rig.write(1, Write::Put { key: "other".into(), value: vec![2; 60_000].into() });
+            rig.write(1, Write::put("other".into(), vec![2; 60_000].into()));
         }
         let replica = rig.replicas.get_mut(&1).unwrap();
         replica.set_disk_full(true);

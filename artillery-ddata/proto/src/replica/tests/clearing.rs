@@ -23,7 +23,7 @@ fn by(clear_keys: usize) -> ReplicaSettings {
 }
 
 fn put(rig: &mut Rig, n: u8, key: Bytes, value: &'static str) {
-    rig.write(n, Write::Put { key, value: value.into() });
+    rig.write(n, Write::put(key, value.into()));
 }
 
 /// A member with 40 keys leaves, and returns when the backlog no longer reaches back to its position. In between, one

@@ -34,7 +34,7 @@ fn scan(prefix: &'static str, after: Option<Bytes>, limit: u32, snapshot: Snapsh
 }
 
 fn both(value: &'static str) -> Write {
-    let put = |key: &'static str| Step::Put { key: key.into(), value: value.into() };
+    let put = |key: &'static str| Step::put(key.into(), value.into());
     Write::Batch(vec![put("a"), put("b")])
 }
 

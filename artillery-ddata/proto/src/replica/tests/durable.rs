@@ -382,7 +382,7 @@ fn clogged(mutant: Option<Mutant>) -> (Rig, usize) {
     rig.enter_all(&config(1, &[1]));
     rig.settle();
     let put = |rig: &mut Rig| {
-        let put = rig.write(1, crate::api::Write::Put { key: "k".into(), value: vec![7; 1000].into() });
+        let put = rig.write(1, crate::api::Write::put("k".into(), vec![7; 1000].into()));
         rig.settle();
         rig.committed(put);
     };

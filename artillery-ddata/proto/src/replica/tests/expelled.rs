@@ -81,7 +81,7 @@ fn a_write_pending_at_the_successor_is_known_to_the_new_head() {
     let mut rig = Rig::chain(&[1, 2, 3]);
     let session = rig.session(1);
     let request = Some(crate::types::update::RequestKey { session, number: 1, lowest: 1 });
-    let append = || Write::Append { key: "k".into(), value: "x".into() };
+    let append = || Write::append("k".into(), "x".into());
     let first = rig.request(1, request, append());
     rig.run(1, 2);
     rig.input(1, ReplicaInput::Expelled(Epoch(2)));

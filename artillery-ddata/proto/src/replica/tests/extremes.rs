@@ -72,11 +72,11 @@ fn expected() -> impl Strategy<Value = Expected> {
 fn write() -> impl Strategy<Value = Write> {
     let step = prop_oneof![
         (key(), expected()).prop_map(|(key, expected)| Step::Require { key, expected }),
-        (key(), by()).prop_map(|(key, by)| Step::Increment { key, by }),
+        (key(), by()).prop_map(|(key, by)| Step::increment(key, by)),
     ];
     let script_step = prop_oneof![
         key().prop_map(|key| ScriptStep::Get { key }),
-        (key(), by()).prop_map(|(key, by)| ScriptStep::Increment { key, by }),
+        (key(), by()).prop_map(|(key, by)| ScriptStep::increment(key, by)),
     ];
     let requirements = || {
         let requirement = (key(), expected()).prop_map(|(key, expected)| Requirement { key, expected });
@@ -87,10 +87,10 @@ fn write() -> impl Strategy<Value = Write> {
     let script = (requirements(), proptest::collection::vec(group, 0..3))
         .prop_map(|(require, groups)| Write::Script(ScriptWrite { require, groups }));
     prop_oneof![
-        key().prop_map(|key| Write::Put { key, value: "1".into() }),
+        key().prop_map(|key| Write::put(key, "1".into())),
         key().prop_map(|key| Write::GetDelete { key }),
-        (key(), version()).prop_map(|(key, expected)| Write::CompareAndSwap { key, expected, value: Some("2".into()) }),
-        (key(), by()).prop_map(|(key, by)| Write::Increment { key, by }),
+        (key(), version()).prop_map(|(key, expected)| Write::compare_and_swap(key, expected, Some("2".into()))),
+        (key(), by()).prop_map(|(key, by)| Write::increment(key, by)),
         proptest::collection::vec(step, 0..3).prop_map(Write::Batch),
         script,
         Just(Write::OpenSession),

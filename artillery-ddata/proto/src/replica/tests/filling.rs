@@ -26,7 +26,7 @@ fn write(rig: &mut Rig, write: Write) -> u64 {
 }
 
 fn put(rig: &mut Rig, key: &'static str, value: impl Into<Bytes>) {
-    write(rig, Write::Put { key: key.into(), value: value.into() });
+    write(rig, Write::put(key.into(), value.into()));
 }
 
 fn delete(rig: &mut Rig, key: &'static str) {

@@ -100,7 +100,7 @@ fn deletes_and_reads_go_on() {
 }
 
 fn put_step(key: &'static str) -> Step {
-    Step::Put { key: key.into(), value: "2".into() }
+    Step::put(key.into(), "2".into())
 }
 
 #[test]

@@ -12,14 +12,14 @@ fn chain(nodes: &[u8]) -> Rig {
     let settings = ReplicaSettings { join: 100, window: 4 * VALUE, max_value: 2 * VALUE, ..ReplicaSettings::default() };
     let mut rig = Rig::open(nodes, &settings);
     for key in ["a", "b", "c"] {
-        rig.write(1, Write::Put { key: key.into(), value: vec![b'.'; VALUE].into() });
+        rig.write(1, Write::put(key.into(), vec![b'.'; VALUE].into()));
         rig.settle();
     }
     rig
 }
 
 fn append(key: &'static str) -> Step {
-    Step::Append { key: key.into(), value: "!".into() }
+    Step::append(key.into(), "!".into())
 }
 
 fn head(rig: &mut Rig) -> &mut Replica {
@@ -60,12 +60,12 @@ fn a_value_is_put_together_once_in_steps() {
 #[test]
 fn a_write_that_is_being_put_together_ends_with_its_epoch() {
     let mut rig = chain(&[1, 2]);
-    let given_up = rig.write(1, Write::Append { key: "a".into(), value: "!".into() });
+    let given_up = rig.write(1, Write::append("a".into(), "!".into()));
     rig.enter_all(&config(2, &[1, 2]));
     assert_eq!(rig.replies[&given_up], Reply::Refused(Refusal::NoChain));
     rig.settle();
     let until = rig.now + std::time::Duration::from_secs(1);
-    let given_up = rig.write(1, Write::Append { key: "a".into(), value: "!".into() });
+    let given_up = rig.write(1, Write::append("a".into(), "!".into()));
     rig.input(1, ReplicaInput::Close { epoch: crate::Epoch(2), until });
     assert_eq!(rig.replies[&given_up], Reply::Refused(Refusal::Busy));
     steps(&mut rig);
@@ -91,7 +91,7 @@ fn a_too_large_update_is_refused_on_record() {
     assert_eq!(length(&rig, 1, "a"), VALUE);
     let two = rig.write(1, Write::Batch(vec![append("a"), append("b")]));
     assert_eq!(rig.replies.get(&two), Some(&Reply::Refused(Refusal::UpdateTooLarge { len: limit + 2, limit })));
-    let put = |key: &'static str| Step::Put { key: key.into(), value: vec![0; VALUE].into() };
+    let put = |key: &'static str| Step::put(key.into(), vec![0; VALUE].into());
     let two = rig.write(1, Write::Batch(vec![put("a"), put("b")]));
     assert!(matches!(rig.replies[&two], Reply::Committed(_)), "half of the window is the limit");
 }
@@ -99,7 +99,7 @@ fn a_too_large_update_is_refused_on_record() {
 #[test]
 fn few_large_writes_are_under_way() {
     let mut rig = chain(&[1, 2]);
-    let put = |len: usize| Write::Put { key: "k".into(), value: Bytes::from(vec![0; len]) };
+    let put = |len: usize| Write::put("k".into(), Bytes::from(vec![0; len]));
     assert!(head(&mut rig).has_room_for_large());
     rig.write(1, put(VALUE / 2));
     assert!(head(&mut rig).has_room_for_large(), "half of the quarter is left");

@@ -64,7 +64,7 @@ impl Company {
         let write = match self.rng.random_range(0..5) {
             0 => Write::Delete { key },
             1 => Write::GetDelete { key },
-            _ => Write::Put { key, value: vec![self.number as u8; len].into() },
+            _ => Write::put(key, vec![self.number as u8; len].into()),
         };
         self.number += 1;
         let lowest = self.number.saturating_sub(3).max(1);

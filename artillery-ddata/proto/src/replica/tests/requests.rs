@@ -10,7 +10,7 @@ fn key(session: Version, number: u64, lowest: u64) -> Option<RequestKey> {
 }
 
 fn append(value: &'static str) -> Write {
-    Write::Append { key: "log".into(), value: value.into() }
+    Write::append("log".into(), value.into())
 }
 
 fn refused(rig: &Rig, token: u64) -> Refusal {
@@ -45,7 +45,7 @@ fn a_failed_swap_never_succeeds_later() {
     let mut rig = Rig::chain(&[1, 2]);
     let session = rig.session(1);
     rig.commit(1, "k", "old");
-    let swap = |expected| Write::CompareAndSwap { key: "k".into(), expected, value: Some("mine".into()) };
+    let swap = |expected| Write::compare_and_swap("k".into(), expected, Some("mine".into()));
     let failed = rig.request(1, key(session, 1, 1), swap(Version::NONE));
     rig.settle();
     assert!(matches!(rig.replies[&failed], Reply::Conflict { replayed: false, .. }));
@@ -66,7 +66,7 @@ fn a_retry_gets_the_taken_value_back() {
     let session = rig.session(1);
     rig.put(1, "small", "value");
     let large = Bytes::from(vec![7; crate::types::update::MAX_TAKEN + 1]);
-    rig.write(1, Write::Put { key: "large".into(), value: large.clone() });
+    rig.write(1, Write::put("large".into(), large.clone()));
     rig.settle();
     let take = |key: &'static str| Write::GetDelete { key: key.into() };
     for (number, name, value) in [(1, "small", Bytes::from("value")), (2, "large", large)] {

@@ -82,7 +82,7 @@ impl Unrest {
         let write = match self.rng.random_range(0..4) {
             0 => Write::Delete { key },
             1 => Write::GetDelete { key },
-            _ => Write::Put { key, value },
+            _ => Write::put(key, value),
         };
         self.number += 1;
         let lowest = self.number.saturating_sub(3).max(1);

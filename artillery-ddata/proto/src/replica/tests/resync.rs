@@ -25,7 +25,7 @@ pub(super) fn filled(settings: &ReplicaSettings) -> Rig {
     for number in 1..=20 {
         let request = RequestKey { session, number, lowest: number.min(3) };
         let key = Bytes::from(format!("key/{number:02}"));
-        rig.request(1, Some(request), Write::Put { key, value: vec![number as u8; 50].into() });
+        rig.request(1, Some(request), Write::put(key, vec![number as u8; 50].into()));
         rig.settle();
     }
     let took = RequestKey { session, number: 21, lowest: 3 };
@@ -269,8 +269,8 @@ fn a_member_in_a_snapshot_that_is_named_as_serving_halts() {
 fn large_values_come_in_pieces() {
     let mut rig = filled(&small());
     let value = Bytes::from((0..=255).cycle().take(5000).collect::<Vec<u8>>());
-    rig.write(1, Write::Put { key: "key/10".into(), value: value.clone() });
-    rig.write(1, Write::Put { key: "zero".into(), value: Bytes::new() });
+    rig.write(1, Write::put("key/10".into(), value.clone()));
+    rig.write(1, Write::put("zero".into(), Bytes::new()));
     rig.beat(2);
     rig.put(1, "last", "v");
     rig.beat(1);

@@ -376,7 +376,7 @@ impl Rig {
     }
 
     pub(super) fn put(&mut self, n: u8, key: &'static str, value: &'static str) -> u64 {
-        self.write(n, Write::Put { key: key.into(), value: value.into() })
+        self.write(n, Write::put(key.into(), value.into()))
     }
 
     /// Puts a value at the head `n`. Returns its committed version.

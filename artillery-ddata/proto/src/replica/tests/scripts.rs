@@ -18,11 +18,11 @@ fn get(key: &'static str) -> ScriptStep {
 }
 
 fn put(key: &'static str, value: &'static str) -> ScriptStep {
-    ScriptStep::Put { key: key.into(), value: value.into() }
+    ScriptStep::put(key.into(), value.into())
 }
 
 fn increment(key: &'static str) -> ScriptStep {
-    ScriptStep::Increment { key: key.into(), by: 1 }
+    ScriptStep::increment(key.into(), 1)
 }
 
 fn script<const N: usize>(groups: [Vec<ScriptStep>; N]) -> ScriptWrite {
@@ -161,7 +161,7 @@ fn the_size_of_a_script_is_bounded() {
 #[test]
 fn results_count_in_the_window() {
     let mut rig = Rig::open(&[1, 2], &ReplicaSettings { window: 1000, ..ReplicaSettings::default() });
-    let large = ScriptStep::Put { key: "k".into(), value: vec![7; 2000].into() };
+    let large = ScriptStep::put("k".into(), vec![7; 2000].into());
     let asked = rig.write(1, write([vec![large, get("k"), ScriptStep::Delete { key: "k".into() }]]));
     assert!(!rig.replicas[&1].has_room());
     rig.settle();

@@ -69,7 +69,7 @@ fn a_record_counts_once_by_its_last_update() {
     for (key, value) in [("b", "2"), ("c", "3"), ("b", "4")] {
         rig.put(1, key, value);
     }
-    let put = |key: &'static str| Step::Put { key: key.into(), value: "5".into() };
+    let put = |key: &'static str| Step::put(key.into(), "5".into());
     rig.write(1, Write::Batch(vec![put("c"), put("d")]));
     rig.settle();
     restart_all(&mut rig);

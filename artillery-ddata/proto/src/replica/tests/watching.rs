@@ -41,7 +41,7 @@ fn changes_come_in_order_when_they_are_committed() {
     rig.settle();
     assert_eq!(changes(&rig, waits), (vec![("k/1".into(), Some("a".into()))], 2));
     rig.put(1, "k/2", "b");
-    let step = |key: &'static str| Step::Put { key: key.into(), value: "c".into() };
+    let step = |key: &'static str| Step::put(key.into(), "c".into());
     rig.write(1, Write::Batch(vec![step("k/1"), step("k/3"), step("else")]));
     rig.write(1, Write::Delete { key: "k/2".into() });
     rig.beat(1);
@@ -103,7 +103,7 @@ fn waiting_queries_are_bounded_in_bytes() {
 #[test]
 fn a_fruitless_query_of_a_long_history_gets_the_position_reached() {
     let mut rig = Rig::chain(&[1]);
-    let step = |n: usize| Step::Put { key: format!("{n:04}").into(), value: "v".into() };
+    let step = |n: usize| Step::put(format!("{n:04}").into(), "v".into());
     for _ in 0..8 {
         rig.write(1, Write::Batch((0..4096).map(step).collect()));
     }
@@ -161,7 +161,7 @@ fn a_watch_is_matched_once_for_many_changes() {
     let ask = |len| rig.ask(1, behind(prefix(len), 0), ReadMode::Eventual, None);
     let watches: Vec<u64> = (1..=LEN).map(ask).collect();
     let key = |n: u32| Bytes::from([prefix(LEN), n.to_be_bytes().to_vec()].concat());
-    rig.write(1, Write::Batch((0..50).map(|n| Step::Put { key: key(n), value: Bytes::new() }).collect()));
+    rig.write(1, Write::Batch((0..50).map(|n| Step::put(key(n), Bytes::new())).collect()));
     for watch in watches {
         assert_eq!(changes(&rig, watch).0.len(), 50);
     }

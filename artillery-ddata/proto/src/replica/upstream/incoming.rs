@@ -106,7 +106,7 @@ mod tests {
 
     fn large() -> (Update, Bytes) {
         let value = Bytes::from((0..=255).cycle().take(1000).collect::<Vec<u8>>());
-        (update(vec![KeyChange { key: "key".into(), value: Some(value.clone()) }]), value)
+        (update(vec![KeyChange::new("key".into(), Some(value.clone()))]), value)
     }
 
     #[test]
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn memory_grows_with_what_has_come() {
         let outline = Outline {
-            changes: vec![crate::message::Lengths { key: 0, value: Some(u32::MAX) }],
+            changes: vec![crate::message::Lengths { key: 0, value: crate::message::ValueOutline::Set(u32::MAX) }],
             ..Outline::of(&update(vec![]))
         };
         let mut incoming = Incoming::new(Version::new(1, 1), outline);
@@ -154,7 +154,7 @@ mod tests {
         ) {
             let mut byte = 0_u8;
             let mut bytes = |len| (0..len).map(|_| { byte = byte.wrapping_add(7); byte }).collect::<Vec<u8>>().into();
-            let changes = lengths.iter().map(|&(key, value)| KeyChange { key: bytes(key), value: value.map(&mut bytes) });
+            let changes = lengths.iter().map(|&(key, value)| KeyChange::new(bytes(key), value.map(&mut bytes)));
             let update = update(changes.collect());
             let mut incoming = Incoming::new(update.version, Outline::of(&update));
             let mut handed_on = Vec::new();

@@ -69,7 +69,7 @@ fn writes_that_were_not_received_wait() {
     let (time, received) = (Cell::new(10), Cell::new(0));
     let more = |_| {
         received.set(received.get() + 1);
-        let write = Write::Put { key: "k".into(), value: "v".into() };
+        let write = Write::put("k".into(), "v".into());
         Some(WriteRequest { request: None, history: None, write, deadline: at(1 << 40), caller: 1 })
     };
     assert!(rig.runner.take(|| at(time.replace(time.get() + 1)), &mut rig.turn, more));

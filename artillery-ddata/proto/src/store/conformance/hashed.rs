@@ -91,7 +91,7 @@ pub fn chains_are_apart(store: &dyn Store) {
 
 /// A key is counted while its newest version is a value; bytes are counted while they are held.
 pub fn size_is_what_is_held(store: &dyn Store) {
-    let size = |keys, bytes| Size { keys, bytes };
+    let size = |keys, bytes| Size { keys, bytes, expiring: 0 };
     assert_eq!(store.size(CHAIN), size(0, 0));
     apply(store, CHAIN, 0, [put(b"a", 1, "one"), put(b"bb", 2, "two"), put(b"a", 3, "three")]);
     assert_eq!(store.size(CHAIN), size(2, 1 + 3 + 5 + 2 + 3));

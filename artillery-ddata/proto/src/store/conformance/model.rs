@@ -112,7 +112,7 @@ impl ModelChain {
         let changes: BTreeMap<Bytes, Option<u8>> = changes.iter().map(|&(key, length)| (name(key), length)).collect();
         let ops = changes.into_iter().map(|(key, length)| {
             let value = length.map(|length| Bytes::from(vec![self.last as u8; length.into()]));
-            let held = Held { version, value };
+            let held = Held::new(version, value);
             self.versions.entry(key.clone()).or_default().insert(self.last, held.clone());
             StoreOp::Put { key, held }
         });

@@ -9,7 +9,7 @@ use std::{
 
 use bytes::Bytes;
 
-use super::{key::KeyBytes, versions::Weight};
+use super::{expiring::Expiring, key::KeyBytes, versions::Weight};
 use crate::{ChainId, Sequence, store::Size};
 
 #[derive(Debug, Default)]
@@ -25,6 +25,8 @@ pub(super) struct Chain {
     /// Keys with versions that only the pins keep.
     pub(super) held_back: BTreeSet<Bytes>,
     pub(super) size: Size,
+    /// The keys whose newest version expires.
+    pub(super) expiring: Expiring,
     pub(super) hashed: Filled,
 }
 
@@ -79,13 +81,16 @@ impl Chain {
         self.lowest_pin().map_or(keep_from, |pin| pin.min(keep_from))
     }
 
-    /// Counts a change to the versions of a key of length `key`, in bytes. `old` or `new` is `None` if the key is
-    /// absent before or after the change.
-    pub(super) fn count(&mut self, key: usize, old: Option<Weight>, new: Option<Weight>) {
-        let bytes = |weight: Option<Weight>| weight.map_or(0, |weight| key as u64 + weight.bytes);
+    /// Counts a change to the versions of a key. `old` or `new` is `None` if the key is absent before or after the
+    /// change.
+    pub(super) fn count(&mut self, key: &[u8], old: Option<Weight>, new: Option<Weight>) {
+        let bytes = |weight: Option<Weight>| weight.map_or(0, |weight| key.len() as u64 + weight.bytes);
         let live = |weight: Option<Weight>| u64::from(weight.is_some_and(|weight| weight.is_live));
         self.size.bytes = self.size.bytes + bytes(new) - bytes(old);
         self.size.keys = self.size.keys + live(new) - live(old);
+        let expiry = |weight: Option<Weight>| weight.and_then(|weight| weight.expiry);
+        self.expiring.change(key, expiry(old), expiry(new));
+        self.size.expiring = self.expiring.len();
     }
 
     fn lowest_pin(&self) -> Option<Sequence> {

@@ -107,7 +107,7 @@ mod tests {
         for (at, shape) in shapes.iter().enumerate() {
             let slots = Slots::new(1, PARTS);
             for (chain, bytes) in (0..KEYS).map(shape) {
-                let first = Held { version: Version::new(1, 1), value: Some(Bytes::new()) };
+                let first = Held::new(Version::new(1, 1), Some(Bytes::new()));
                 let slot = Arc::new(Slot::new(Versions::new(first)));
                 assert!(slots.insert(KeyRef { chain: ChainId(chain), bytes: &bytes }.to_key(), slot));
             }

@@ -55,10 +55,8 @@ proptest! {
 #[test]
 fn versions_out_of_order_are_refused() {
     let store = MemoryStore::with_seed(1);
-    let put = |sequence| StoreOp::Put {
-        key: Bytes::from_static(b"a"),
-        held: Held { version: Version::new(1, sequence), value: None },
-    };
+    let put =
+        |sequence| StoreOp::Put { key: Bytes::from_static(b"a"), held: Held::new(Version::new(1, sequence), None) };
     let apply = |op| store.apply(&StoreBatch { chain: ChainId(0), keep_from: Sequence(0), ops: smallvec![op] });
     assert_eq!(apply(put(5)), Ok(Applied(1)));
     assert!(matches!(apply(put(5)), Err(StoreError::Failed(_))));
@@ -72,7 +70,7 @@ fn an_unpinned_key_is_pruned_at_once() {
     let chain = ChainId(0);
     let put = |sequence, value| StoreOp::Put {
         key: Bytes::from_static(b"a"),
-        held: Held { version: Version::new(1, sequence), value },
+        held: Held::new(Version::new(1, sequence), value),
     };
     let value = || Some(Bytes::from_static(b"value"));
     store.pin(chain, Sequence(1));
@@ -89,7 +87,7 @@ fn an_unpinned_key_is_pruned_at_once() {
 fn the_index_keeps_no_frame_alive() {
     let store = MemoryStore::with_seed(1);
     let frame = Bytes::from(vec![7; 100]);
-    let held = Held { version: Version::new(1, 1), value: None };
+    let held = Held::new(Version::new(1, 1), None);
     let ops = smallvec![StoreOp::Put { key: frame.slice(10..20), held }];
     store.apply(&StoreBatch { chain: ChainId(0), keep_from: Sequence(0), ops }).unwrap();
     assert!(frame.is_unique());
@@ -103,7 +101,7 @@ fn values_are_freed_at_once() {
         store.apply(&StoreBatch { chain: ChainId(0), keep_from: Sequence(0), ops }).unwrap();
     };
     let value = Bytes::from(vec![7; 100]);
-    let held = Held { version: Version::new(1, 1), value: Some(value.clone()) };
+    let held = Held::new(Version::new(1, 1), Some(value.clone()));
     apply(StoreOp::Put { key: Bytes::from_static(b"a"), held });
     assert!(!value.is_unique());
     apply(StoreOp::DropAbove { key: Bytes::from_static(b"a"), last: Sequence(0) });
@@ -119,7 +117,7 @@ fn no_superseded_version_outlives_the_pending_ones() {
         store.apply(&StoreBatch { chain: ChainId(0), keep_from: Sequence(keep_from), ops }).unwrap();
     };
     for sequence in 1..=40 {
-        let held = Held { version: Version::new(1, sequence), value: Some(Bytes::from_static(b"v")) };
+        let held = Held::new(Version::new(1, sequence), Some(Bytes::from_static(b"v")));
         apply(0, StoreOp::Put { key: key.clone(), held });
     }
     apply(10, StoreOp::Prune { key: key.clone() });
@@ -143,7 +141,7 @@ fn hash_order_is_built_on_demand_in_bounded_steps() {
     let store = coarse(1);
     let put = |sequence: u64| StoreOp::Put {
         key: Bytes::from(format!("{sequence:03}")),
-        held: Held { version: Version::new(1, sequence), value: Some(Bytes::new()) },
+        held: Held::new(Version::new(1, sequence), Some(Bytes::new())),
     };
     let apply = |op| {
         store.apply(&StoreBatch { chain: ChainId(0), keep_from: Sequence(0), ops: smallvec![op] }).unwrap();
@@ -172,7 +170,7 @@ fn readers_meet_versions_of_their_own_key() {
     let keys = [Bytes::from_static(b"a"), Bytes::from_static(b"b")];
     let put = |sequence: u64| {
         let key = &keys[(sequence % 2) as usize];
-        let held = Held { version: Version::new(1, sequence), value: Some(key.clone()) };
+        let held = Held::new(Version::new(1, sequence), Some(key.clone()));
         let ops = smallvec![StoreOp::Put { key: key.clone(), held }];
         store.apply(&StoreBatch { chain: CHAIN, keep_from: Sequence(sequence), ops }).unwrap();
     };

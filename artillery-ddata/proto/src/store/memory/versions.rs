@@ -5,7 +5,7 @@ use std::{ops::Deref, slice, sync::Arc};
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use crate::{Sequence, store::Held};
+use crate::{Expiry, Sequence, store::Held};
 
 /// All versions of one key, never empty.
 ///
@@ -26,6 +26,8 @@ pub(super) struct Weight {
     pub(super) bytes: u64,
     /// Whether the newest version is a value.
     pub(super) is_live: bool,
+    /// The expiry of that value.
+    pub(super) expiry: Option<Expiry>,
 }
 
 #[derive(Clone, Debug)]
@@ -60,7 +62,7 @@ impl Versions {
     }
 
     pub(super) fn weight(&self) -> Weight {
-        Weight { bytes: self.bytes, is_live: self.newest.value.is_some() }
+        Weight { bytes: self.bytes, is_live: self.newest.value.is_some(), expiry: self.newest.expiry() }
     }
 
     pub(super) fn at(&self, at_most: Sequence) -> Option<&Held> {

@@ -7,9 +7,10 @@ use super::{
     DecodeError, EncodeError, EncodedBody, HistoryError, Lengths, VersionOrder, check_body, checked_key, checked_value,
 };
 use crate::{
-    Sequence, Version,
+    Expiry, Sequence, Version,
     message::{
-        BodyReader, MAX_CHUNK, RecordPiece, SessionEntry, SnapshotContent, SnapshotCursor, SnapshotHeader, SnapshotPart,
+        BodyReader, MAX_CHUNK, RecordPiece, SessionEntry, SnapshotContent, SnapshotCursor, SnapshotHeader,
+        SnapshotPart, ValueOutline,
     },
     store::{Held, ScanRecord},
     types::update::MAX_TAKEN,
@@ -59,6 +60,12 @@ enum ContentHeader<B, S> {
     Records(Vec<SnapshotRecordHeader>),
     Piece(PieceHeader),
     End,
+    /// Records of which at least one expires.
+    ExpiringRecords(Vec<ExpiringRecordHeader>),
+    ExpiringPiece {
+        piece: PieceHeader,
+        expires: Expiry,
+    },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -66,6 +73,12 @@ struct SnapshotRecordHeader {
     version: Version,
     key: u32,
     value: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ExpiringRecordHeader {
+    record: SnapshotRecordHeader,
+    expires: Option<Expiry>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -88,12 +101,23 @@ pub(super) fn encode_snapshot(part: &SnapshotPart) -> Result<(SaidSnapshot<'_>, 
                 body.extend([record.key.clone(), value]);
                 Ok(SnapshotRecordHeader { version: record.held.version, key, value: len })
             };
-            ContentHeader::Records(records.iter().map(header).collect::<Result<_, _>>()?)
+            let headers = records.iter().map(header).collect::<Result<Vec<_>, _>>()?;
+            if records.iter().all(|record| record.held.expires.is_none()) {
+                ContentHeader::Records(headers)
+            } else {
+                let expiring =
+                    |(record, of): (_, &ScanRecord)| ExpiringRecordHeader { record, expires: of.held.expires };
+                ContentHeader::ExpiringRecords(headers.into_iter().zip(records).map(expiring).collect())
+            }
         }
         SnapshotContent::Piece(piece) => {
             body.extend([piece.key.clone(), piece.bytes.clone()]);
             let key = checked_key(piece.key.len() as u64)?;
-            ContentHeader::Piece(PieceHeader { version: piece.version, key, len: piece.len })
+            let header = PieceHeader { version: piece.version, key, len: piece.len };
+            match piece.expires {
+                None => ContentHeader::Piece(header),
+                Some(expires) => ContentHeader::ExpiringPiece { piece: header, expires },
+            }
         }
         SnapshotContent::End => ContentHeader::End,
     };
@@ -104,8 +128,20 @@ pub(super) fn encode_snapshot(part: &SnapshotPart) -> Result<(SaidSnapshot<'_>, 
 pub(super) fn decode_snapshot(header: HeardSnapshot, body: &Bytes) -> Result<SnapshotPart, DecodeError> {
     let SnapshotFrameHeader { id, at, watermark, content } = header;
     let content = match content {
-        ContentHeader::Records(headers) => SnapshotContent::Records(decode_records(&headers, body)?),
-        ContentHeader::Piece(header) => SnapshotContent::Piece(decode_piece(&header, body)?),
+        ContentHeader::Records(headers) => {
+            let headers = headers.into_iter().map(|record| ExpiringRecordHeader { record, expires: None });
+            SnapshotContent::Records(decode_records(&headers.collect::<Vec<_>>(), body)?)
+        }
+        ContentHeader::ExpiringRecords(headers) => {
+            if headers.iter().all(|header| header.expires.is_none()) {
+                return Err(DecodeError::NotCanonical);
+            }
+            SnapshotContent::Records(decode_records(&headers, body)?)
+        }
+        ContentHeader::Piece(header) => SnapshotContent::Piece(decode_piece(&header, None, body)?),
+        ContentHeader::ExpiringPiece { piece, expires } => {
+            SnapshotContent::Piece(decode_piece(&piece, Some(expires), body)?)
+        }
         bodiless => {
             check_body(0, body)?;
             match bodiless {
@@ -120,21 +156,22 @@ pub(super) fn decode_snapshot(header: HeardSnapshot, body: &Bytes) -> Result<Sna
     Ok(part)
 }
 
-fn decode_records(headers: &[SnapshotRecordHeader], body: &Bytes) -> Result<Vec<ScanRecord>, DecodeError> {
+fn decode_records(headers: &[ExpiringRecordHeader], body: &Bytes) -> Result<Vec<ScanRecord>, DecodeError> {
     let mut stated = 0_u64;
-    for header in headers {
+    for ExpiringRecordHeader { record: header, .. } in headers {
         stated += u64::from(checked_key(header.key.into())?) + u64::from(header.value);
     }
     check_body(stated, body)?;
     let mut pieces = BodyReader::of(body);
-    let record = |header: &SnapshotRecordHeader| {
-        let change = pieces.next(&Lengths { key: header.key, value: Some(header.value) });
-        ScanRecord { key: change.key, held: Held { version: header.version, value: change.value } }
+    let record = |ExpiringRecordHeader { record, expires }: &ExpiringRecordHeader| {
+        let change = pieces.next(&Lengths { key: record.key, value: ValueOutline::Set(record.value) });
+        let held = Held { version: record.version, value: change.value, expires: *expires };
+        ScanRecord { key: change.key, held }
     };
     Ok(headers.iter().map(record).collect())
 }
 
-fn decode_piece(header: &PieceHeader, body: &Bytes) -> Result<RecordPiece, DecodeError> {
+fn decode_piece(header: &PieceHeader, expires: Option<Expiry>, body: &Bytes) -> Result<RecordPiece, DecodeError> {
     let key = u64::from(checked_key(header.key.into())?);
     if (body.len() as u64) < key {
         return Err(DecodeError::BodyLength { stated: key, actual: body.len() as u64 });
@@ -142,7 +179,7 @@ fn decode_piece(header: &PieceHeader, body: &Bytes) -> Result<RecordPiece, Decod
     let (key, bytes) = (body.slice(..key as usize), body.slice(key as usize..));
     // A slice would keep the frame alive as long as the key.
     let key = Bytes::copy_from_slice(&key);
-    Ok(RecordPiece { key, version: header.version, len: header.len, bytes })
+    Ok(RecordPiece { key, version: header.version, len: header.len, expires, bytes })
 }
 
 /// Checks a part before it is sent and after it was received.

@@ -3,6 +3,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::{
+    Expiry,
     message::{
         Outline, Partial, Position, RecordPiece, SessionEntry, SnapshotContent, SnapshotCursor, SnapshotHeader,
         SnapshotPart, SnapshotProgress, Truncate, VersionAnswer,
@@ -36,7 +37,7 @@ fn update(sequence: u64, changes: SmallVec<[KeyChange; 1]>) -> Update {
 }
 
 fn change(key: &str, value: Option<&[u8]>) -> KeyChange {
-    KeyChange { key: Bytes::copy_from_slice(key.as_bytes()), value: value.map(Bytes::copy_from_slice) }
+    KeyChange::new(Bytes::copy_from_slice(key.as_bytes()), value.map(Bytes::copy_from_slice))
 }
 
 fn updates(updates: Vec<Update>) -> ChainFrame {
@@ -59,7 +60,7 @@ fn shares(value: &Bytes, frame: &Frame) -> bool {
 #[test]
 fn values_are_not_copied_on_the_way_out() {
     let value = Bytes::from(vec![1; 100]);
-    let change = KeyChange { key: Bytes::from_static(b"key"), value: Some(value.clone()) };
+    let change = KeyChange::new(Bytes::from_static(b"key"), Some(value.clone()));
     let encoded = encode(&updates(vec![update(1, smallvec![change])])).unwrap();
     assert_eq!(encoded.body[1].as_ptr(), value.as_ptr());
 }
@@ -129,7 +130,10 @@ fn a_header_must_fit_its_updates_and_its_body() {
     let length = |stated, actual| DecodeError::BodyLength { stated, actual };
     assert_eq!(forge(&|_| (), b"abcd"), length(5, 4));
     assert_eq!(forge(&|_| (), b"abcdef"), length(5, 6));
-    assert_eq!(forge(&|header| header.changes[0].value = Some(u32::MAX), b"abcde"), length(2 + (1 << 32) - 1, 5));
+    assert_eq!(
+        forge(&|header| header.changes[0].value = ValueOutline::Set(u32::MAX), b"abcde"),
+        length(2 + (1 << 32) - 1, 5)
+    );
     assert_eq!(forge(&|header| header.changes[0].key = 4097, b"abcde"), HistoryError::KeyTooLong(4097).into());
     assert_eq!(forge(&|header| header.updates.clear(), b"abcde"), HistoryError::Empty.into());
     let counts = |counted, listed| DecodeError::Changes { counted, listed };
@@ -175,7 +179,7 @@ fn a_piece_has_bytes_and_lies_within_its_update() {
     assert_eq!(refused(chunk(1, ChunkPart::Behind(5), long)), HistoryError::PieceLength(long as u64));
     let sequence = HistoryError::Sequence { expected: Sequence(1), found: Sequence(0) };
     assert_eq!(refused(chunk(0, ChunkPart::Behind(5), 1)), sequence);
-    let key = Lengths { key: MAX_KEY as u32 + 1, value: None };
+    let key = Lengths { key: MAX_KEY as u32 + 1, value: ValueOutline::Deleted };
     let part = ChunkPart::First(Outline { changes: vec![key], ..outline.clone() });
     assert_eq!(refused(chunk(1, part, 1)), HistoryError::KeyTooLong(4097));
 
@@ -236,8 +240,14 @@ fn version() -> impl Strategy<Value = Version> {
 
 fn some_change() -> impl Strategy<Value = KeyChange> {
     let value = prop::option::of(prop_oneof![9 => 0..300usize, 1 => Just(COPY_BELOW), 1 => Just(COPY_BELOW + 1)]);
-    (prop::collection::vec(any::<u8>(), 0..20), value, any::<u8>())
-        .prop_map(|(key, value, byte)| KeyChange { key: key.into(), value: value.map(|len| vec![byte; len].into()) })
+    let expires = prop::option::of(number().prop_map(Expiry::at));
+    (prop::collection::vec(any::<u8>(), 0..20), value, any::<u8>(), any::<bool>(), expires).prop_map(
+        |(key, value, byte, renews, expires)| match value {
+            Some(len) => KeyChange::new(key.into(), Some(vec![byte; len].into())).expiring(expires),
+            None if renews => KeyChange::renewal(key.into(), expires),
+            None => KeyChange::new(key.into(), None),
+        },
+    )
 }
 
 fn some_update() -> impl Strategy<Value = Update> {
@@ -313,7 +323,7 @@ fn some_chunk() -> impl Strategy<Value = ChainMessage> {
     (number(), 1..u64::MAX, bytes, prop_oneof![some_update().prop_map(Ok), number().prop_map(Err)]).prop_map(
         |(watermark, sequence, len, part)| {
             let part = part.map_or_else(ChunkPart::Behind, |mut update| {
-                update.changes.push(KeyChange { key: "k".into(), value: Some(vec![0; len].into()) });
+                update.changes.push(KeyChange::new("k".into(), Some(vec![0; len].into())));
                 ChunkPart::First(Outline::of(&update))
             });
             let (watermark, version, bytes) = (Sequence(watermark), Version::new(7, sequence), vec![1; len].into());

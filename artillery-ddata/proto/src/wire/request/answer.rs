@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::{
     DecodeError, EncodeError, Encoded,
     body::{BodyWriter, Taker},
-    header::{AnswerHeader, ComputedHeader, HeldHeader, RecordHeader, ResponseHeader, decoded, encoded},
+    header::{AnswerHeader, ComputedHeader, HeldHeader, RecordHeader, ResponseHeader, ValueHeader, decoded, encoded},
     script::{outcome_headers, take_outcomes},
 };
 use crate::{
@@ -52,24 +52,37 @@ fn reply_header<'a>(reply: &Reply, body: &mut BodyWriter) -> Result<AnswerHeader
             value: body.add_some(value.as_ref())?,
             replayed: *replayed,
         },
-        Reply::Read(ReadReply { held, clean, way, as_of }) => AnswerHeader::Read {
-            held: held.as_ref().map(|held| held_header(held, body)).transpose()?,
-            clean: *clean,
-            way: *way,
-            as_of: *as_of,
-        },
-        Reply::Cut(MultiGetReply { found, clean, way, as_of }) => {
-            let mut header = |held: &Option<Held>| held.as_ref().map(|held| held_header(held, body)).transpose();
-            let found = found.iter().map(&mut header).collect::<Result<_, _>>()?;
-            AnswerHeader::Cut { found, clean: *clean, way: *way, as_of: *as_of }
+        &Reply::Read(ReadReply { ref held, clean, way, as_of, chain_time }) => {
+            let header = held.as_ref().map(|held| held_header(held, body)).transpose()?;
+            match header {
+                Some(held @ HeldHeader { value: ValueHeader::Expiring { .. }, .. }) => {
+                    AnswerHeader::ReadExpiring { held, clean, way, as_of, chain_time }
+                }
+                held => AnswerHeader::Read { held, clean, way, as_of },
+            }
         }
-        Reply::Page(ScanReply { records, next, clean, way, as_of, snapshot }) => {
+        &Reply::Cut(MultiGetReply { ref found, clean, way, as_of, chain_time }) => {
+            let mut header = |held: &Option<Held>| held.as_ref().map(|held| held_header(held, body)).transpose();
+            let expires = found.iter().flatten().any(|held| held.expiry().is_some());
+            let found = found.iter().map(&mut header).collect::<Result<_, _>>()?;
+            if expires {
+                AnswerHeader::CutExpiring { found, clean, way, as_of, chain_time }
+            } else {
+                AnswerHeader::Cut { found, clean, way, as_of }
+            }
+        }
+        &Reply::Page(ScanReply { ref records, ref next, clean, way, as_of, snapshot, chain_time }) => {
             let mut header = |record: &ScanRecord| -> Result<_, EncodeError> {
                 Ok(RecordHeader { key: body.add(&record.key)?, held: held_header(&record.held, body)? })
             };
+            let expires = records.iter().any(|record| record.held.expiry().is_some());
             let records = records.iter().map(&mut header).collect::<Result<_, _>>()?;
             let next = body.add_some(next.as_ref())?;
-            AnswerHeader::Page { records, next, clean: *clean, way: *way, as_of: *as_of, snapshot: *snapshot }
+            if expires {
+                AnswerHeader::PageExpiring { records, next, clean, way, as_of, snapshot, chain_time }
+            } else {
+                AnswerHeader::Page { records, next, clean, way, as_of, snapshot }
+            }
         }
         Reply::Changes(WatchReply { records, upto, shown }) => {
             let mut header = |record: &ScanRecord| -> Result<_, EncodeError> {
@@ -100,11 +113,18 @@ fn computed_header(result: &Computed, body: &mut BodyWriter) -> Result<ComputedH
         Computed::TookForgotten(version) => ComputedHeader::TookForgotten(*version),
         Computed::Ran(outcomes) => ComputedHeader::Ran(outcome_headers(outcomes, body)?),
         Computed::RanForgotten => ComputedHeader::RanForgotten,
+        Computed::Changed(changed) => ComputedHeader::Changed(*changed),
     })
 }
 
 fn held_header(held: &Held, body: &mut BodyWriter) -> Result<HeldHeader, EncodeError> {
-    Ok(HeldHeader { version: held.version, value: body.add_some(held.value.as_ref())? })
+    let value = match (body.add_some(held.value.as_ref())?, held.expires) {
+        (None, None) => ValueHeader::Absent,
+        (Some(len), None) => ValueHeader::Value(len),
+        (Some(len), Some(expires)) => ValueHeader::Expiring { len, expires },
+        (None, Some(expires)) => ValueHeader::Expired(expires),
+    };
+    Ok(HeldHeader { version: held.version, value })
 }
 
 /// Encodes the header of the frame that precedes a large response on a stream of kind
@@ -156,16 +176,29 @@ fn take_reply<R>(header: AnswerHeader<R>, body: &mut Taker<'_>) -> Reply {
             Reply::Conflict { at, step, version, value: value.map(|len| body.take(len)), replayed }
         }
         AnswerHeader::Read { held, clean, way, as_of } => {
-            Reply::Read(ReadReply { held: held.map(|held| take_held(held, body)), clean, way, as_of })
+            let held = held.map(|held| take_held(held, body));
+            Reply::Read(ReadReply { held, clean, way, as_of, chain_time: 0 })
+        }
+        AnswerHeader::ReadExpiring { held, clean, way, as_of, chain_time } => {
+            Reply::Read(ReadReply { held: Some(take_held(held, body)), clean, way, as_of, chain_time })
         }
         AnswerHeader::Cut { found, clean, way, as_of } => {
-            let found = found.into_iter().map(|held| held.map(|held| take_held(held, body))).collect();
-            Reply::Cut(MultiGetReply { found, clean, way, as_of })
+            let found = take_found(found, body);
+            Reply::Cut(MultiGetReply { found, clean, way, as_of, chain_time: 0 })
+        }
+        AnswerHeader::CutExpiring { found, clean, way, as_of, chain_time } => {
+            let found = take_found(found, body);
+            Reply::Cut(MultiGetReply { found, clean, way, as_of, chain_time })
         }
         AnswerHeader::Page { records, next, clean, way, as_of, snapshot } => {
-            let records = records.into_iter().map(|record| take_record(record, body)).collect();
+            let records = take_records(records, body);
             let next = next.map(|len| body.take(len));
-            Reply::Page(ScanReply { records, next, clean, way, as_of, snapshot })
+            Reply::Page(ScanReply { records, next, clean, way, as_of, snapshot, chain_time: 0 })
+        }
+        AnswerHeader::PageExpiring { records, next, clean, way, as_of, snapshot, chain_time } => {
+            let records = take_records(records, body);
+            let next = next.map(|len| body.take(len));
+            Reply::Page(ScanReply { records, next, clean, way, as_of, snapshot, chain_time })
         }
         AnswerHeader::Changes { records, upto } => Reply::Changes(take_changes(records, upto, 0, body)),
         AnswerHeader::PartOfChanges { records, upto, shown } => {
@@ -198,18 +231,28 @@ fn take_computed(header: ComputedHeader, body: &mut Taker<'_>) -> Computed {
         ComputedHeader::TookForgotten(version) => Computed::TookForgotten(version),
         ComputedHeader::Ran(outcomes) => Computed::Ran(take_outcomes(outcomes, body)),
         ComputedHeader::RanForgotten => Computed::RanForgotten,
+        ComputedHeader::Changed(changed) => Computed::Changed(changed),
     }
 }
 
 fn take_changes(records: Vec<RecordHeader>, upto: Sequence, shown: u32, body: &mut Taker<'_>) -> WatchReply {
-    WatchReply { records: records.into_iter().map(|record| take_record(record, body)).collect(), upto, shown }
+    WatchReply { records: take_records(records, body), upto, shown }
+}
+
+fn take_records(headers: Vec<RecordHeader>, body: &mut Taker<'_>) -> Vec<ScanRecord> {
+    headers.into_iter().map(|header| take_record(header, body)).collect()
+}
+
+fn take_found(headers: Vec<Option<HeldHeader>>, body: &mut Taker<'_>) -> Vec<Option<Held>> {
+    headers.into_iter().map(|header| header.map(|header| take_held(header, body))).collect()
 }
 
 fn take_held(header: HeldHeader, body: &mut Taker<'_>) -> Held {
-    Held { version: header.version, value: header.value.map(|len| body.take(len)) }
+    let value = body.take(header.value.len());
+    header.value.held(header.version, value)
 }
 
 fn take_record(header: RecordHeader, body: &mut Taker<'_>) -> ScanRecord {
-    let (key, value) = body.pair(header.key, header.held.value.unwrap_or(0));
-    ScanRecord { key, held: Held { version: header.held.version, value: header.held.value.map(|_| value) } }
+    let (key, value) = body.pair(header.key, header.held.value.len());
+    ScanRecord { key, held: header.held.value.held(header.held.version, value) }
 }

@@ -4,12 +4,13 @@
 use std::num::NonZeroU32;
 
 use artillery_core::internal::codec::{self, MAX_HEADER};
+use bytes::Bytes;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{DecodeError, EncodeError, Encoded, EncodedHeader, body::BodyWriter};
 use crate::{
-    ChainId, ClusterId, Epoch, MemberId, Sequence, Version,
-    api::{Expected, GroupFailure, ReadMode, ReadPath, Refusal, Snapshot},
+    ChainId, ClusterId, Epoch, Expiry, MemberId, Sequence, Version,
+    api::{ExpireIf, GroupFailure, ReadMode, ReadPath, Refusal, Snapshot, Ttl},
     control::{
         History, NodeInfo,
         message::{AdminCommand, ArrangeError},
@@ -17,6 +18,7 @@ use crate::{
         reopening::{NotReopened, Reopened},
         succession::NotReplaced,
     },
+    store::Held,
     types::update::RequestKey,
 };
 
@@ -65,12 +67,29 @@ pub(super) enum WriteHeader {
     OpenSession,
     Resolve,
     Script { require: Vec<RequirementHeader>, groups: Vec<GroupHeader> },
+    PutTtl { key: u32, value: u32, ttl: Ttl },
+    CompareAndSwapTtl { key: u32, expected: Version, value: u32, ttl: Ttl },
+    AppendTtl { key: u32, value: u32, ttl: Ttl },
+    Prepend { key: u32, value: u32, ttl: Ttl },
+    IncrementTtl { key: u32, by: i64, ttl: Ttl },
+    Expire { key: u32, ttl: Option<u64>, when: Option<ExpireIf> },
+    PutSequential { prefix: u32, value: u32, ttl: Ttl },
+}
+
+/// As [`Expected`](crate::api::Expected), with the lengths of values.
+#[derive(Serialize, Deserialize)]
+pub(super) enum ExpectedHeader {
+    Absent,
+    Present,
+    Version(Version),
+    Value(u32),
+    NotValue(u32),
 }
 
 #[derive(Serialize, Deserialize)]
 pub(super) struct RequirementHeader {
     pub(super) key: u32,
-    pub(super) expected: Expected,
+    pub(super) expected: ExpectedHeader,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -88,15 +107,27 @@ pub(super) enum ScriptStepHeader {
     GetDelete { key: u32 },
     Append { key: u32, value: u32 },
     Increment { key: u32, by: i64 },
+    PutTtl { key: u32, value: u32, ttl: Ttl },
+    AppendTtl { key: u32, value: u32, ttl: Ttl },
+    Prepend { key: u32, value: u32, ttl: Ttl },
+    IncrementTtl { key: u32, by: i64, ttl: Ttl },
+    Expire { key: u32, ttl: Option<u64>, when: Option<ExpireIf> },
+    ExpiresIn { key: u32 },
+    Copy { key: u32, to: u32 },
 }
 
 #[derive(Serialize, Deserialize)]
 pub(super) enum StepHeader {
-    Require { key: u32, expected: Expected },
+    Require { key: u32, expected: ExpectedHeader },
     Put { key: u32, value: u32 },
     Delete { key: u32 },
     Append { key: u32, value: u32 },
     Increment { key: u32, by: i64 },
+    PutTtl { key: u32, value: u32, ttl: Ttl },
+    AppendTtl { key: u32, value: u32, ttl: Ttl },
+    Prepend { key: u32, value: u32, ttl: Ttl },
+    IncrementTtl { key: u32, by: i64, ttl: Ttl },
+    Expire { key: u32, ttl: Option<u64>, when: Option<ExpireIf> },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -169,6 +200,30 @@ pub(super) enum AnswerHeader<R> {
         shown: NonZeroU32,
     },
     Reopened(Result<Reopened, NotReopened>),
+    /// `Read`, `Cut` and `Page` with keys that expire.
+    ReadExpiring {
+        held: HeldHeader,
+        clean: bool,
+        way: ReadPath,
+        as_of: Sequence,
+        chain_time: u64,
+    },
+    CutExpiring {
+        found: Vec<Option<HeldHeader>>,
+        clean: bool,
+        way: ReadPath,
+        as_of: Sequence,
+        chain_time: u64,
+    },
+    PageExpiring {
+        records: Vec<RecordHeader>,
+        next: Option<u32>,
+        clean: bool,
+        way: ReadPath,
+        as_of: Sequence,
+        snapshot: Option<u64>,
+        chain_time: u64,
+    },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -180,6 +235,7 @@ pub(super) enum ComputedHeader {
     TookForgotten(Version),
     Ran(Vec<Result<Vec<StepOutcomeHeader>, GroupFailure>>),
     RanForgotten,
+    Changed(bool),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -190,12 +246,43 @@ pub(super) enum StepOutcomeHeader {
     Length(Option<u64>),
     Appended(u64),
     Number(i64),
+    Changed(bool),
+    ExpiresIn(Option<Option<u64>>),
 }
 
 #[derive(Clone, Copy, Serialize, Deserialize)]
 pub(super) struct HeldHeader {
     pub(super) version: Version,
-    pub(super) value: Option<u32>,
+    pub(super) value: ValueHeader,
+}
+
+/// A value without its bytes. The first two choices are encoded like an `Option` of the length.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+pub(super) enum ValueHeader {
+    Absent,
+    Value(u32),
+    Expiring { len: u32, expires: Expiry },
+    Expired(Expiry),
+}
+
+impl ValueHeader {
+    pub(super) const fn len(self) -> u32 {
+        match self {
+            Self::Value(len) | Self::Expiring { len, .. } => len,
+            Self::Absent | Self::Expired(_) => 0,
+        }
+    }
+
+    /// The version that holds this value, given its bytes.
+    pub(super) fn held(self, version: Version, value: Bytes) -> Held {
+        let (value, expires) = match self {
+            Self::Absent => (None, None),
+            Self::Value(_) => (Some(value), None),
+            Self::Expiring { expires, .. } => (Some(value), Some(expires)),
+            Self::Expired(expires) => (None, Some(expires)),
+        };
+        Held { version, value, expires }
+    }
 }
 
 #[derive(Clone, Copy, Serialize, Deserialize)]

@@ -8,10 +8,10 @@ use super::{
     DecodeError, EncodeError, Encoded,
     body::{BodyWriter, Taker},
     header::{OperationHeader, QueryHeader, RequestHeader, StepHeader, WriteHeader, decoded, encoded},
-    script::{script_header, take_script},
+    script::{expected_header, script_header, take_expected, take_script},
 };
 use crate::{
-    api::{HashedQuery, Query, ScanQuery, Step, WatchQuery, Write},
+    api::{HashedQuery, Query, ScanQuery, Step, Ttl, WatchQuery, Write},
     control::succession::Replacement,
     message::request::{AdminOperation, Operation, Request},
 };
@@ -77,15 +77,38 @@ fn query_header(query: &Query, body: &mut BodyWriter) -> Result<QueryHeader, Enc
 
 fn write_header(write: &Write, body: &mut BodyWriter) -> Result<WriteHeader, EncodeError> {
     Ok(match write {
-        Write::Put { key, value } => WriteHeader::Put { key: body.add(key)?, value: body.add(value)? },
+        Write::Put { key, value, ttl } => {
+            let (key, value) = (body.add(key)?, body.add(value)?);
+            match *ttl {
+                Ttl::Usual => WriteHeader::Put { key, value },
+                ttl => WriteHeader::PutTtl { key, value, ttl },
+            }
+        }
         Write::Delete { key } => WriteHeader::Delete { key: body.add(key)? },
-        Write::CompareAndSwap { key, expected, value } => WriteHeader::CompareAndSwap {
-            key: body.add(key)?,
-            expected: *expected,
-            value: body.add_some(value.as_ref())?,
-        },
-        Write::Append { key, value } => WriteHeader::Append { key: body.add(key)?, value: body.add(value)? },
-        Write::Increment { key, by } => WriteHeader::Increment { key: body.add(key)?, by: *by },
+        Write::CompareAndSwap { key, expected, value, ttl } => {
+            let (key, expected, value) = (body.add(key)?, *expected, body.add_some(value.as_ref())?);
+            match (value, *ttl) {
+                // A deletion has no expiry.
+                (None, _) | (_, Ttl::Usual) => WriteHeader::CompareAndSwap { key, expected, value },
+                (Some(value), ttl) => WriteHeader::CompareAndSwapTtl { key, expected, value, ttl },
+            }
+        }
+        Write::Append { key, value, ttl } => {
+            let (key, value) = (body.add(key)?, body.add(value)?);
+            match *ttl {
+                Ttl::Usual => WriteHeader::Append { key, value },
+                ttl => WriteHeader::AppendTtl { key, value, ttl },
+            }
+        }
+        Write::Prepend { key, value, ttl } => {
+            WriteHeader::Prepend { key: body.add(key)?, value: body.add(value)?, ttl: *ttl }
+        }
+        Write::Increment { key, by, ttl: Ttl::Usual } => WriteHeader::Increment { key: body.add(key)?, by: *by },
+        Write::Increment { key, by, ttl } => WriteHeader::IncrementTtl { key: body.add(key)?, by: *by, ttl: *ttl },
+        Write::Expire { key, ttl, when } => WriteHeader::Expire { key: body.add(key)?, ttl: *ttl, when: *when },
+        Write::PutSequential { prefix, value, ttl } => {
+            WriteHeader::PutSequential { prefix: body.add(prefix)?, value: body.add(value)?, ttl: *ttl }
+        }
         Write::GetDelete { key } => WriteHeader::GetDelete { key: body.add(key)? },
         Write::Batch(steps) => {
             WriteHeader::Batch { steps: steps.iter().map(|step| step_header(step, body)).collect::<Result<_, _>>()? }
@@ -98,11 +121,30 @@ fn write_header(write: &Write, body: &mut BodyWriter) -> Result<WriteHeader, Enc
 
 fn step_header(step: &Step, body: &mut BodyWriter) -> Result<StepHeader, EncodeError> {
     Ok(match step {
-        Step::Require { key, expected } => StepHeader::Require { key: body.add(key)?, expected: *expected },
-        Step::Put { key, value } => StepHeader::Put { key: body.add(key)?, value: body.add(value)? },
+        Step::Require { key, expected } => {
+            StepHeader::Require { key: body.add(key)?, expected: expected_header(expected, body)? }
+        }
+        Step::Put { key, value, ttl } => {
+            let (key, value) = (body.add(key)?, body.add(value)?);
+            match *ttl {
+                Ttl::Usual => StepHeader::Put { key, value },
+                ttl => StepHeader::PutTtl { key, value, ttl },
+            }
+        }
         Step::Delete { key } => StepHeader::Delete { key: body.add(key)? },
-        Step::Append { key, value } => StepHeader::Append { key: body.add(key)?, value: body.add(value)? },
-        Step::Increment { key, by } => StepHeader::Increment { key: body.add(key)?, by: *by },
+        Step::Append { key, value, ttl } => {
+            let (key, value) = (body.add(key)?, body.add(value)?);
+            match *ttl {
+                Ttl::Usual => StepHeader::Append { key, value },
+                ttl => StepHeader::AppendTtl { key, value, ttl },
+            }
+        }
+        Step::Prepend { key, value, ttl } => {
+            StepHeader::Prepend { key: body.add(key)?, value: body.add(value)?, ttl: *ttl }
+        }
+        Step::Increment { key, by, ttl: Ttl::Usual } => StepHeader::Increment { key: body.add(key)?, by: *by },
+        Step::Increment { key, by, ttl } => StepHeader::IncrementTtl { key: body.add(key)?, by: *by, ttl: *ttl },
+        Step::Expire { key, ttl, when } => StepHeader::Expire { key: body.add(key)?, ttl: *ttl, when: *when },
     })
 }
 
@@ -160,18 +202,40 @@ fn take_write(header: WriteHeader, body: &mut Taker<'_>) -> Write {
     match header {
         WriteHeader::Put { key, value } => {
             let (key, value) = body.pair(key, value);
-            Write::Put { key, value }
+            Write::put(key, value)
         }
         WriteHeader::Delete { key } => Write::Delete { key: body.take(key) },
         WriteHeader::CompareAndSwap { key, expected, value: len } => {
             let (key, value) = body.pair(key, len.unwrap_or(0));
-            Write::CompareAndSwap { key, expected, value: len.map(|_| value) }
+            Write::compare_and_swap(key, expected, len.map(|_| value))
         }
         WriteHeader::Append { key, value } => {
             let (key, value) = body.pair(key, value);
-            Write::Append { key, value }
+            Write::append(key, value)
         }
-        WriteHeader::Increment { key, by } => Write::Increment { key: body.take(key), by },
+        WriteHeader::Increment { key, by } => Write::increment(body.take(key), by),
+        WriteHeader::PutTtl { key, value, ttl } => {
+            let (key, value) = body.pair(key, value);
+            Write::Put { key, value, ttl }
+        }
+        WriteHeader::CompareAndSwapTtl { key, expected, value, ttl } => {
+            let (key, value) = body.pair(key, value);
+            Write::CompareAndSwap { key, expected, value: Some(value), ttl }
+        }
+        WriteHeader::AppendTtl { key, value, ttl } => {
+            let (key, value) = body.pair(key, value);
+            Write::Append { key, value, ttl }
+        }
+        WriteHeader::Prepend { key, value, ttl } => {
+            let (key, value) = body.pair(key, value);
+            Write::Prepend { key, value, ttl }
+        }
+        WriteHeader::IncrementTtl { key, by, ttl } => Write::Increment { key: body.take(key), by, ttl },
+        WriteHeader::Expire { key, ttl, when } => Write::Expire { key: body.take(key), ttl, when },
+        WriteHeader::PutSequential { prefix, value, ttl } => {
+            let (prefix, value) = body.pair(prefix, value);
+            Write::PutSequential { prefix, value, ttl }
+        }
         WriteHeader::GetDelete { key } => Write::GetDelete { key: body.take(key) },
         WriteHeader::Batch { steps } => Write::Batch(steps.into_iter().map(|step| take_step(step, body)).collect()),
         WriteHeader::Script { require, groups } => Write::Script(take_script(require, groups, body)),
@@ -182,16 +246,32 @@ fn take_write(header: WriteHeader, body: &mut Taker<'_>) -> Write {
 
 fn take_step(header: StepHeader, body: &mut Taker<'_>) -> Step {
     match header {
-        StepHeader::Require { key, expected } => Step::Require { key: body.take(key), expected },
+        StepHeader::Require { key, expected } => {
+            Step::Require { key: body.take(key), expected: take_expected(expected, body) }
+        }
         StepHeader::Put { key, value } => {
             let (key, value) = body.pair(key, value);
-            Step::Put { key, value }
+            Step::put(key, value)
         }
         StepHeader::Delete { key } => Step::Delete { key: body.take(key) },
         StepHeader::Append { key, value } => {
             let (key, value) = body.pair(key, value);
-            Step::Append { key, value }
+            Step::append(key, value)
         }
-        StepHeader::Increment { key, by } => Step::Increment { key: body.take(key), by },
+        StepHeader::Increment { key, by } => Step::increment(body.take(key), by),
+        StepHeader::PutTtl { key, value, ttl } => {
+            let (key, value) = body.pair(key, value);
+            Step::Put { key, value, ttl }
+        }
+        StepHeader::AppendTtl { key, value, ttl } => {
+            let (key, value) = body.pair(key, value);
+            Step::Append { key, value, ttl }
+        }
+        StepHeader::Prepend { key, value, ttl } => {
+            let (key, value) = body.pair(key, value);
+            Step::Prepend { key, value, ttl }
+        }
+        StepHeader::IncrementTtl { key, by, ttl } => Step::Increment { key: body.take(key), by, ttl },
+        StepHeader::Expire { key, ttl, when } => Step::Expire { key: body.take(key), ttl, when },
     }
 }

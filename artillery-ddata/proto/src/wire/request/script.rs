@@ -3,9 +3,11 @@
 use super::{
     EncodeError,
     body::{BodyWriter, Taker},
-    header::{GroupHeader, RequirementHeader, ScriptStepHeader, StepOutcomeHeader, WriteHeader},
+    header::{ExpectedHeader, GroupHeader, RequirementHeader, ScriptStepHeader, StepOutcomeHeader, WriteHeader},
 };
-use crate::api::{GroupFailure, GroupOutcome, Requirement, ScriptGroup, ScriptStep, ScriptWrite, StepOutcome};
+use crate::api::{
+    Expected, GroupFailure, GroupOutcome, Requirement, ScriptGroup, ScriptStep, ScriptWrite, StepOutcome, Ttl,
+};
 
 pub(super) type OutcomeHeader = Result<Vec<StepOutcomeHeader>, GroupFailure>;
 
@@ -17,9 +19,29 @@ pub(super) fn script_header(script: &ScriptWrite, body: &mut BodyWriter) -> Resu
 
 fn requirement_headers(require: &[Requirement], body: &mut BodyWriter) -> Result<Vec<RequirementHeader>, EncodeError> {
     let header = |Requirement { key, expected }: &Requirement| {
-        Ok(RequirementHeader { key: body.add(key)?, expected: *expected })
+        Ok(RequirementHeader { key: body.add(key)?, expected: expected_header(expected, body)? })
     };
     require.iter().map(header).collect()
+}
+
+pub(super) fn expected_header(expected: &Expected, body: &mut BodyWriter) -> Result<ExpectedHeader, EncodeError> {
+    Ok(match expected {
+        Expected::Absent => ExpectedHeader::Absent,
+        Expected::Present => ExpectedHeader::Present,
+        Expected::Version(version) => ExpectedHeader::Version(*version),
+        Expected::Value(value) => ExpectedHeader::Value(body.add(value)?),
+        Expected::NotValue(value) => ExpectedHeader::NotValue(body.add(value)?),
+    })
+}
+
+pub(super) fn take_expected(header: ExpectedHeader, body: &mut Taker<'_>) -> Expected {
+    match header {
+        ExpectedHeader::Absent => Expected::Absent,
+        ExpectedHeader::Present => Expected::Present,
+        ExpectedHeader::Version(version) => Expected::Version(version),
+        ExpectedHeader::Value(len) => Expected::Value(body.take(len)),
+        ExpectedHeader::NotValue(len) => Expected::NotValue(body.take(len)),
+    }
 }
 
 fn group_header(group: &ScriptGroup, body: &mut BodyWriter) -> Result<GroupHeader, EncodeError> {
@@ -32,11 +54,36 @@ fn step_header(step: &ScriptStep, body: &mut BodyWriter) -> Result<ScriptStepHea
     Ok(match step {
         ScriptStep::Get { key } => ScriptStepHeader::Get { key: body.add(key)? },
         ScriptStep::Length { key } => ScriptStepHeader::Length { key: body.add(key)? },
-        ScriptStep::Put { key, value } => ScriptStepHeader::Put { key: body.add(key)?, value: body.add(value)? },
+        ScriptStep::Put { key, value, ttl } => {
+            let (key, value) = (body.add(key)?, body.add(value)?);
+            match *ttl {
+                Ttl::Usual => ScriptStepHeader::Put { key, value },
+                ttl => ScriptStepHeader::PutTtl { key, value, ttl },
+            }
+        }
         ScriptStep::Delete { key } => ScriptStepHeader::Delete { key: body.add(key)? },
         ScriptStep::GetDelete { key } => ScriptStepHeader::GetDelete { key: body.add(key)? },
-        ScriptStep::Append { key, value } => ScriptStepHeader::Append { key: body.add(key)?, value: body.add(value)? },
-        ScriptStep::Increment { key, by } => ScriptStepHeader::Increment { key: body.add(key)?, by: *by },
+        ScriptStep::Append { key, value, ttl } => {
+            let (key, value) = (body.add(key)?, body.add(value)?);
+            match *ttl {
+                Ttl::Usual => ScriptStepHeader::Append { key, value },
+                ttl => ScriptStepHeader::AppendTtl { key, value, ttl },
+            }
+        }
+        ScriptStep::Prepend { key, value, ttl } => {
+            ScriptStepHeader::Prepend { key: body.add(key)?, value: body.add(value)?, ttl: *ttl }
+        }
+        ScriptStep::Increment { key, by, ttl: Ttl::Usual } => {
+            ScriptStepHeader::Increment { key: body.add(key)?, by: *by }
+        }
+        ScriptStep::Increment { key, by, ttl } => {
+            ScriptStepHeader::IncrementTtl { key: body.add(key)?, by: *by, ttl: *ttl }
+        }
+        ScriptStep::Expire { key, ttl, when } => {
+            ScriptStepHeader::Expire { key: body.add(key)?, ttl: *ttl, when: *when }
+        }
+        ScriptStep::ExpiresIn { key } => ScriptStepHeader::ExpiresIn { key: body.add(key)? },
+        ScriptStep::Copy { key, to } => ScriptStepHeader::Copy { key: body.add(key)?, to: body.add(to)? },
     })
 }
 
@@ -50,7 +97,10 @@ pub(super) fn take_script(
 }
 
 fn take_requirements(headers: Vec<RequirementHeader>, body: &mut Taker<'_>) -> Vec<Requirement> {
-    let take = |RequirementHeader { key, expected }| Requirement { key: body.take(key), expected };
+    let take = |RequirementHeader { key, expected }| Requirement {
+        key: body.take(key),
+        expected: take_expected(expected, body),
+    };
     headers.into_iter().map(take).collect()
 }
 
@@ -65,15 +115,31 @@ fn take_step(header: ScriptStepHeader, body: &mut Taker<'_>) -> ScriptStep {
         ScriptStepHeader::Length { key } => ScriptStep::Length { key: body.take(key) },
         ScriptStepHeader::Put { key, value } => {
             let (key, value) = body.pair(key, value);
-            ScriptStep::Put { key, value }
+            ScriptStep::put(key, value)
         }
         ScriptStepHeader::Delete { key } => ScriptStep::Delete { key: body.take(key) },
         ScriptStepHeader::GetDelete { key } => ScriptStep::GetDelete { key: body.take(key) },
         ScriptStepHeader::Append { key, value } => {
             let (key, value) = body.pair(key, value);
-            ScriptStep::Append { key, value }
+            ScriptStep::append(key, value)
         }
-        ScriptStepHeader::Increment { key, by } => ScriptStep::Increment { key: body.take(key), by },
+        ScriptStepHeader::Increment { key, by } => ScriptStep::increment(body.take(key), by),
+        ScriptStepHeader::PutTtl { key, value, ttl } => {
+            let (key, value) = body.pair(key, value);
+            ScriptStep::Put { key, value, ttl }
+        }
+        ScriptStepHeader::AppendTtl { key, value, ttl } => {
+            let (key, value) = body.pair(key, value);
+            ScriptStep::Append { key, value, ttl }
+        }
+        ScriptStepHeader::Prepend { key, value, ttl } => {
+            let (key, value) = body.pair(key, value);
+            ScriptStep::Prepend { key, value, ttl }
+        }
+        ScriptStepHeader::IncrementTtl { key, by, ttl } => ScriptStep::Increment { key: body.take(key), by, ttl },
+        ScriptStepHeader::Expire { key, ttl, when } => ScriptStep::Expire { key: body.take(key), ttl, when },
+        ScriptStepHeader::ExpiresIn { key } => ScriptStep::ExpiresIn { key: body.take(key) },
+        ScriptStepHeader::Copy { key, to } => ScriptStep::Copy { key: body.take(key), to: body.take(to) },
     }
 }
 
@@ -99,6 +165,8 @@ fn told_header(told: &StepOutcome, body: &mut BodyWriter) -> Result<StepOutcomeH
         StepOutcome::Length(length) => StepOutcomeHeader::Length(*length),
         StepOutcome::Appended(length) => StepOutcomeHeader::Appended(*length),
         StepOutcome::Number(number) => StepOutcomeHeader::Number(*number),
+        StepOutcome::Changed(changed) => StepOutcomeHeader::Changed(*changed),
+        StepOutcome::ExpiresIn(left) => StepOutcomeHeader::ExpiresIn(*left),
     })
 }
 
@@ -116,5 +184,7 @@ fn take_told(header: StepOutcomeHeader, body: &mut Taker<'_>) -> StepOutcome {
         StepOutcomeHeader::Length(length) => StepOutcome::Length(length),
         StepOutcomeHeader::Appended(length) => StepOutcome::Appended(length),
         StepOutcomeHeader::Number(number) => StepOutcome::Number(number),
+        StepOutcomeHeader::Changed(changed) => StepOutcome::Changed(changed),
+        StepOutcomeHeader::ExpiresIn(left) => StepOutcome::ExpiresIn(left),
     }
 }

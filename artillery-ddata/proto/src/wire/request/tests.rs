@@ -9,11 +9,11 @@ use proptest::{collection::vec, option, prelude::*};
 
 use super::*;
 use crate::{
-    ChainConfig, ChainId, ChainMember, ClusterId, Epoch, Incarnation, MemberId, Mode, NodeAddress, NodeId, ReadPath,
-    Refusal, Role, Routing, Sequence, Version,
+    ChainConfig, ChainId, ChainMember, ClusterId, Epoch, Expiry, Incarnation, MemberId, Mode, NodeAddress, NodeId,
+    ReadPath, Refusal, Role, Routing, Sequence, Version,
     api::{
-        Computed, Expected, GroupFailure, GroupOutcome, HashedQuery, HashedReply, MultiGetReply, ReadReply,
-        Requirement, ScanQuery, ScanReply, ScriptGroup, ScriptStep, ScriptWrite, Snapshot, Step, StepOutcome,
+        Computed, Expected, ExpireIf, GroupFailure, GroupOutcome, HashedQuery, HashedReply, MultiGetReply, ReadReply,
+        Requirement, ScanQuery, ScanReply, ScriptGroup, ScriptStep, ScriptWrite, Snapshot, Step, StepOutcome, Ttl,
         WatchQuery, WatchReply, WriteReply,
     },
     api::{Query, ReadMode, Reply, Write},
@@ -84,15 +84,33 @@ fn query() -> impl Strategy<Value = Query> {
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         (bytes(9), expected()).prop_map(|(key, expected)| Step::Require { key, expected }),
-        (bytes(9), value()).prop_map(|(key, value)| Step::Put { key, value }),
+        (bytes(9), value(), ttl()).prop_map(|(key, value, ttl)| Step::Put { key, value, ttl }),
         bytes(9).prop_map(|key| Step::Delete { key }),
-        (bytes(9), bytes(9)).prop_map(|(key, value)| Step::Append { key, value }),
-        (bytes(9), any::<i64>()).prop_map(|(key, by)| Step::Increment { key, by }),
+        (bytes(9), bytes(9), ttl()).prop_map(|(key, value, ttl)| Step::Append { key, value, ttl }),
+        (bytes(9), bytes(9), ttl()).prop_map(|(key, value, ttl)| Step::Prepend { key, value, ttl }),
+        (bytes(9), any::<i64>(), ttl()).prop_map(|(key, by, ttl)| Step::Increment { key, by, ttl }),
+        (bytes(9), expiry()).prop_map(|(key, (ttl, when))| Step::Expire { key, ttl, when }),
     ]
 }
 
 fn expected() -> impl Strategy<Value = Expected> {
-    prop_oneof![Just(Expected::Absent), Just(Expected::Present), version().prop_map(Expected::Version)]
+    prop_oneof![
+        Just(Expected::Absent),
+        Just(Expected::Present),
+        version().prop_map(Expected::Version),
+        bytes(9).prop_map(Expected::Value),
+        bytes(9).prop_map(Expected::NotValue),
+    ]
+}
+
+fn ttl() -> impl Strategy<Value = Ttl> {
+    prop_oneof![Just(Ttl::Usual), Just(Ttl::Keep), any::<u64>().prop_map(Ttl::Set), any::<u64>().prop_map(Ttl::IfNew)]
+}
+
+/// A time to live, and the condition under which it is set.
+fn expiry() -> impl Strategy<Value = (Option<u64>, Option<ExpireIf>)> {
+    let when = prop::sample::select(vec![ExpireIf::Unset, ExpireIf::Set, ExpireIf::Later, ExpireIf::Sooner]);
+    (option::of(any::<u64>()), option::of(when))
 }
 
 fn script() -> impl Strategy<Value = ScriptWrite> {
@@ -100,11 +118,15 @@ fn script() -> impl Strategy<Value = ScriptWrite> {
     let step = prop_oneof![
         bytes(9).prop_map(|key| ScriptStep::Get { key }),
         bytes(9).prop_map(|key| ScriptStep::Length { key }),
-        (bytes(9), value()).prop_map(|(key, value)| ScriptStep::Put { key, value }),
+        (bytes(9), value(), ttl()).prop_map(|(key, value, ttl)| ScriptStep::Put { key, value, ttl }),
         bytes(9).prop_map(|key| ScriptStep::Delete { key }),
         bytes(9).prop_map(|key| ScriptStep::GetDelete { key }),
-        (bytes(9), bytes(9)).prop_map(|(key, value)| ScriptStep::Append { key, value }),
-        (bytes(9), any::<i64>()).prop_map(|(key, by)| ScriptStep::Increment { key, by }),
+        (bytes(9), bytes(9), ttl()).prop_map(|(key, value, ttl)| ScriptStep::Append { key, value, ttl }),
+        (bytes(9), bytes(9), ttl()).prop_map(|(key, value, ttl)| ScriptStep::Prepend { key, value, ttl }),
+        (bytes(9), any::<i64>(), ttl()).prop_map(|(key, by, ttl)| ScriptStep::Increment { key, by, ttl }),
+        (bytes(9), expiry()).prop_map(|(key, (ttl, when))| ScriptStep::Expire { key, ttl, when }),
+        bytes(9).prop_map(|key| ScriptStep::ExpiresIn { key }),
+        (bytes(9), bytes(9)).prop_map(|(key, to)| ScriptStep::Copy { key, to }),
     ];
     let group = (require(), vec(step, 0..4)).prop_map(|(require, steps)| ScriptGroup { require, steps });
     (require(), vec(group, 0..4)).prop_map(|(require, groups)| ScriptWrite { require, groups })
@@ -112,15 +134,17 @@ fn script() -> impl Strategy<Value = ScriptWrite> {
 
 fn write() -> impl Strategy<Value = Write> {
     prop_oneof![
-        (bytes(20), value()).prop_map(|(key, value)| Write::Put { key, value }),
+        (bytes(20), value(), ttl()).prop_map(|(key, value, ttl)| Write::Put { key, value, ttl }),
         bytes(20).prop_map(|key| Write::Delete { key }),
-        (bytes(20), version(), option::of(value())).prop_map(|(key, expected, value)| Write::CompareAndSwap {
-            key,
-            expected,
-            value
+        (bytes(20), version(), option::of(value()), ttl()).prop_map(|(key, expected, value, ttl)| {
+            let ttl = if value.is_some() { ttl } else { Ttl::Usual };
+            Write::CompareAndSwap { key, expected, value, ttl }
         }),
-        (bytes(20), value()).prop_map(|(key, value)| Write::Append { key, value }),
-        (bytes(20), any::<i64>()).prop_map(|(key, by)| Write::Increment { key, by }),
+        (bytes(20), value(), ttl()).prop_map(|(key, value, ttl)| Write::Append { key, value, ttl }),
+        (bytes(20), value(), ttl()).prop_map(|(key, value, ttl)| Write::Prepend { key, value, ttl }),
+        (bytes(20), any::<i64>(), ttl()).prop_map(|(key, by, ttl)| Write::Increment { key, by, ttl }),
+        (bytes(20), expiry()).prop_map(|(key, (ttl, when))| Write::Expire { key, ttl, when }),
+        (bytes(20), value(), ttl()).prop_map(|(prefix, value, ttl)| Write::PutSequential { prefix, value, ttl }),
         bytes(20).prop_map(|key| Write::GetDelete { key }),
         vec(step(), 0..5).prop_map(Write::Batch),
         script().prop_map(Write::Script),
@@ -177,7 +201,20 @@ fn request() -> impl Strategy<Value = Request> {
 }
 
 fn held() -> impl Strategy<Value = Option<Held>> {
-    option::of((version(), option::of(value())).prop_map(|(version, value)| Held { version, value }))
+    option::of((version(), option::of(value()), expires()).prop_map(|(version, value, expires)| Held {
+        version,
+        value,
+        expires,
+    }))
+}
+
+fn expires() -> impl Strategy<Value = Option<Expiry>> {
+    option::weighted(0.2, any::<u64>().prop_map(Expiry::at))
+}
+
+/// The chain time of a reply, which is sent if any key expires.
+fn chain_time<'a>(mut found: impl Iterator<Item = &'a Held>) -> u64 {
+    if found.any(|held| held.expiry().is_some()) { 9 } else { 0 }
 }
 
 fn refusal() -> impl Strategy<Value = Refusal> {
@@ -223,6 +260,7 @@ fn computed() -> impl Strategy<Value = Computed> {
         version().prop_map(Computed::TookForgotten),
         vec(group_outcome(), 0..4).prop_map(Computed::Ran),
         Just(Computed::RanForgotten),
+        any::<bool>().prop_map(Computed::Changed),
     ]
 }
 
@@ -234,6 +272,8 @@ fn group_outcome() -> impl Strategy<Value = GroupOutcome> {
         option::of(any::<u64>()).prop_map(StepOutcome::Length),
         any::<u64>().prop_map(StepOutcome::Appended),
         any::<i64>().prop_map(StepOutcome::Number),
+        any::<bool>().prop_map(StepOutcome::Changed),
+        option::of(option::of(any::<u64>())).prop_map(StepOutcome::ExpiresIn),
     ];
     let failure = prop_oneof![
         (any::<u32>(), version()).prop_map(|(requirement, version)| GroupFailure::Unmet { requirement, version }),
@@ -247,8 +287,11 @@ fn reply() -> impl Strategy<Value = Reply> {
     let way = || prop_oneof![Just(ReadPath::Local), Just(ReadPath::Query), Just(ReadPath::Chain)];
     let served = || (any::<bool>(), way(), any::<u64>().prop_map(Sequence));
     let records = || {
-        vec((bytes(9), version(), value()), 0..3).prop_map(|records| {
-            let record = |(key, version, value)| ScanRecord { key, held: Held { version, value: Some(value) } };
+        vec((bytes(9), version(), value(), expires()), 0..3).prop_map(|records| {
+            let record = |(key, version, value, expires)| ScanRecord {
+                key,
+                held: Held { version, value: Some(value), expires },
+            };
             records.into_iter().map(record).collect::<Vec<_>>()
         })
     };
@@ -259,12 +302,18 @@ fn reply() -> impl Strategy<Value = Reply> {
         ((version(), version()), any::<(u32, bool)>(), option::of(value())).prop_map(
             |((at, version), (step, replayed), value)| Reply::Conflict { at, step, version, value, replayed }
         ),
-        (held(), served()).prop_map(|(held, (clean, way, as_of))| Reply::Read(ReadReply { held, clean, way, as_of })),
-        (vec(held(), 0..4), served())
-            .prop_map(|(found, (clean, way, as_of))| { Reply::Cut(MultiGetReply { found, clean, way, as_of }) }),
+        (held(), served()).prop_map(|(held, (clean, way, as_of))| {
+            let chain_time = chain_time(held.iter());
+            Reply::Read(ReadReply { held, clean, way, as_of, chain_time })
+        }),
+        (vec(held(), 0..4), served()).prop_map(|(found, (clean, way, as_of))| {
+            let chain_time = chain_time(found.iter().flatten());
+            Reply::Cut(MultiGetReply { found, clean, way, as_of, chain_time })
+        }),
         (records(), option::of(bytes(9)), served(), option::of(any::<u64>())).prop_map(
             |(records, next, (clean, way, as_of), snapshot)| {
-                Reply::Page(ScanReply { records, next, clean, way, as_of, snapshot })
+                let chain_time = chain_time(records.iter().map(|record| &record.held));
+                Reply::Page(ScanReply { records, next, clean, way, as_of, snapshot, chain_time })
             }
         ),
         (records(), any::<u64>().prop_map(Sequence), prop_oneof![Just(0), any::<u32>()])

@@ -224,18 +224,18 @@ impl<'a> Reader<'a> {
 
     fn write(&mut self, seen: &Seen) -> Write {
         match self.byte() % 16 {
-            0 | 1 => Write::Put { key: self.key(), value: self.value() },
+            0 | 1 => Write::put(self.key(), self.value()),
             2 => Write::Delete { key: self.key() },
             3 => {
                 let (key, expected) = (self.key(), self.version(seen));
-                Write::CompareAndSwap { key, expected, value: self.some(Self::value) }
+                Write::compare_and_swap(key, expected, self.some(Self::value))
             }
-            4 | 5 => Write::Append { key: self.key(), value: self.value() },
-            6 => Write::Increment { key: self.key(), by: self.amount() },
+            4 | 5 => Write::append(self.key(), self.value()),
+            6 => Write::increment(self.key(), self.amount()),
             7 | 8 => Write::GetDelete { key: self.key() },
             9 if self.is() => {
                 let value = self.value();
-                Write::Batch(self.rising_keys().map(|key| Step::Put { key, value: value.clone() }).collect())
+                Write::Batch(self.rising_keys().map(|key| Step::put(key, value.clone())).collect())
             }
             9 => Write::Batch(self.many(|reader| reader.step(seen))),
             10..13 => {
@@ -251,10 +251,10 @@ impl<'a> Reader<'a> {
         let key = self.key();
         match self.byte() % 5 {
             0 => Step::Require { key, expected: self.expected(seen) },
-            1 => Step::Put { key, value: self.value() },
+            1 => Step::put(key, self.value()),
             2 => Step::Delete { key },
-            3 => Step::Append { key, value: self.value() },
-            _ => Step::Increment { key, by: self.amount() },
+            3 => Step::append(key, self.value()),
+            _ => Step::increment(key, self.amount()),
         }
     }
 
@@ -285,11 +285,11 @@ impl<'a> Reader<'a> {
         match self.byte() % 7 {
             0 => ScriptStep::Get { key },
             1 => ScriptStep::Length { key },
-            2 => ScriptStep::Put { key, value: self.value() },
+            2 => ScriptStep::put(key, self.value()),
             3 => ScriptStep::Delete { key },
             4 => ScriptStep::GetDelete { key },
-            5 => ScriptStep::Append { key, value: self.value() },
-            _ => ScriptStep::Increment { key, by: self.amount() },
+            5 => ScriptStep::append(key, self.value()),
+            _ => ScriptStep::increment(key, self.amount()),
         }
     }
 }

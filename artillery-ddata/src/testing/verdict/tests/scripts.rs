@@ -21,7 +21,7 @@ fn get() -> ScriptStep {
 }
 
 fn count() -> ScriptStep {
-    ScriptStep::Increment { key: k(), by: 1 }
+    ScriptStep::increment(k(), 1)
 }
 
 fn steps(steps: impl Into<Vec<ScriptStep>>) -> ScriptGroup {
@@ -58,7 +58,7 @@ fn results_must_fit_the_content() {
 #[test]
 fn reads_of_a_script_must_be_current() {
     let old = || Run::default().done(put("1"), 1, Computed::Nothing).done(put("2"), 2, Computed::Nothing);
-    let elsewhere = ScriptStep::Put { key: Bytes::from_static(b"other"), value: k() };
+    let elsewhere = ScriptStep::put(Bytes::from_static(b"other"), k());
     let asked = || script([steps([get(), elsewhere.clone()])]);
     let told = |told| ran([Ok(vec![told, StepOutcome::Done])]);
     assert!(old().done(asked(), 3, told(found(2, "2"))).read(Some((2, "2"))).fits());
@@ -68,7 +68,7 @@ fn reads_of_a_script_must_be_current() {
 
 #[test]
 fn a_failed_group_changes_nothing_and_has_a_reason() {
-    let more = || ScriptStep::Append { key: k(), value: Bytes::from_static(b"x") };
+    let more = || ScriptStep::append(k(), Bytes::from_static(b"x"));
     let asked = || script([steps([more(), count()])]);
     let run = || Run::default().done(put("1"), 1, Computed::Nothing).done(asked(), 2, ran([Err(NO_NUMBER)]));
     assert!(run().read(Some((1, "1"))).fits());
@@ -115,7 +115,7 @@ fn groups_without_results_may_have_run_or_failed() {
 
 #[test]
 fn a_lost_append_counts_once() {
-    let more = || ScriptStep::Append { key: k(), value: Bytes::from_static(b"x") };
+    let more = || ScriptStep::append(k(), Bytes::from_static(b"x"));
     let run = || Run::default().unknown(script([steps([more()])]));
     assert!(run().done(append("y"), 2, Computed::Length(2)).read(Some((2, "xy"))).fits());
     assert!(run().done(append("y"), 2, Computed::Length(1)).read(Some((2, "y"))).fits());

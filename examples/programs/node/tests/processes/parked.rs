@@ -61,7 +61,7 @@ impl Caller {
 
     async fn put(&mut self, at: usize) -> Duration {
         let began = Instant::now();
-        let write = Write::Put { key: at.to_be_bytes().to_vec().into(), value: "value".into() };
+        let write = Write::put(at.to_be_bytes().to_vec().into(), "value".into());
         send(&mut self.writes.0, Operation::Write { request: None, history: None, write }).await;
         let frame = timeout(TEST_TIMEOUT, self.writes.1.next()).await.expect("a write waits").unwrap().unwrap();
         let Response { answer, .. } = decode_response(&frame).unwrap();

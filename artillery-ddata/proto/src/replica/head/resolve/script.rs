@@ -2,8 +2,13 @@
 
 use bytes::Bytes;
 
-use super::{ReadKey, Resolved, Terms, WriteResult, draft::Drafts, holds, version_of};
+use super::{
+    ReadKey, Resolved, Terms, WriteResult,
+    draft::{Drafts, End},
+    holds, version_of,
+};
 use crate::{
+    Expiry,
     api::{GroupFailure, GroupOutcome, Requirement, ScriptGroup, ScriptStep, ScriptWrite, StepOutcome},
     store::StoreError,
     types::update::{RequestFailure, RequestOutcome},
@@ -13,12 +18,12 @@ pub(super) fn script(script: ScriptWrite, terms: Terms, read: impl ReadKey) -> R
     for (at, Requirement { key, expected }) in script.require.iter().enumerate() {
         let newest = read(key)?;
         let version = version_of(&newest);
-        if !holds(*expected, version) {
+        if !holds(expected, version, newest.as_ref().and_then(|held| held.value.as_ref())) {
             let outcome = RequestOutcome::Unmet { step: at as u32, version };
             return Ok(Resolved { outcome, seen: WriteResult::of(newest), ..Resolved::default() });
         }
     }
-    let mut run = ScriptRun { terms, drafts: Drafts::new(terms.limit, read), told: 0 };
+    let mut run = ScriptRun { terms, drafts: Drafts::new(terms, read), told: 0 };
     let mut outcomes = Vec::with_capacity(script.groups.len());
     for group in script.groups {
         match run.group(group) {
@@ -27,7 +32,7 @@ pub(super) fn script(script: ScriptWrite, terms: Terms, read: impl ReadKey) -> R
             Err(Stop::TellsTooMuch) => return Ok(Resolved::failed(RequestFailure::ResultsTooLarge(run.told as u64))),
         }
     }
-    Ok(Resolved::made(run.drafts, terms.most, RequestOutcome::Ran, WriteResult::Results(outcomes)))
+    Ok(Resolved::made(run.drafts, RequestOutcome::Ran, WriteResult::Results(outcomes)))
 }
 
 struct ScriptRun<R> {
@@ -53,8 +58,7 @@ impl From<StoreError> for Stop {
 impl<R: ReadKey> ScriptRun<R> {
     fn group(&mut self, group: ScriptGroup) -> Result<GroupOutcome, Stop> {
         for (at, Requirement { key, expected }) in group.require.iter().enumerate() {
-            let version = self.drafts.version(key, self.terms.at)?;
-            if !holds(*expected, version) {
+            if let Err(version) = self.drafts.holds(key, expected)? {
                 return Ok(Err(GroupFailure::Unmet { requirement: at as u32, version }));
             }
         }
@@ -82,23 +86,42 @@ impl<R: ReadKey> ScriptRun<R> {
                 // An absent key needs no tombstone.
                 let is_there = self.drafts.length(&key)?.is_some();
                 if is_there {
-                    self.drafts.set(key, None);
+                    self.drafts.delete(key);
                 }
                 StepOutcome::Deleted(is_there)
             }
             ScriptStep::GetDelete { key } => {
                 let found = self.found(&key)?;
                 if !matches!(found, StepOutcome::Found(None)) {
-                    self.drafts.set(key, None);
+                    self.drafts.delete(key);
                 }
                 found
             }
-            ScriptStep::Put { key, value } => {
-                self.drafts.set(key, Some(value));
+            ScriptStep::Put { key, value, ttl } => {
+                self.drafts.set(key, value, ttl)?;
                 StepOutcome::Done
             }
-            ScriptStep::Append { key, value } => return Ok(self.drafts.append(key, value)?.map(StepOutcome::Appended)),
-            ScriptStep::Increment { key, by } => return Ok(self.drafts.increment(key, by)?.map(StepOutcome::Number)),
+            ScriptStep::Append { key, value, ttl } => {
+                return Ok(self.drafts.extend(key, value, End::Back, ttl)?.map(StepOutcome::Appended));
+            }
+            ScriptStep::Prepend { key, value, ttl } => {
+                return Ok(self.drafts.extend(key, value, End::Front, ttl)?.map(StepOutcome::Appended));
+            }
+            ScriptStep::Increment { key, by, ttl } => {
+                return Ok(self.drafts.increment(key, by, ttl)?.map(StepOutcome::Number));
+            }
+            ScriptStep::Expire { key, ttl, when } => StepOutcome::Changed(self.drafts.expire(key, ttl, when)?),
+            ScriptStep::ExpiresIn { key } => {
+                let left = |expiry: Expiry| expiry.left(self.terms.stamp).as_millis() as u64;
+                StepOutcome::ExpiresIn(self.drafts.expiry(&key)?.map(|expiry| expiry.map(left)))
+            }
+            ScriptStep::Copy { key, to } => {
+                let len = self.drafts.length(&key)?.unwrap_or(0);
+                if len + self.told > self.terms.limit {
+                    return Err(Stop::TellsTooMuch);
+                }
+                StepOutcome::Changed(self.drafts.copy(&key, to)?)
+            }
         }))
     }
 
@@ -110,7 +133,7 @@ impl<R: ReadKey> ScriptRun<R> {
         if self.told > self.terms.limit {
             return Err(Stop::TellsTooMuch);
         }
-        Ok(StepOutcome::Found(self.drafts.found(key, self.terms.at)?))
+        Ok(StepOutcome::Found(self.drafts.found(key)?))
     }
 }
 

@@ -6,7 +6,7 @@ use super::*;
 fn scattered(count: u64) -> MemoryStore {
     let store = MemoryStore::with_seed(1).with_positions(position, 64);
     (1..=count).for_each(|n| {
-        let held = Held { version: Version::new(1, n), value: Some(Bytes::new()) };
+        let held = Held::new(Version::new(1, n), Some(Bytes::new()));
         apply(&store, [StoreOp::Put { key: key(n), held }]);
     });
     store

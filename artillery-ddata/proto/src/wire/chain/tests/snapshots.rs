@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::{
+    Expiry,
     store::{Held, ScanRecord},
     types::update::MAX_TAKEN,
 };
@@ -57,13 +58,18 @@ fn entries() -> impl Strategy<Value = (SnapshotCursor, SnapshotContent)> {
     })
 }
 
+fn expires() -> impl Strategy<Value = Option<Expiry>> {
+    prop::option::weighted(0.2, number().prop_map(Expiry::at))
+}
+
 fn records() -> impl Strategy<Value = (SnapshotCursor, SnapshotContent)> {
     let value = prop_oneof![0..300_usize, Just(COPY_BELOW)];
-    let list = prop::collection::btree_map(prop::collection::vec(any::<u8>(), 0..9), (1..u64::MAX, value), 1..5);
+    let list =
+        prop::collection::btree_map(prop::collection::vec(any::<u8>(), 0..9), (1..u64::MAX, value, expires()), 1..5);
     (number(), any::<bool>(), list).prop_map(|(sessions, is_first, list)| {
-        let record = |(key, (sequence, len)): (Vec<u8>, (u64, usize))| ScanRecord {
+        let record = |(key, (sequence, len, expires)): (Vec<u8>, (u64, usize, _))| ScanRecord {
             key: key.into(),
-            held: Held { version: Version::new(3, sequence), value: Some(vec![1; len].into()) },
+            held: Held { version: Version::new(3, sequence), value: Some(vec![1; len].into()), expires },
         };
         let mut records: Vec<_> = list.into_iter().map(record).collect();
         let behind = (!is_first && records.len() > 1).then(|| records.remove(0).key);
@@ -73,12 +79,14 @@ fn records() -> impl Strategy<Value = (SnapshotCursor, SnapshotContent)> {
 
 fn piece() -> impl Strategy<Value = (SnapshotCursor, SnapshotContent)> {
     let len = prop_oneof![1..300_usize, Just(MAX_CHUNK)];
-    (number(), 0..1_u64 << 30, len, 0..1_u32 << 30, version()).prop_map(|(sessions, bytes, len, more, version)| {
-        let version = Version { sequence: Sequence(version.sequence.0.clamp(1, u64::MAX - 1)), ..version };
-        let whole = bytes as u32 + len as u32 + more;
-        let piece = RecordPiece { key: "key".into(), version, len: whole, bytes: vec![1; len].into() };
-        (SnapshotCursor { sessions, behind: Some("kex".into()), bytes }, SnapshotContent::Piece(piece))
-    })
+    (number(), 0..1_u64 << 30, len, (0..1_u32 << 30, expires()), version()).prop_map(
+        |(sessions, bytes, len, (more, expires), version)| {
+            let version = Version { sequence: Sequence(version.sequence.0.clamp(1, u64::MAX - 1)), ..version };
+            let whole = bytes as u32 + len as u32 + more;
+            let piece = RecordPiece { key: "key".into(), version, len: whole, expires, bytes: vec![1; len].into() };
+            (SnapshotCursor { sessions, behind: Some("kex".into()), bytes }, SnapshotContent::Piece(piece))
+        },
+    )
 }
 
 pub(super) fn some_part() -> impl Strategy<Value = ChainMessage> {
@@ -98,7 +106,7 @@ fn refused(at: SnapshotCursor, content: SnapshotContent) -> HistoryError {
 }
 
 fn record(key: &'static str, sequence: u64, value: Option<&'static str>) -> ScanRecord {
-    ScanRecord { key: key.into(), held: Held { version: Version::new(1, sequence), value: value.map(Bytes::from) } }
+    ScanRecord { key: key.into(), held: Held::new(Version::new(1, sequence), value.map(Bytes::from)) }
 }
 
 fn behind(key: &'static str) -> SnapshotCursor {
@@ -162,8 +170,13 @@ fn records_rise_and_have_values() {
     let none = refused(SnapshotCursor::default(), records(vec![record("a", 0, Some("v"))]));
     assert!(matches!(none, HistoryError::Sequence { .. }));
     let piece = |bytes, len, total| {
-        let piece =
-            RecordPiece { key: "b".into(), version: Version::new(1, 1), len: total, bytes: vec![0; len].into() };
+        let piece = RecordPiece {
+            key: "b".into(),
+            version: Version::new(1, 1),
+            len: total,
+            expires: None,
+            bytes: vec![0; len].into(),
+        };
         (SnapshotCursor { bytes, ..behind("a") }, SnapshotContent::Piece(piece))
     };
     let refuse = |(at, content)| refused(at, content);

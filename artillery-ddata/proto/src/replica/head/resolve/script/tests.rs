@@ -11,7 +11,7 @@ use crate::{
 };
 
 const AT: Version = Version::new(1, 9);
-const TERMS: Terms = Terms { at: AT, limit: 8, most: 24, keeps_failed_groups: false };
+const TERMS: Terms = Terms { at: AT, stamp: 0, limit: 8, most: 24, keeps_failed_groups: false };
 
 fn require(key: &str, expected: Expected) -> Requirement {
     Requirement { key: b(key), expected }
@@ -22,15 +22,15 @@ fn get(key: &str) -> ScriptStep {
 }
 
 fn put(key: &str, value: &str) -> ScriptStep {
-    ScriptStep::Put { key: b(key), value: b(value) }
+    ScriptStep::put(b(key), b(value))
 }
 
 fn append(key: &str, value: &str) -> ScriptStep {
-    ScriptStep::Append { key: b(key), value: b(value) }
+    ScriptStep::append(b(key), b(value))
 }
 
 fn increment(key: &str, by: i64) -> ScriptStep {
-    ScriptStep::Increment { key: b(key), by }
+    ScriptStep::increment(b(key), by)
 }
 
 fn found(sequence: u64, value: &str) -> StepOutcome {
