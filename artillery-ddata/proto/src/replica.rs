@@ -245,9 +245,6 @@ impl Replica {
         if self.joiner.is_filling() && self.membership.place().serves() {
             return self.halt(Halt::NotWhole);
         }
-        if allows!(guards, ForgetExpiring) {
-            self.log.forget_expiring();
-        }
         if self.membership.place().is_head {
             self.open(now);
         }

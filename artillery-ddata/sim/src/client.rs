@@ -5,6 +5,7 @@ mod choice;
 mod keys;
 mod mix;
 mod session;
+mod timed;
 mod told;
 
 use std::{
@@ -25,6 +26,7 @@ pub use choice::Choice;
 pub use keys::{KeyKind, Keys, key_bytes, key_of, place};
 pub use mix::Mix;
 pub use session::{Session, Standing};
+pub use timed::{TimedCall, TimedKey, TimedName};
 pub use told::{Told, ended, told};
 
 use crate::{
@@ -130,6 +132,8 @@ pub struct Client {
     pub script: VecDeque<(usize, u32, ReadMode)>,
     /// Number of operations begun.
     pub begun: u64,
+    /// Its own key with a time to live.
+    pub timed: TimedKey,
     /// Whether new operations carry a request id.
     pub numbers: bool,
     writer: bool,
@@ -153,6 +157,7 @@ impl Client {
             walk: None,
             script: VecDeque::new(),
             begun: 0,
+            timed: TimedKey::default(),
             numbers: false,
             writer: writers == 0 || index < writers,
             known: vec![Version::NONE; keys.len()],

@@ -23,7 +23,7 @@ pub fn expected_seeds(mutant: Mutant) -> u64 {
 }
 
 /// All mutants hunted with seeds, in hunting order. Unit tests cover the others (`tests/simulator/catalogue.rs`).
-pub const HUNTED: [Hunted; 84] = {
+pub const HUNTED: [Hunted; 85] = {
     use Mutant as M;
     use Scenario as S;
     [
@@ -111,6 +111,7 @@ pub const HUNTED: [Hunted; 84] = {
         (M::LeadUnreached, S::Addresses),
         (M::VoteYoung, S::Young),
         (M::NeverPause, S::Busy),
+        (M::RemoveNewer, S::Expiry),
     ]
 };
 

@@ -11,7 +11,7 @@ mod once;
 use std::{collections::BTreeMap, fmt};
 
 use artillery_proto::{
-    Sequence, Version,
+    Expiry, Sequence, Version,
     replica::{Halt, Status},
     store::ScanRecord,
     types::update::Update,
@@ -75,6 +75,8 @@ pub enum Oracle {
     Service,
     /// Chain time rose faster than the clocks.
     ChainTime,
+    /// A key with a time to live was gone too early, came back, or stayed.
+    Expiry,
     /// The code under test panicked.
     Panic,
 }
@@ -108,6 +110,7 @@ impl Oracle {
             Self::Ready => "ready: any other node may be stopped",
             Self::Service => "service comes back in time",
             Self::ChainTime => "chain time: it never runs ahead of the clocks",
+            Self::Expiry => "expiry: no key goes early, comes back or stays",
             Self::Panic => "panic",
         }
     }
@@ -118,7 +121,7 @@ impl Oracle {
         match self {
             Self::History | Self::Prefix | Self::Sent | Self::Contiguity => true,
             Self::Watermark | Self::Claims | Self::Once | Self::Bounds | Self::Durable | Self::Disk => true,
-            Self::Reopened | Self::ChainTime => true,
+            Self::Reopened | Self::ChainTime | Self::Expiry => true,
             Self::Stalled | Self::Unknown | Self::Lost | Self::Stops | Self::Ready | Self::Service => true,
             Self::Answers | Self::Formation | Self::Wire | Self::Halted => false,
             Self::Convergence | Self::Liveness | Self::Progress | Self::Panic => false,
@@ -345,19 +348,30 @@ impl ChainOracle {
     }
 
     /// The content of a store that has applied all updates up to `last`, without tombstones.
-    pub fn content(&self, last: Sequence) -> BTreeMap<Bytes, (Version, Bytes)> {
-        let mut content = BTreeMap::new();
+    pub fn content(&self, last: Sequence) -> Content {
+        let mut content = Content::new();
         for update in self.log.iter().take_while(|update| update.version.sequence <= last) {
             for change in &update.changes {
+                let expires = change.expires;
                 match &change.value {
-                    Some(value) => content.insert(change.key.clone(), (update.version, value.clone())),
-                    None => content.remove(&change.key),
-                };
+                    Some(value) => {
+                        content.insert(change.key.clone(), (update.version, value.clone(), expires));
+                    }
+                    None if change.renews => {
+                        content
+                            .entry(change.key.clone())
+                            .and_modify(|held| (held.0, held.2) = (update.version, expires));
+                    }
+                    None => drop(content.remove(&change.key)),
+                }
             }
         }
         content
     }
 }
+
+/// What a store holds: each key with its version, value and expiry.
+pub type Content = BTreeMap<Bytes, (Version, Bytes, Option<Expiry>)>;
 
 struct HaltText<'a>(&'a Halt);
 
@@ -369,26 +383,24 @@ impl fmt::Display for HaltText<'_> {
 
 /// Compares the whole content of a member with the expected one. Returns [`Oracle::Convergence`] for the first
 /// difference.
-pub fn check_content(
-    member: &str,
-    expected: &BTreeMap<Bytes, (Version, Bytes)>,
-    found: impl Iterator<Item = ScanRecord>,
-) -> Result<(), Failure> {
+pub fn check_content(member: &str, expected: &Content, found: impl Iterator<Item = ScanRecord>) -> Result<(), Failure> {
     let fail = |what: String| Err(Failure::new(Oracle::Convergence, format!("{member}: {what}")));
     let mut expected = expected.iter();
     for record in found {
         let Some(value) = record.held.value else { continue };
         match expected.next() {
-            Some((key, (version, wanted)))
-                if *key == record.key && *version == record.held.version && *wanted == value => {}
-            Some((key, (version, _))) => {
+            Some((key, (version, wanted, expires)))
+                if *key == record.key
+                    && (*version, *expires) == (record.held.version, record.held.expires)
+                    && *wanted == value => {}
+            Some((key, (version, ..))) => {
                 return fail(format!("found {:?} {}, expected {key:?} {version}", record.key, record.held.version));
             }
             None => return fail(format!("found {:?} {}, expected nothing more", record.key, record.held.version)),
         }
     }
     match expected.next() {
-        Some((key, (version, _))) => fail(format!("{key:?} {version} is missing")),
+        Some((key, (version, ..))) => fail(format!("{key:?} {version} is missing")),
         None => Ok(()),
     }
 }

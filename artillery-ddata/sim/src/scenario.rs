@@ -17,8 +17,8 @@ use artillery_proto::{
 
 use self::directed::{busy, crowd, disturbed, forks, halves, last_words, overlaps, race, stalls, unequal, whispers};
 use self::draw::{
-    addresses, batches, clocks, common, disks, evictions, founded, hold_lists, lags, large, losses, mixed, moving,
-    one_key, power, readers, resync, retries, scripts, sole, turmoil, unrest, walks, watches, young,
+    addresses, batches, clocks, common, disks, evictions, expiry, founded, hold_lists, lags, large, losses, mixed,
+    moving, one_key, power, readers, resync, retries, scripts, sole, turmoil, unrest, walks, watches, young,
 };
 pub use self::{
     every_write::every_write,
@@ -194,6 +194,8 @@ pub enum Scenario {
     Young,
     /// Members restart with empty memory, and processing a snapshot blocks all other work of a node.
     Busy,
+    /// Keys with times to live, under all faults that change a configuration.
+    Expiry,
 }
 
 impl Scenario {
@@ -217,6 +219,9 @@ impl Scenario {
             Self::Readers => &[Delay],
             Self::Failover => &[Restart, Delay, Break],
             Self::Busy => &[Restart, Delay],
+            Self::Expiry => {
+                &[Outage, Restart, Halt, Loss, Duplication, Reorder, Delay, Break, Cut, Slow, Pause, Isolate]
+            }
             Self::Partitions => &[Isolate, Cut, Break, Delay],
             Self::Pauses => &[Pause, Delay],
             Self::Leaders => &[Pause, Isolate, Restart, Cut],
@@ -350,6 +355,7 @@ impl Scenario {
             Self::Addresses => addresses(&mut rng, &mut setup),
             Self::Young => young(&mut rng, &mut setup),
             Self::Busy => busy(&mut rng, &mut setup),
+            Self::Expiry => expiry(&mut rng, &mut setup),
         }
         let restarts = setup.control.is_some() || setup.founding.is_some();
         // The time for which a node is busy does not include its disk work.
@@ -413,7 +419,9 @@ impl Scenario {
                 setup.faults.extend(faults::undialable(&mut faults, setup.members, TROUBLE, HEALED, long));
             }
             Self::Young => setup.faults.extend(young_lives(setup)),
-            Self::Shuffles => setup.faults.extend(gray::orders_at(&mut Rng::new(seed, Concern::Orders))),
+            Self::Shuffles | Self::Expiry => {
+                setup.faults.extend(gray::orders_at(&mut Rng::new(seed, Concern::Orders)));
+            }
             _ => {}
         }
         if matches!(self, Self::Unrest | Self::Clocks | Self::Stalls | Self::Succession) {

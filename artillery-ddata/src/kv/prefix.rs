@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use super::{Scan, WriteError, batch::Batch};
-use crate::{Error, Kv, Refusal, control::chain_of, rpc::router::from_now};
+use crate::{Error, Kv, ReadMode, Refusal, control::chain_of, rpc::router::from_now};
 
 /// The number of keys per step.
 const STEP: usize = 256;
 
 pub(super) async fn delete(kv: &Kv, prefix: Bytes) -> Result<u64, Error> {
     let mut deleted = 0;
-    let mut scan = kv.scan(&prefix);
+    let mut scan = kv.scan(&prefix).mode(ReadMode::Strong);
     loop {
         let keys = some_keys(&mut scan).await?;
         if keys.is_empty() {

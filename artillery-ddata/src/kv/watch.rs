@@ -109,7 +109,8 @@ impl Watch {
         Self(self.0.set(|state| state.from = from))
     }
 
-    /// The position up to which all changes were returned, for another watch to continue [from](Self::from). A position
+    /// The position up to which all changes were returned, for another watch of the same prefix to continue
+    /// [from](Self::from). A position
     /// lies between updates: after part of a batch was returned, another watch returns the whole batch. `None` before
     /// the watch has begun, or while it waits for the next change.
     pub fn position(&self) -> Option<Frontier> {

@@ -61,13 +61,14 @@ impl<V: Send> MapUpdate<'_, V> {
         let key = std::mem::replace(&mut self.key, Ok(Bytes::new()))?;
         let mut seen = read(&self.kv, &key, deadline).await?;
         loop {
-            let (version, bytes) = seen;
+            let Seen { version, value: bytes, may_expire } = seen;
             let old = bytes.map(|bytes| (self.decode)(&bytes)).transpose()?;
             let new = (self.change)(old);
             let call = match &new {
                 Some(value) => {
                     let mut call = self.kv.compare_and_swap(&key, version, (self.encode)(value)?);
-                    call.set_ttl(self.ttl.map_or(Ttl::Keep, Ttl::set));
+                    let kept = if may_expire { Ttl::Keep } else { Ttl::Usual };
+                    call.set_ttl(self.ttl.map_or(kept, Ttl::set));
                     call.timeout(left(deadline)?).into_future()
                 }
                 None => self.kv.compare_and_delete(&key, version).timeout(left(deadline)?).into_future(),
@@ -80,8 +81,8 @@ impl<V: Send> MapUpdate<'_, V> {
                 Err(WriteError::Call(error)) => return Err(error.into()),
             };
             seen = match conflict.current {
-                Some((version, value)) => (version, Some(value)),
-                None if conflict.version().is_none() => (Version::NONE, None),
+                Some((version, value)) => Seen { version, value: Some(value), may_expire: true },
+                None if conflict.version().is_none() => Seen::default(),
                 // This conflict answers a retry, for which the chain keeps no value.
                 None => read(&self.kv, &key, deadline).await?,
             };
@@ -89,9 +90,17 @@ impl<V: Send> MapUpdate<'_, V> {
     }
 }
 
-async fn read(kv: &Kv, key: &Bytes, deadline: Instant) -> Result<(Version, Option<Bytes>), MapError> {
+/// What an attempt replaces. The swap by version ensures that this is still the entry.
+#[derive(Default)]
+struct Seen {
+    version: Version,
+    value: Option<Bytes>,
+    may_expire: bool,
+}
+
+async fn read(kv: &Kv, key: &Bytes, deadline: Instant) -> Result<Seen, MapError> {
     let read = kv.get(key).timeout(left(deadline)?).await?;
-    Ok((read.version(), read.into_value()))
+    Ok(Seen { version: read.version(), may_expire: read.expires_in().is_some(), value: read.into_value() })
 }
 
 /// The time left for the next attempt. If none is left, the update has applied nothing, since all earlier attempts

@@ -89,10 +89,6 @@ mutants! {
     RemoveNewer = "remove-newer", trap 101;
     /// A write is resolved against a value that is due.
     WriteToDead = "write-to-dead", trap 102;
-    /// A renewal of an absent key creates an empty value.
-    RenewAbsent = "renew-absent", trap 103;
-    /// A new head removes only keys whose expiry it has ordered itself.
-    ForgetExpiring = "forget-expiring", trap 104;
     /// Full members refuse renewals as if they were values.
     RefuseRenewals = "refuse-renewals", trap 106;
     /// A snapshot begins with the newest stamp, although that update isn't committed and may be dropped.

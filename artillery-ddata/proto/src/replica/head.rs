@@ -134,6 +134,10 @@ impl Head {
         let mut removed = false;
         let refusal = match known(cx, log, request, matches!(write, Write::Resolve)) {
             Ok(KnownRequest::Nothing) => {
+                if let Err(refusal) = check(cx, request, &write) {
+                    out.refuse(token, refusal);
+                    return Ok(false);
+                }
                 removed = self.remove_due_among(cx, log, &write).map_err(|why| WriteFailed { token, why })?;
                 match self.order(cx, log, peers, waiter, (request, write), out) {
                     Ok(is_appended) => return Ok(is_appended || removed),
@@ -171,7 +175,6 @@ impl Head {
         (request, write): (Option<RequestKey>, Write),
         out: &mut Outbox,
     ) -> Result<IsAppended, NotOrdered> {
-        check(cx, request, &write)?;
         self.may_order(cx, log)?;
         let kind = match &write {
             Write::OpenSession => UpdateKind::SESSION_OPEN,

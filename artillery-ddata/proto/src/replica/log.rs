@@ -35,7 +35,6 @@ use super::{Context, Gate, Halt, Membership, Outbox, ReplicaEvent, unhashed::Unh
 use crate::{
     ChainId, Sequence, Timestamp, Version,
     api::Query,
-    guards::Guards,
     message::Fullness,
     store::{Held, Store, StoreError, StoreOp},
     types::update::{KeyChange, MAX_TAKEN, RequestOutcome, Update},
@@ -171,17 +170,9 @@ impl Log {
         Ok(held.filter(|held| held.version == version).and_then(|held| held.value).filter(|v| v.len() <= MAX_TAKEN))
     }
 
-    /// What a change makes of its key.
-    pub(super) fn held(
-        &self,
-        guards: Guards,
-        version: Version,
-        change: &KeyChange,
-    ) -> Result<Option<Held>, StoreError> {
-        let held = change.held(version, || self.store.read(&change.key, Sequence::MAX))?;
-        // Mutant: makes an empty value of an absent key.
-        let shows_empty = held.is_none() && allows!(guards, RenewAbsent);
-        Ok(if shows_empty { Some(Held { version, value: Some(Bytes::new()), expires: change.expires }) } else { held })
+    /// What a change makes of its key; `None`: it renews an absent key.
+    pub(super) fn held(&self, version: Version, change: &KeyChange) -> Result<Option<Held>, StoreError> {
+        change.held(version, || self.store.read(&change.key, Sequence::MAX))
     }
 
     /// Appends the next update to the history, which this member made, and puts its changes into the store, now or later.
@@ -194,7 +185,7 @@ impl Log {
         let known = |key: &[u8]| too_soon && self.has_newer(key, update.version).unwrap_or(false);
         let (mut ops, mut expiries) = (Ops::new(), SmallVec::<[_; 1]>::new());
         for change in update.changes.iter().filter(|change| !known(&change.key)) {
-            if let Some(held) = self.held(cx.guards(), update.version, change)? {
+            if let Some(held) = self.held(update.version, change)? {
                 expiries.extend(held.expiry());
                 ops.push(StoreOp::Put { key: change.key.clone(), held });
             }

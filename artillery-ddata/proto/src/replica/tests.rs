@@ -10,6 +10,7 @@ mod clearing;
 mod cuts;
 mod durable;
 mod expelled;
+mod expiry;
 mod extremes;
 mod filling;
 mod full_members;

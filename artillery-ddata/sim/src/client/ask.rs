@@ -10,7 +10,10 @@ use artillery_proto::{
     },
 };
 
-use super::keys::{Keys, PREFIX, encode, key_bytes, place};
+use super::{
+    keys::{Keys, PREFIX, encode, key_bytes, place},
+    timed::{TimedCall, TimedName},
+};
 use crate::history::{Call, SeriesCall, Value};
 
 /// An operation on one key.
@@ -76,6 +79,8 @@ pub enum Ask {
         /// The mode of the read.
         mode: ReadMode,
     },
+    /// An operation on a key with a time to live.
+    Timed(TimedName, TimedCall),
 }
 
 /// A request to a node.
@@ -125,7 +130,11 @@ impl Asked {
 impl Ask {
     /// Whether this is a write or a script. Opening a session is neither.
     pub fn is_write(&self) -> bool {
-        matches!(self, Self::Write { .. } | Self::Script { .. })
+        match self {
+            Self::Write { .. } | Self::Script { .. } => true,
+            Self::Timed(_, call) => !matches!(call, TimedCall::Read(_)),
+            _ => false,
+        }
     }
 
     /// The number of the batch or script; 0 if it is neither.
@@ -139,7 +148,8 @@ impl Ask {
             Self::Read(_, mode) | Self::Keys(_, mode) | Self::Page { mode, .. } | Self::Hashed { mode, .. } => {
                 Some(*mode)
             }
-            Self::Open | Self::Write { .. } | Self::Script { .. } => None,
+            Self::Timed(_, TimedCall::Read(mode)) => Some(*mode),
+            Self::Open | Self::Write { .. } | Self::Script { .. } | Self::Timed(..) => None,
         }
     }
 
@@ -184,6 +194,7 @@ pub fn request(ask: &Ask, padding: usize) -> Request {
             let scan = ScanQuery { prefix: PREFIX.into(), after, limit: *limit, snapshot: *snapshot };
             Request::Read(Query::Scan(scan), *mode)
         }
+        &Ask::Timed(name, call) => call.request(name),
         &Ask::Hashed { from, limit, mode } => Request::Read(Query::Hashed(HashedQuery { from, limit }), mode),
     }
 }

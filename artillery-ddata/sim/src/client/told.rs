@@ -76,6 +76,11 @@ pub fn told(asked: &Asked, reply: &Reply, keys: &Keys) -> Result<Told, Failure> 
         }
         (Ask::Page { after, .. }, Reply::Page(page)) => shown(asked, *after, page, keys),
         (Ask::Hashed { .. }, Reply::Hashed(page)) => listed(asked, page, keys),
+        // These are checked where their client's knowledge is.
+        (Ask::Timed(..), Reply::Committed(WriteReply { version, .. }) | Reply::Conflict { at: version, .. }) => {
+            Ok(Told { version: Some(*version), ..Told::default() })
+        }
+        (Ask::Timed(..), Reply::Read(read)) => Ok(Told { as_of: Some(read.as_of), ..Told::default() }),
         _ => Err(nonsense(asked, reply)),
     }
 }

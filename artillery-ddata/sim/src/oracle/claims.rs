@@ -45,7 +45,7 @@ impl ChainOracle {
             None => {
                 let later = self.places(key).iter().filter_map(|&at| self.log.get(at));
                 let deleted = |update: &artillery_proto::types::update::Update| {
-                    update.changes.iter().any(|change| change.key == key && change.value.is_none())
+                    update.changes.iter().any(|change| change.key == key && change.is_deletion())
                 };
                 newest.is_none()
                     || later.filter(|update| update.version >= newest).any(deleted)
@@ -72,7 +72,7 @@ impl ChainOracle {
     pub fn was_there_throughout(&self, key: &[u8], since: Sequence) -> bool {
         let later = self.places(key).iter().filter(|&&at| at as u64 >= since.0).filter_map(|&at| self.log.get(at));
         let deletes = |update: &artillery_proto::types::update::Update| {
-            update.changes.iter().any(|change| change.key == key && change.value.is_none())
+            update.changes.iter().any(|change| change.key == key && change.is_deletion())
         };
         self.newest(key, since).is_some_and(|(_, value)| value.is_some()) && !later.into_iter().any(deletes)
     }
@@ -88,7 +88,7 @@ impl ChainOracle {
             let seen = if at == from.next() { seen as usize } else { 0 };
             update.changes.iter().take(upto).skip(seen).map(move |change| (update.version, change))
         });
-        let mut expected = expected.filter(|(_, change)| change.key.starts_with(prefix));
+        let mut expected = expected.filter(|(_, change)| !change.renews && change.key.starts_with(prefix));
         let same = |record: &ScanRecord| {
             expected.next().is_some_and(|(version, change)| {
                 (&record.key, record.held.version, &record.held.value) == (&change.key, version, &change.value)
@@ -107,7 +107,9 @@ impl ChainOracle {
     pub fn has_changes(&self, prefix: &[u8], from: Sequence) -> bool {
         let behind = self.log.iter().skip(from.0 as usize);
         let mut committed = behind.take_while(|update| update.version.sequence <= self.committed_up_to());
-        committed.any(|update| update.changes.iter().any(|change| change.key.starts_with(prefix)))
+        let is_shown =
+            |change: &artillery_proto::types::update::KeyChange| !change.renews && change.key.starts_with(prefix);
+        committed.any(|update| update.changes.iter().any(is_shown))
     }
 
     /// The newest change of `key` up to `at_most`.

@@ -72,6 +72,7 @@ pub(super) fn common(rng: &mut Rng) -> Setup {
         cost: QUICK,
         record_cost: 0,
         turn: Duration::MAX,
+        longest_ttl: None,
         gray: None,
         excused: true,
         peaceful: false,
@@ -410,4 +411,17 @@ pub(super) fn turmoil(rng: &mut Rng, setup: &mut Setup) {
     setup.chains = rng.between(1, 2) as usize;
     setup.backlog = rng.pick(&[16 << 10, 64 << 10, 1 << 20]);
     setup.mix.numbered = 1000;
+}
+
+/// Keys with times to live, under power failures, orders and all other faults that change a configuration.
+pub(super) fn expiry(rng: &mut Rng, setup: &mut Setup) {
+    power(rng, setup);
+    setup.chains = rng.between(1, 2) as usize;
+    setup.longest_ttl = Some(rng.pick(&[1500, 5000]));
+    setup.mix = Mix { numbered: 1000, cuts: 0, scans: 0, ..setup.mix };
+    setup.control_mut().drift = rng.pick(&[4_900, 49_000]);
+    if let Some(durable) = &mut setup.durable {
+        // Without syncs a power failure may lose acknowledged writes, which ends a run.
+        durable.never = 0;
+    }
 }

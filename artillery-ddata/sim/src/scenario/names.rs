@@ -4,7 +4,7 @@ use super::Scenario;
 
 impl Scenario {
     /// All scenarios, in the order in which `--scenario all` runs them.
-    pub const ALL: [Self; 60] = [
+    pub const ALL: [Self; 61] = [
         Self::Calm,
         Self::Lossy,
         Self::Links,
@@ -65,6 +65,7 @@ impl Scenario {
         Self::Addresses,
         Self::Young,
         Self::Busy,
+        Self::Expiry,
     ];
 
     /// The name on the command line.
@@ -130,6 +131,7 @@ impl Scenario {
             Self::Addresses => "addresses",
             Self::Young => "young",
             Self::Busy => "busy",
+            Self::Expiry => "expiry",
         }
     }
 
@@ -197,6 +199,7 @@ impl Scenario {
             Self::Addresses => "nodes that dial others but can't be dialled, briefly or for long",
             Self::Young => "nodes without names in a crash loop",
             Self::Busy => "members restart with empty memory, and processing a snapshot blocks a node's other work",
+            Self::Expiry => "keys with times to live, under power failures, orders and all other faults",
             Self::Recovery => "most voters of the log are lost permanently, and an operator recovers the rest",
             Self::Leaves => "members leave until one or two remain, which continue and admit one again",
             Self::Scripts => "scripts that read and write many keys, with some failing groups, retried and duplicated",

@@ -82,6 +82,8 @@ pub struct Setup {
     pub record_cost: u64,
     /// Maximum duration of a chain's turn.
     pub turn: Duration,
+    /// The longest time to live of the clients' own keys, in milliseconds. `None`: no key expires.
+    pub longest_ttl: Option<u64>,
     /// The interval in which one member holds up its chain, if it does. Writes must recover soon.
     pub gray: Option<Gray>,
     /// Whether a node that is kept out for a gray failure may be missing from its chain after healing.
@@ -129,6 +131,11 @@ pub struct Setup {
 }
 
 impl Setup {
+    /// Bound on the rate error of a clock, in millionths.
+    pub fn drift(&self) -> u32 {
+        self.control.map_or(0, |control| control.drift)
+    }
+
     pub(super) fn control_mut(&mut self) -> &mut ControlSetup {
         self.control.as_mut().expect("a scenario whose configuration changes")
     }

@@ -60,7 +60,13 @@ impl World {
             return;
         }
         let value = self.fresh_value();
-        let mut choice = self.clients[index].choose(&self.setup.mix, &self.setup.keys, self.nodes.len(), value);
+        let timed = self.setup.longest_ttl.filter(|_| self.clients[index].rng.chance(700));
+        let (chains, nodes) = (self.setup.chains, self.nodes.len());
+        let client = &mut self.clients[index];
+        let mut choice = match timed {
+            Some(longest) => client.choose_timed(index, chains, nodes, longest),
+            None => client.choose(&self.setup.mix, &self.setup.keys, nodes, value),
+        };
         let is_write = choice.ask.is_write();
         if !is_write && !choice.pinned && self.clients[index].rng.chance(self.setup.favourite) {
             // All clients use the same node for a second, so that reads coincide there.
@@ -241,7 +247,8 @@ impl World {
                     write!(out, "n{index} c{slot} shows client {} op {}: {held:?}", origin.client, origin.number)
                 });
                 let held = held.filter(|held| held.value.is_some());
-                let reply = Reply::Read(ReadReply { held, clean: true, way: ReadPath::Local, as_of, chain_time: 0 });
+                let chain_time = gate.chain_time(self.nodes[index].clock(self.now));
+                let reply = Reply::Read(ReadReply { held, clean: true, way: ReadPath::Local, as_of, chain_time });
                 self.note_served(index, &reply);
                 self.check_reply(&origin, &reply);
                 self.respond(origin, reply);

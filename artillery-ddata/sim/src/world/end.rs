@@ -52,7 +52,27 @@ impl World {
             self.check_chain(chain)?;
         }
         self.check_watchers()?;
+        self.check_nothing_due()?;
         self.check_all_ready()
+    }
+
+    /// Checks that no key has stayed for a second after it was due: the heads have led for long enough.
+    fn check_nothing_due(&self) -> Result<(), Failure> {
+        if self.setup.longest_ttl.is_none() {
+            return Ok(());
+        }
+        for chain in 0..self.setup.chains {
+            for index in self.members_now(chain) {
+                let node = &self.nodes[index];
+                let now = node.slots[chain].gate.chain_time(node.clock(self.now));
+                let next = node.store.next_expiry(ChainId(chain as u32));
+                if let Some(next) = next.filter(|next| next.is_due(now.saturating_sub(1000))) {
+                    let what = format!("n{index} of chain {chain} has a key that was due at {next:?}, and it is {now}");
+                    return Err(Failure::new(Oracle::Expiry, what));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn check_progress(&self) -> Result<(), Failure> {

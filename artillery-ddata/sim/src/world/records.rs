@@ -12,14 +12,31 @@ use crate::{
     client::{self, Ask, Choice, Next, Pending, Scanning, Told},
     history::{Answer, Call, Cut, Look, Operation, SeriesAnswer, SeriesCall, SeriesOperation},
     node::Origin,
+    oracle::{Failure, Oracle},
     scenario::SECOND,
 };
 
 impl World {
+    /// Checks the reply to an operation on a key with a time to live.
+    fn note_timed(&mut self, index: usize, pending: &Pending, reply: &Reply) {
+        let Ask::Timed(name, call) = pending.asked.ask else { return };
+        if name != self.clients[index].timed.name(index) {
+            return;
+        }
+        let drift = self.setup.drift();
+        let seen = self.clients[index].timed.told(call, reply, pending.since, self.now, drift);
+        if let Err(what) = seen {
+            self.claim(Failure::new(Oracle::Expiry, what));
+        }
+    }
+
     pub(super) fn finish_operation(&mut self, index: usize, pending: &Pending, next: Next) {
         let asked = &pending.asked;
         if self.setup.audited {
             self.audit(pending, &next);
+        }
+        if let Next::Done(_, reply) = &next {
+            self.note_timed(index, pending, reply);
         }
         let standing = &mut self.standings[index / self.setup.lanes][asked.chain];
         if asked.ask == Ask::Open {
@@ -84,6 +101,9 @@ impl World {
             return;
         }
         let refused = matches!(ending, Ending::NotApplied(_));
+        if matches!(asked.ask, Ask::Timed(..)) && asked.is_write() && !refused {
+            self.clients[index].timed.lost();
+        }
         self.counts.healed_refused += u64::from(self.is_measured(pending.since));
         self.counts.refused += u64::from(refused && asked.is_write());
         self.counts.unanswered += u64::from(!refused || !asked.is_write());

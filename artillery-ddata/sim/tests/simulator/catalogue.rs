@@ -10,7 +10,7 @@ use artillery_proto::guards::Mutant;
 use artillery_sim::mutants::HUNTED;
 
 /// Mutants that no seed hunts, each with the file and the name of the test that disables the guard.
-const TESTED: [(Mutant, &str, &str); 71] = [
+const TESTED: [(Mutant, &str, &str); 73] = [
     (
         Mutant::AnyAnswerRefutes,
         "proto/src/node/succession/tests/gave_way.rs",
@@ -101,6 +101,8 @@ const TESTED: [(Mutant, &str, &str); 71] = [
     ),
     (Mutant::KeepDroppedStamps, CHAIN_TIME, "a_dropped_stamp_does_not_count"),
     (Mutant::KeepOlderBase, CHAIN_TIME, "time_before_the_newest_update_does_not_count"),
+    (Mutant::WriteToDead, EXPIRY, "a_write_meets_no_dead_value"),
+    (Mutant::RefuseRenewals, EXPIRY, "full_members_let_keys_be_renewed_and_removed"),
     (Mutant::ShowPendingStamp, CHAIN_TIME, "a_snapshot_begins_with_the_stamp_of_its_last_update"),
     (
         Mutant::TakeAnyAnswer,
@@ -131,6 +133,7 @@ const TESTED: [(Mutant, &str, &str); 71] = [
 
 const COORDINATOR: &str = "proto/src/control/coordinator/tests/guards.rs";
 const GRAY: &str = "proto/src/control/coordinator/tests/gray.rs";
+const EXPIRY: &str = "proto/src/replica/tests/expiry.rs";
 const CHAIN_TIME: &str = "proto/src/replica/tests/chain_time.rs";
 const DATA_DIR: &str = "proto/src/data_dir/tests.rs";
 const DURABLE: &str = "proto/src/replica/tests/durable.rs";

@@ -5,7 +5,8 @@ use bytes::Bytes;
 use super::Server;
 use crate::{
     ChainId, Mode, Place,
-    api::{ReadMode, Refusal},
+    api::{ReadMode, Refusal, Write},
+    control::chain_of_prefix,
     local::handle::ChainHandle,
     message::request::{Operation, Request},
     rpc::router::{check_key, check_value},
@@ -26,7 +27,10 @@ impl Server {
     pub(super) fn place(&self, request: &Request) -> Result<For, Refusal> {
         match &request.operation {
             Operation::Read { query, .. } => self.check(request.chain, query.keys().iter(), std::iter::empty())?,
-            Operation::Write { write, .. } => self.check(request.chain, write.keys(), write.values())?,
+            Operation::Write { write, .. } => {
+                self.check(request.chain, write.keys(), write.values())?;
+                self.check_sequential(request.chain, write)?;
+            }
             Operation::Admin(_) => return Err(Refusal::NoChain),
         }
         match self.local.here(request.chain) {
@@ -34,6 +38,13 @@ impl Server {
             None if request.forwarded => Err(Refusal::NoChain),
             _ => Ok(For::AnotherNode),
         }
+    }
+
+    /// Checks that a sequential key will belong to the chain.
+    fn check_sequential(&self, chain: ChainId, write: &Write) -> Result<(), Refusal> {
+        let Write::PutSequential { prefix, .. } = write else { return Ok(()) };
+        let decided = chain_of_prefix(prefix, self.local.chain_count());
+        if decided == Some(chain) { Ok(()) } else { Err(Refusal::ManyChains) }
     }
 
     /// Checks that all keys belong to the chain, and that keys and values respect their length limits.

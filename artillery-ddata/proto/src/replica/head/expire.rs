@@ -18,14 +18,16 @@ const MAX_REMOVED: usize = 512;
 /// While keys can expire and nothing is written, the head stamps this often, so that a restart of all members loses no
 /// more chain time.
 const STAMP_INTERVAL: Duration = Duration::from_secs(10);
+/// The least time between two removals of a sole member, which commits at once.
+const MIN_INTERVAL: Duration = Duration::from_millis(1);
 
 /// What the head knows of its removals.
 #[derive(Clone, Hash, Debug, Default)]
 pub(super) struct Removals {
-    /// The newest removal. The next one waits for its commit, so that removals take at most half of a busy chain.
+    /// The newest removal. The next one waits for its commit.
     newest: Sequence,
-    /// Removals were due but not allowed; they are tried again then.
-    retry: Option<Timestamp>,
+    /// The next one isn't ordered before: removals and the clients' writes take turns.
+    not_before: Timestamp,
 }
 
 impl Head {
@@ -35,20 +37,21 @@ impl Head {
         let chain_time = log.chain_time_at(cx.now);
         let is_due = first.is_due(chain_time);
         let is_idle = chain_time.saturating_sub(log.newest_stamp()) >= STAMP_INTERVAL.as_millis() as u64;
-        if !is_due && !is_idle || self.removals.newest > log.watermark() {
+        if !is_due && !is_idle || !self.may_remove_next(cx.now, log) {
             return Ok(false);
         }
         if may_know(cx).and_then(|()| self.may_order(cx, log)).is_err() {
-            self.removals.retry = Some(cx.now + cx.settings().heartbeat);
+            self.removals.not_before = cx.now + cx.settings().heartbeat;
             return Ok(false);
         }
-        self.removals.retry = None;
+        self.removals.not_before = cx.now + MIN_INTERVAL;
         let mut due = log.due(chain_time, MAX_REMOVED)?;
         if allows!(cx.guards(), RemoveNewer) {
             due.extend(overwritten(log, chain_time)?);
         }
         if !due.is_empty() {
             self.remove(cx, log, due)?;
+            log.removed()?;
         } else if is_idle {
             let stamp = next_update(cx, log, UpdateKind::NOOP);
             self.append(cx, log, stamp)?;
@@ -58,6 +61,10 @@ impl Head {
         }
         self.removals.newest = log.last().sequence;
         Ok(true)
+    }
+
+    fn may_remove_next(&self, now: Timestamp, log: &Log) -> bool {
+        self.removals.newest <= log.watermark() && now >= self.removals.not_before
     }
 
     /// Removes what is due among the keys of a write, so that the write meets no dead value (trap 102). Readers that
@@ -90,8 +97,9 @@ impl Head {
         if !member.place().is_head || member.is_halted() || self.removals.newest > log.watermark() {
             return None;
         }
-        let next = log.known_expiry()?.chain_time().min(log.newest_stamp() + STAMP_INTERVAL.as_millis() as u64);
-        log.reaches(next).max(self.removals.retry)
+        let idle = log.newest_stamp().saturating_add(STAMP_INTERVAL.as_millis() as u64);
+        let next = log.known_expiry()?.chain_time().min(idle);
+        Some(log.reaches(next)?.max(self.removals.not_before))
     }
 
     pub(super) fn forget_removals(&mut self, keep: Sequence) {

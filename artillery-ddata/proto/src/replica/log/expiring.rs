@@ -38,14 +38,15 @@ impl Log {
         Ok(first)
     }
 
+    /// The keys that were due are removed.
+    pub(in crate::replica) fn removed(&mut self) -> Result<(), StoreError> {
+        *self.soonest = Soonest::Known(self.store.next_expiry()?);
+        Ok(())
+    }
+
     /// As [`next_expiry`](Self::next_expiry), if it is known.
     pub(in crate::replica) fn known_expiry(&self) -> Option<Expiry> {
         if let Soonest::Known(first) = *self.soonest { first } else { None }
-    }
-
-    /// Mutant: assumes that only updates of this member's own make keys expire.
-    pub(in crate::replica) fn forget_expiring(&mut self) {
-        *self.soonest = Soonest::Known(None);
     }
 
     /// The keys that are due at this chain time by their newest version, pending versions included: the first ones, at
@@ -55,8 +56,10 @@ impl Log {
             return Ok(Vec::new());
         }
         let due = self.store.due(chain_time, most)?;
-        // Removals are noted as they are applied, so the bound is that of the keys that stay.
-        self.soonest.forget();
+        if due.is_empty() {
+            // The key of the bound was renewed or removed.
+            *self.soonest = Soonest::Known(self.store.next_expiry()?);
+        }
         Ok(due)
     }
 

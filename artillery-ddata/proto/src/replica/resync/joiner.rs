@@ -259,7 +259,7 @@ fn apply_over_records(
         if log.has_newer(&change.key, update.version)? {
             continue;
         }
-        if let Some(held) = log.held(cx.guards(), update.version, change)? {
+        if let Some(held) = log.held(update.version, change)? {
             ops.push(StoreOp::Put { key: change.key.clone(), held });
             ops.push(StoreOp::Prune { key: change.key.clone() });
         }

@@ -71,7 +71,7 @@ pub(super) fn run_parts(rig: &mut Rig, from: u8, to: u8, count: usize) {
 }
 
 /// The joiner has received `count` parts of a snapshot. No link holds more than two frames.
-fn part_way(count: usize) -> Rig {
+pub(super) fn part_way(count: usize) -> Rig {
     let mut rig = filled(&small());
     begin_parts(&mut rig, count);
     rig

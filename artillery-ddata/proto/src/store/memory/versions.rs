@@ -84,7 +84,7 @@ impl Versions {
     }
 
     pub(super) fn with(&self, newest: Held) -> Self {
-        let bytes = self.bytes + size(&newest);
+        let bytes = self.bytes + own(&newest, &self.newest);
         if self.older.is_empty() {
             return Self { newest, older: SmallVec::from_buf([OlderVersions::One(self.newest.clone())]), bytes };
         }
@@ -111,12 +111,13 @@ impl Versions {
             return any;
         }
         let Some(at) = self.run_at(floor) else { return false };
-        self.bytes -= self.older.drain(..at).map(|run| sum(&run)).sum::<u64>();
+        self.bytes -= self.older.windows(2).take(at).map(|runs| sum(&runs[0], &runs[1][0])).sum::<u64>();
+        self.older.drain(..at);
         let run = &mut self.older[0];
         let dead = below(run, floor) - 1;
         let cut = dead > 0 && (run.len() <= SHORT || dead * 2 >= run.len());
         if cut {
-            self.bytes -= sum(&run[..dead]);
+            self.bytes -= sum(&run[..dead], &run[dead]);
             *run = OlderVersions::Many(run[dead..].into());
         }
         cut || at > 0
@@ -135,7 +136,7 @@ impl Versions {
             .cloned()
             .collect();
         let newest = left.pop()?;
-        let bytes = size(&newest) + sum(&left);
+        let bytes = size(&newest) + sum(&left, &newest);
         let older =
             if left.is_empty() { SmallVec::new() } else { SmallVec::from_buf([OlderVersions::Many(left.into())]) };
         Some(Self { newest, older, bytes })
@@ -143,7 +144,8 @@ impl Versions {
 
     #[cfg(test)]
     pub(super) fn recount(&self) -> u64 {
-        size(&self.newest) + self.older.iter().map(|run| sum(run)).sum::<u64>()
+        let older: Vec<Held> = self.older.iter().flat_map(|run| run.iter()).cloned().collect();
+        size(&self.newest) + sum(&older, &self.newest)
     }
 
     /// The run that holds the newest of the older versions at or below `at_most`.
@@ -161,6 +163,15 @@ fn size(held: &Held) -> u64 {
     held.value.as_ref().map_or(0, Bytes::len) as u64
 }
 
-fn sum(run: &[Held]) -> u64 {
-    run.iter().map(size).sum()
+/// The bytes of a value that the next newer version doesn't share: a renewal keeps the value.
+fn own(held: &Held, newer: &Held) -> u64 {
+    let shares = |value: &Bytes, newer: &Bytes| value.as_ptr() == newer.as_ptr() && value.len() == newer.len();
+    let shared = held.value.as_ref().zip(newer.value.as_ref()).is_some_and(|(value, newer)| shares(value, newer));
+    if shared { 0 } else { size(held) }
+}
+
+/// The bytes of a run of versions that `next` follows.
+fn sum(run: &[Held], next: &Held) -> u64 {
+    let newer = run.iter().skip(1).chain([next]);
+    run.iter().zip(newer).map(|(held, newer)| own(held, newer)).sum()
 }

@@ -116,8 +116,9 @@ impl<R: ReadKey> ScriptRun<R> {
                 StepOutcome::ExpiresIn(self.drafts.expiry(&key)?.map(|expiry| expiry.map(left)))
             }
             ScriptStep::Copy { key, to } => {
-                let len = self.drafts.length(&key)?.unwrap_or(0);
-                if len + self.told > self.terms.limit {
+                // A copy is assembled at once, so it is counted like a value for the results.
+                self.told += self.drafts.length(&key)?.unwrap_or(0);
+                if self.told > self.terms.limit {
                     return Err(Stop::TellsTooMuch);
                 }
                 StepOutcome::Changed(self.drafts.copy(&key, to)?)
