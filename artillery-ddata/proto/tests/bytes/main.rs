@@ -1,6 +1,7 @@
 //! Byte-level tests: the test vectors of the wire format, and a replica that receives arbitrary bytes.
 
 mod control_vectors;
+mod expiry_vectors;
 mod live_requests;
 mod request_vectors;
 mod vectors;
