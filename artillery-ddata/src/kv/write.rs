@@ -216,6 +216,7 @@ impl<T, E> WriteCall<T, E, SetsValue> {
     }
 
     /// Lets the key expire at this time: converts it to a [time to live](Self::ttl) by this machine's clock, now.
+    #[expect(clippy::disallowed_methods, reason = "the caller's instant is of this machine's wall clock")]
     pub fn expires_at(self, at: SystemTime) -> Self {
         self.ttl(at.duration_since(SystemTime::now()).unwrap_or(Duration::ZERO))
     }

@@ -40,6 +40,19 @@ async fn is_whole(cluster: &Cluster, addr: &str) {
     }
 }
 
+/// Chain time continues after a recovery: a key stays as long as it should, and then ends.
+async fn keys_end(cluster: &Cluster, addr: &str, key: &str) {
+    let builder = Client::builder().cluster(&cluster.name).secret(&cluster.secret).seed(addr);
+    let client = builder.connect().await.unwrap();
+    let (kv, ttl, begun) = (client.kv(), Duration::from_secs(2), Instant::now());
+    assert!(kv.expire(key, ttl).await.unwrap().result);
+    while kv.get(key).await.unwrap().value().is_some() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "the key stays");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(begun.elapsed() >= ttl.mul_f64(0.99), "{:?}", begun.elapsed());
+}
+
 /// Recovers the cluster at `addr`, the surviving node. Returns the output of `ctl`.
 async fn recover(cluster: &Cluster, addr: &str, id: &str) -> Value {
     let begun = Instant::now();
@@ -77,6 +90,7 @@ async fn the_last_of_three_goes_on_when_it_is_told_to() {
 
     let done = recover(&cluster, &last, &id).await;
     assert_eq!(done["node"], cluster.lines[2]["node"], "{done}");
+    keys_end(&cluster, &last, "after").await;
     assert!(done["history"].as_str().unwrap().starts_with("1-"), "{done}");
     let told = done["chains"][0]["text"].as_str().unwrap();
     assert!(told.contains("is kept") && told.to_lowercase().contains("missing"), "{told}");

@@ -1,6 +1,8 @@
 //! Nodes with `--data`: acknowledged writes survive the end of all nodes, and an unusable directory is refused or moved
 //! aside.
 
+mod expiring;
+
 use std::path::{Path, PathBuf};
 
 use artillery_ddata::Client;
