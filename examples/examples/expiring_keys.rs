@@ -52,7 +52,7 @@ async fn web_sessions(login: &Kv, server: &Kv) -> Result<(), Box<dyn std::error:
         assert_eq!(user.as_deref(), Some("ann"));
     }
     let left = server.get("session/c00k1e").await?.expires_in();
-    println!("  no more requests; the session stays for {left:?}");
+    println!("  the last request was made; the session stays for {left:?}");
     assert!(begin.elapsed() > IDLE && left.is_some());
 
     let end = watch.next().await.ok_or("the watch ended")??;
