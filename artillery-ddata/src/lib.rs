@@ -90,6 +90,26 @@
 //! # }
 //! ```
 //!
+//! A key can expire. The head of the chain removes it once it is due; a call can renew or remove the expiry. Times to
+//! live are lengths of chain time, in which time without any running member of the chain isn't counted
+//! ([`ttl`](kv::WriteCall::ttl)):
+//!
+//! ```no_run
+//! # async fn example(kv: artillery_ddata::Kv) -> Result<(), artillery_ddata::Error> {
+//! use std::time::Duration;
+//!
+//! let idle = Duration::from_secs(1800);
+//! kv.put("session/7", "ann").ttl(idle).await?;
+//! kv.expire("session/7", idle).await?; // from now on; an absent key stays absent
+//! println!("{:?}", kv.get("session/7").await?.expires_in());
+//!
+//! // At most 100 requests per minute: only the first one, which creates the key, sets its time to live.
+//! let requests = kv.increment("requests/ann", 1).ttl_if_new(Duration::from_secs(60)).await?;
+//! println!("allowed: {}", requests.result <= 100);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! A program that isn't a node uses a [`Client`], which gives the same [`Kv`]. A program without a runtime uses a
 //! [`blocking::Client`]. A [`Map`] has keys and values of your own types.
 //!

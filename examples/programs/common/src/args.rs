@@ -1,6 +1,6 @@
 //! Arguments that several programs share, and the types of their values.
 
-use std::{net::SocketAddr, str::FromStr};
+use std::{net::SocketAddr, str::FromStr, time::Duration};
 
 use artillery_core::config::{Congestion, TransportConfig};
 use artillery_ddata::ClusterId;
@@ -58,6 +58,16 @@ impl FromStr for Bytes {
     }
 }
 
+/// Parses a length of time above zero, such as `250ms`, `90s`, `5m`, `12h` or `7d`.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let units = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+    let unit = units.iter().find_map(|&(unit, length)| Some((text.strip_suffix(unit)?, length)));
+    let parsed = unit.and_then(|(number, length)| Some((number.trim_end().parse::<u64>().ok()?, length)));
+    let (number, length) =
+        parsed.filter(|&(number, _)| number > 0).ok_or("expected a number above 0 with ms, s, m, h or d")?;
+    number.checked_mul(length).map(Duration::from_millis).ok_or_else(|| "the time is too long".to_owned())
+}
+
 /// Parses the id of a cluster: 32 hexadecimal digits.
 pub fn cluster_id(text: &str) -> Result<ClusterId, String> {
     let id = u128::from_str_radix(text, 16).ok().filter(|_| text.len() == 32);
@@ -75,6 +85,16 @@ mod tests {
         assert_eq!("1GiB".parse(), Ok(Bytes(1 << 30)));
         for bad in ["", "MiB", "1kb", "-1", "99999999999GiB"] {
             assert!(bad.parse::<Bytes>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn durations_have_units() {
+        let ms = |text| duration(text).map(|time| time.as_millis());
+        assert_eq!((ms("250ms"), ms("90s"), ms("5 m")), (Ok(250), Ok(90_000), Ok(300_000)));
+        assert_eq!((ms("12h"), ms("7d")), (Ok(43_200_000), Ok(604_800_000)));
+        for bad in ["", "ms", "90", "0s", "-1s", "1.5s", "1min", "9999999999999999d"] {
+            assert!(duration(bad).is_err(), "{bad}");
         }
     }
 }

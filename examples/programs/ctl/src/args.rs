@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use artillery_ddata::{ClusterId, Frontier, ReadMode, RequestId, Version};
-use artillery_programs::args::{Bytes, LogArgs, cluster_id};
+use artillery_programs::args::{Bytes, LogArgs, cluster_id, duration};
 use clap::{Parser, Subcommand};
 
 use crate::find::{ACCESS, FindArgs};
@@ -15,6 +15,7 @@ Examples:
   ctl --cluster shop status --watch
   ctl --cluster shop put greeting hello
   ctl --cluster shop get greeting --read eventual
+  ctl --cluster shop put session/7 ann --ttl 30m
   ctl --secret-file secret --seed db-1.example:7400 --no-mdns --json scan user/
   ctl --cluster shop load --clients 64 --seconds 5 --reads 90 --check
   ctl check /var/lib/shop
@@ -73,6 +74,20 @@ pub(super) enum Command {
         /// The value
         #[arg(allow_negative_numbers = true)]
         value: String,
+        /// Let the key expire after this time, such as 250ms, 90s, 5m, 12h or 7d (default: it does not expire)
+        #[arg(long, value_name = "DURATION", value_parser = duration)]
+        ttl: Option<Duration>,
+    },
+    /// Print how long a key will stay, in milliseconds, or `none` if it does not expire
+    Ttl {
+        /// The key
+        key: String,
+        /// Let the key expire after this time from now on, such as 250ms, 90s, 5m, 12h or 7d
+        #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with = "persist")]
+        set: Option<Duration>,
+        /// Remove the expiry of the key
+        #[arg(long)]
+        persist: bool,
     },
     /// Delete a key
     Del {

@@ -1,6 +1,6 @@
 //! `ctl put`, `ctl del`, `ctl cas`, `ctl incr` and `ctl append`.
 
-use std::fmt::Display;
+use std::{fmt::Display, time::Duration};
 
 use artillery_ddata::{Kv, Version, kv::Committed};
 use artillery_programs::exit::{self, Failure};
@@ -8,8 +8,12 @@ use serde_json::{Value, json};
 
 use super::output::{Output, done_with};
 
-pub(super) async fn put(kv: &Kv, key: &str, value: &str, output: Output) -> Result<u8, Failure> {
-    let done = kv.put(key, value.to_owned()).await?;
+pub(super) async fn put(kv: &Kv, key: &str, value: &str, ttl: Option<Duration>, output: Output) -> Result<u8, Failure> {
+    let mut call = kv.put(key, value.to_owned());
+    if let Some(ttl) = ttl {
+        call = call.ttl(ttl);
+    }
+    let done = call.await?;
     Ok(show(key, &done, output))
 }
 

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{
     args,
-    output::{Output, with_value},
+    output::{Output, with_expiry, with_value},
 };
 
 pub(super) async fn run(client: &Client, kv: &Kv, key: &str, mode: ReadMode, output: Output) -> Result<u8, Failure> {
@@ -22,7 +22,8 @@ pub(super) async fn run(client: &Client, kv: &Kv, key: &str, mode: ReadMode, out
         let word = args::word(mode);
         let object =
             json!({ "key": key, "version": version, "read": word, "state": state, "node": node, "role": role });
-        output.object(&with_value(object, read.value().map(AsRef::as_ref)));
+        let object = with_value(object, read.value().map(AsRef::as_ref));
+        output.object(&with_expiry(object, read.expires_in()));
     } else if let Some(value) = read.value() {
         output.bytes(value);
     } else {

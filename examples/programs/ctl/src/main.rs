@@ -18,6 +18,7 @@ mod reopen;
 mod reorder;
 mod scan;
 mod status;
+mod ttl;
 mod watch;
 
 use std::{process::ExitCode, time::Duration};
@@ -110,7 +111,10 @@ async fn command(client: &Client, command: &Command, timeout: Duration, output: 
     match command {
         Command::Status { watch } => status::run(client, timeout, output, *watch).await,
         Command::Get { key, read } => get::run(client, &kv, key, *read, output).await,
-        Command::Put { key, value } => change::put(&kv, key, value, output).await,
+        Command::Put { key, value, ttl } => change::put(&kv, key, value, *ttl, output).await,
+        Command::Ttl { key, set: Some(ttl), .. } => ttl::set(&kv, key, *ttl, output).await,
+        Command::Ttl { key, persist: true, .. } => ttl::persist(&kv, key, output).await,
+        Command::Ttl { key, .. } => ttl::show(&kv, key, output).await,
         Command::Del { key } => change::del(&kv, key, output).await,
         Command::Cas { key, version, value } => change::cas(&kv, key, *version, value, output).await,
         Command::Incr { key, by } => change::incr(&kv, key, *by, output).await,

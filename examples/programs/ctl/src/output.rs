@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 #[cfg(target_os = "linux")]
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 use artillery_ddata::kv::Committed;
 use artillery_programs::exit::Failure;
@@ -76,6 +77,16 @@ pub(super) fn with_value(mut object: Value, value: Option<&[u8]>) -> Value {
         object["value_hex"] = value.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into();
     }
     object
+}
+
+/// Adds how long a key will stay: `null` if it is absent or doesn't expire.
+pub(super) fn with_expiry(mut object: Value, expires_in: Option<Duration>) -> Value {
+    object["expires_in_ms"] = json!(expires_in.map(millis));
+    object
+}
+
+pub(super) fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ pub(super) async fn run(kv: &Kv, prefix: &str, from: Option<&Frontier>, output: 
         let is_written = if output.json {
             let position = watch.position().map(|position| position.to_string());
             let (key, version) = (String::from_utf8_lossy(&change.key), change.version.to_string());
-            let object = json!({ "key": key, "version": version, "position": position });
+            let object = json!({ "key": key, "version": version, "expired": change.expired, "position": position });
             output.object(&with_value(object, change.value.as_deref()))
         } else {
             output.bytes(&change.key)

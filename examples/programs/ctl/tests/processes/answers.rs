@@ -90,16 +90,17 @@ async fn put_and_follow(cluster: &Cluster) -> String {
     format!("{cluster_id}/0={}", first["version"].as_str().unwrap().split_once('.').unwrap().1)
 }
 
+/// Watches `w/` from a position, by `ctl --json watch`.
+fn watch(cluster: &Cluster, from: &str) -> Node {
+    let known = ["--json", "--cluster", &cluster.name, "--no-mdns", "--seed", &cluster.addrs[1]];
+    Node::of(&CTL, &cluster.secret, &[&known[..], &["watch", "w/", "--from", from]].concat())
+}
+
 #[tokio::test]
 async fn changes_are_watched_from_a_position() {
     let cluster = Cluster::start(&[]).await;
     let at = cluster.addrs[1].as_str();
-    let from = put_and_follow(&cluster).await;
-    let watch = |from: String| {
-        let known = ["--json", "--cluster", &cluster.name, "--no-mdns", "--seed", at];
-        Node::of(&CTL, &cluster.secret, &[&known[..], &["watch", "w/", "--from", &from]].concat())
-    };
-    let mut one = watch(from);
+    let mut one = watch(&cluster, &put_and_follow(&cluster).await);
     cluster.ctl(at, 0, &["put", "other", "x"]).await;
     cluster.ctl(at, 0, &["put", "w/b", "2"]).await;
     cluster.ctl(at, 0, &["del", "w/a"]).await;
@@ -108,10 +109,46 @@ async fn changes_are_watched_from_a_position() {
     assert_eq!((&changes[0]["key"], &changes[0]["value"]), (&"w/b".into(), &"2".into()), "{lines:?}");
     assert_eq!((&changes[1]["key"], &changes[1]["value"]), (&"w/a".into(), &serde_json::Value::Null), "{lines:?}");
     // A watch from the first change's position prints only the second change.
-    let mut other = watch(changes[0]["position"].as_str().unwrap().to_owned());
+    let mut other = watch(&cluster, changes[0]["position"].as_str().unwrap());
     assert_eq!(other.out.until(|lines| !lines.is_empty()).await.unwrap(), lines[1..]);
     let (_, err) = cluster.ctl(at, 2, &["watch", "w/", "--from", "1.7"]).await;
     assert!(err.contains("frontier"), "{err}");
+}
+
+#[tokio::test]
+async fn keys_expire_and_their_expiry_is_shown_and_changed() {
+    let cluster = Cluster::start(&[]).await;
+    let at = cluster.addrs[1].as_str();
+    for args in [&["ttl", "key"][..], &["ttl", "key", "--set", "1h"], &["ttl", "key", "--persist"]] {
+        let (out, err) = cluster.ctl(at, 1, args).await;
+        assert!(out.is_empty() && err.contains("key: not found"), "{err}");
+    }
+    cluster.ctl(at, 0, &["put", "key", "value"]).await;
+    assert_eq!(cluster.ctl(at, 0, &["ttl", "key"]).await.0, "none\n");
+    let plain = cluster.json(0, &["ttl", "key"]).await;
+    assert!(plain["key"] == "key" && plain["expires_in_ms"].is_null(), "{plain}");
+    let kept = cluster.json(0, &["ttl", "key", "--persist"]).await;
+    assert_eq!(kept["changed"], false, "{kept}");
+
+    // The key is due one millisecond after an hour of chain time.
+    let hour = |left: u64| (3_000_000..=3_600_001).contains(&left);
+    let renewed = cluster.json(0, &["ttl", "key", "--set", "1h"]).await;
+    assert_eq!(renewed["changed"], true, "{renewed}");
+    let (left, _) = cluster.ctl(at, 0, &["ttl", "key"]).await;
+    assert!(hour(left.trim().parse().unwrap()), "{left}");
+    let read = cluster.json(0, &["get", "key"]).await;
+    assert!(hour(read["expires_in_ms"].as_u64().unwrap()), "{read}");
+    cluster.ctl(at, 0, &["ttl", "key", "--persist"]).await;
+    assert_eq!(cluster.ctl(at, 0, &["ttl", "key"]).await.0, "none\n");
+
+    let mut watch = watch(&cluster, &put_and_follow(&cluster).await);
+    cluster.ctl(at, 0, &["put", "w/short", "x", "--ttl", "250ms"]).await;
+    let lines = watch.out.until(|lines| lines.len() >= 2).await.unwrap();
+    let changes: Vec<serde_json::Value> = lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((&changes[0]["value"], &changes[0]["expired"]), (&"x".into(), &false.into()), "{lines:?}");
+    assert_eq!((&changes[1]["key"], &changes[1]["value"]), (&"w/short".into(), &serde_json::Value::Null), "{lines:?}");
+    assert_eq!(changes[1]["expired"], true, "{lines:?}");
+    cluster.ctl(at, 1, &["get", "w/short"]).await;
 }
 
 /// `ctl` must end when its reader closes the pipe, although no further change makes it write.
