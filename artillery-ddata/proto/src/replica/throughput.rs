@@ -2,8 +2,8 @@
 //!
 //! Three probes measure the paths to the successor, to the tail, and to the member's own disk. Each probe follows one
 //! update, the newest at its start, and ends with the acknowledgement, watermark or sync that covers the update. (A
-//! watermark may imply the acknowledgement.) On an idle path the last probe is soon out of date, so that its delay
-//! isn't reported for longer than a span: the end of a load would otherwise look like a slow member. A head also compares the commits of each span of 250 ms with those of the
+//! watermark may imply the acknowledgement.) While the chain is idle, the last probes are out of date, and their delays
+//! aren't reported for longer than a span: the end of a load would otherwise look like a slow member. A head also compares the commits of each span of 250 ms with those of the
 //! best spans.
 
 use std::time::Duration;
@@ -133,7 +133,8 @@ impl ChainProgress {
         let Self { epoch, open, held, watermark, pace, closed, member, unheard_since, halted, .. } = *self;
         let unheard = unheard_since.map_or(Duration::ZERO, |since| now - since);
         let slowed = pace.slowed.map_or(Duration::ZERO, |since| now - since);
-        let [hop, commit, disk] = [pace.hop, pace.commit, pace.disk].map(|probe| probe.way(now));
+        let idle = pace.commit.is_idle(now);
+        let [hop, commit, disk] = [pace.hop, pace.commit, pace.disk].map(|probe| probe.way(now, idle));
         let report = Report { chain, epoch, open, held, watermark, hop, commit, disk, slowed, closed, unheard, halted };
         (member || halted).then_some(report)
     }
@@ -192,10 +193,16 @@ impl Probe {
         self.usual.map_or(took, |usual| took.saturating_sub(self.delay).max(usual.min(took)))
     }
 
-    fn way(&self, now: Timestamp) -> PathDelay {
+    /// The delay of the path. `idle`: the chain has been idle, so the last probe is out of date.
+    fn way(&self, now: Timestamp, idle: bool) -> PathDelay {
         let waits = self.waits.map(|(upto, since)| (upto, self.without_delay(now - since)));
-        let took = if now - self.came_at < SPAN { self.took } else { Duration::ZERO };
+        let took = if idle { Duration::ZERO } else { self.took };
         PathDelay { waits, took, usual: self.usual.unwrap_or(took) }
+    }
+
+    /// Whether nothing has been on the path for a span.
+    fn is_idle(&self, now: Timestamp) -> bool {
+        self.waits.is_none() && now - self.came_at >= SPAN
     }
 }
 
@@ -292,30 +299,40 @@ mod tests {
         let mut probe = Probe::default();
         probe.look(at(0), Sequence(3), Sequence(0));
         probe.look(at(5), Sequence(9), Sequence(2));
-        assert_eq!(probe.way(at(7)).waits, Some((Sequence(3), Duration::from_millis(7))));
+        assert_eq!(probe.way(at(7), false).waits, Some((Sequence(3), Duration::from_millis(7))));
         probe.look(at(10), Sequence(9), Sequence(4));
-        let way = probe.way(at(13));
+        let way = probe.way(at(13), false);
         assert_eq!((way.took, way.usual), (Duration::from_millis(10), Duration::from_millis(10)));
         assert_eq!(way.waits, Some((Sequence(9), Duration::from_millis(3))), "a newer update is in flight");
         probe.look(at(12), Sequence(9), Sequence(9));
-        assert_eq!(probe.way(at(20)).usual, Duration::from_millis(10), "update 9 was in flight before the probe");
+        assert_eq!(
+            probe.way(at(20), false).usual,
+            Duration::from_millis(10),
+            "update 9 was in flight before the probe"
+        );
         probe.look(at(30), Sequence(10), Sequence(9));
         probe.look(at(34), Sequence(10), Sequence(10));
-        assert_eq!(probe.way(at(40)).usual, Duration::from_millis(4));
-        assert_eq!(probe.way(at(40)).takes(), Duration::from_millis(7), "the mean of the last ones");
+        assert_eq!(probe.way(at(40), false).usual, Duration::from_millis(4));
+        assert_eq!(probe.way(at(40), false).takes(), Duration::from_millis(7), "the mean of the last ones");
     }
 
     #[test]
-    fn an_idle_path_is_not_slow() {
-        let mut probe = Probe::default();
-        probe.look(at(0), Sequence(1), Sequence(0));
-        probe.look(at(1), Sequence(1), Sequence(1));
-        probe.look(at(10), Sequence(2), Sequence(1));
-        probe.look(at(110), Sequence(2), Sequence(2));
-        assert_eq!(probe.way(at(359)).takes(), Duration::from_nanos(50_500_000));
-        assert_eq!(probe.way(at(360)).takes(), Duration::ZERO, "nothing was in flight for a span");
-        probe.look(at(400), Sequence(3), Sequence(2));
-        assert_eq!(probe.way(at(700)).takes(), Duration::from_millis(300), "an update in flight is measured");
+    fn an_idle_chain_has_no_slow_path() {
+        let mut pace = ThroughputMonitor::default();
+        let mut look = |at: Timestamp, held, committed| {
+            pace.commit.look(at, Sequence(held), Sequence(committed));
+            pace.hop.look(at, Sequence(held), Sequence(held));
+            let progress = ChainProgress { pace, ..ChainProgress::for_a_test(Epoch(1), true) };
+            progress.report(ChainId(0), at).expect("a member").commit.takes()
+        };
+        look(at(0), 1, 0);
+        look(at(1), 1, 1);
+        look(at(10), 2, 1);
+        let took = look(at(110), 2, 2);
+        assert_eq!(look(at(359), 2, 2), took);
+        assert_eq!(look(at(360), 2, 2), Duration::ZERO, "nothing was in flight for a span");
+        look(at(400), 3, 2);
+        assert_eq!(look(at(700), 3, 2), Duration::from_millis(300), "an update in flight is measured");
     }
 
     /// Commits every `every` milliseconds, with updates in flight always or never.

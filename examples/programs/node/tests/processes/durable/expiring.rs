@@ -1,13 +1,11 @@
 //! Keys with a time to live: none ends early and none comes back when all nodes are killed and started again, or when a
 //! member joins with an empty directory.
 
-use std::{
-    collections::BTreeMap,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use artillery_ddata::{Batch, Kv};
 use artillery_processes::eventually;
+use tokio::time::Instant;
 
 use super::Durable;
 
