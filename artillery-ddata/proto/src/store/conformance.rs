@@ -16,6 +16,7 @@ use smallvec::SmallVec;
 use super::{Applied, Held, Store, StoreBatch, StoreOp};
 use crate::{ChainId, Sequence, Version};
 
+mod expiring;
 pub mod hashed;
 pub mod model;
 mod scans;
@@ -26,7 +27,7 @@ const CHAIN: ChainId = ChainId(7);
 
 /// Runs all fixed cases, each on an empty store from `make`.
 pub fn run(make: impl Fn() -> Arc<dyn Store>) {
-    let cases: [fn(&Arc<dyn Store>); 22] = [
+    let cases: [fn(&Arc<dyn Store>); 24] = [
         |store| nothing_is_there_at_first(&**store),
         |store| reads_find_the_newest_version_at_or_below(&**store),
         |store| a_deleted_key_is_a_version(&**store),
@@ -47,6 +48,8 @@ pub fn run(make: impl Fn() -> Arc<dyn Store>) {
         |store| hashed::keys_come_and_go(&**store),
         |store| hashed::chains_are_apart(&**store),
         |store| hashed::size_is_what_is_held(&**store),
+        expiring::keys_are_due_by_their_newest_version,
+        expiring::a_renewal_shares_its_value,
         |store| persistence_is_told(&**store),
         |store| recovery_names_every_chain(&**store),
     ];

@@ -227,7 +227,7 @@ mod tests {
     const CHAIN: ChainId = ChainId(3);
 
     fn put(sequence: u64) -> Ops {
-        let held = Held::new(Version::new(1, sequence), Some("value".into()));
+        let held = Held::new(Version::new(1, sequence), Some(b"value".to_vec().into()));
         smallvec![StoreOp::Put { key: "key".into(), held }]
     }
 

@@ -72,7 +72,8 @@ fn an_unpinned_key_is_pruned_at_once() {
         key: Bytes::from_static(b"a"),
         held: Held::new(Version::new(1, sequence), value),
     };
-    let value = || Some(Bytes::from_static(b"value"));
+    // Each in memory of its own: shared values are counted once.
+    let value = || Some(Bytes::from(b"value".to_vec()));
     store.pin(chain, Sequence(1));
     let ops =
         smallvec![put(1, value()), put(2, value()), put(3, None), StoreOp::Prune { key: Bytes::from_static(b"a") }];
@@ -117,7 +118,7 @@ fn no_superseded_version_outlives_the_pending_ones() {
         store.apply(&StoreBatch { chain: ChainId(0), keep_from: Sequence(keep_from), ops }).unwrap();
     };
     for sequence in 1..=40 {
-        let held = Held::new(Version::new(1, sequence), Some(Bytes::from_static(b"v")));
+        let held = Held::new(Version::new(1, sequence), Some(Bytes::from(b"v".to_vec())));
         apply(0, StoreOp::Put { key: key.clone(), held });
     }
     apply(10, StoreOp::Prune { key: key.clone() });
