@@ -185,8 +185,8 @@ impl Needed {
             return false;
         }
         match written(write) {
-            // No operation saw or expected this value, and it doesn't expire, so the next operation in the order doesn't depend on the
-            // overwritten value.
+            // No operation saw or expected this value, and it doesn't expire, so the next operation in the order
+            // doesn't depend on the overwritten value.
             Some(value) => {
                 let needed = acknowledged(write).map_or(self.hidden_expiries, |version| {
                     self.expected.contains(&version) || self.expiring.contains(&version)
