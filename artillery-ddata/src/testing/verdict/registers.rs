@@ -134,7 +134,7 @@ impl RegisterWriter {
         let key = self.key(&lifetime.key);
         let call = lifetime.version.map_or(Call::Delete, |version| Call::Expire { version });
         // Just before the first answer that may show it.
-        let called = spread(lifetime.from) - 1;
+        let called = spread(lifetime.from).saturating_sub(1);
         let answer = Answer::Unknown;
         self.history.operations.push(Operation { client, key, called, returned: called, call, answer, batch: 0 });
     }
