@@ -58,14 +58,42 @@
 //! });
 //! ```
 //!
+//! Time is virtual, so a test of a time to live takes none:
+//!
+//! ```
+//! # #[cfg(feature = "testing")] fn main() {
+//! use std::time::Duration;
+//!
+//! use artillery_ddata::{Version, testing};
+//!
+//! testing::explore(0..5, |cluster| async move {
+//!     let (worker, other) = (cluster.client(), cluster.client());
+//!     // A lock that frees itself. The fault may also have refused it, or hidden its outcome.
+//!     let lock = worker.compare_and_swap("lock", Version::NONE, "worker").ttl(Duration::from_secs(10)).await;
+//!     // The worker stops here.
+//!     tokio::time::sleep(Duration::from_secs(9)).await;
+//!     if lock.is_ok() {
+//!         assert!(other.compare_and_swap("lock", Version::NONE, "other").await.is_err());
+//!     }
+//!     tokio::time::sleep(Duration::from_secs(60)).await;
+//!     if let Ok(read) = other.get("lock").await {
+//!         assert!(read.value().is_none());
+//!     }
+//! });
+//! # }
+//! # #[cfg(not(feature = "testing"))] fn main() {}
+//! ```
+//!
 //! # What is checked
 //!
 //! [`Cluster::check`] ends all faults, waits until the members agree, and verifies every call by any handle of the
 //! cluster: strong reads and writes must be linearizable, each write must be applied at most once with the right
-//! result, sessions must never go backwards, and all members must hold the same data. That checks the store, and this
-//! crate. It doesn't know what the calls mean to *your* program: a program that pays again under a new request id after
-//! an unknown outcome has requested two payments. Assert the invariants of your data, and let [`explore()`] find a seed
-//! that violates them.
+//! result, sessions must never go backwards, and all members must hold the same data. A key with a time to live may be
+//! gone after it, but not before: at the earliest, 1 % sooner, which is the bound on the difference of two clocks.
+//!
+//! That checks the store, and this crate. It doesn't know what the calls mean to *your* program: a program that pays
+//! again under a new request id after an unknown outcome has requested two payments. Assert the invariants of your data,
+//! and let [`explore()`] find a seed that violates them.
 //!
 //! # Determinism
 //!
@@ -80,7 +108,8 @@
 //! no writes and serves only clean keys. A crashed member restarts only together with all others. Disks never fail, and
 //! are never full. The changes of a [`Watch`](crate::kv::Watch) and the pages of
 //! [`Kv::scan_hashed`](crate::Kv::scan_hashed) aren't checked. Of keys that a [`Script`](crate::Script) names, only the
-//! contents are checked: not whether a read was outdated, and not the order within a session. A
+//! contents are checked: not whether a read was outdated, and not the order within a session. A copy by a script may
+//! have any value, and may be gone once any time to live of the run has passed. A
 //! [`BlockingKv`](crate::blocking::BlockingKv) can't be used, since it needs threads and real time.
 
 mod cluster;

@@ -57,17 +57,22 @@ fn is_of_one_point(cut: &Cut, known: &Known) -> Result<(), Broken> {
         (version.is_none() && !known.may_be_deleted(*key, cut.returned)).then_some(*key)
     };
     let absent: Vec<u32> = cut.seen.iter().filter_map(absent).collect();
-    // Candidates: the lowest point, and each later point at which an absent key was deleted.
-    let mut points: Vec<Sequence> = absent.iter().flat_map(|key| known.deletions(*key)).collect();
+    // Candidates: the lowest point, and each later point after which an absent key may be absent.
+    let mut points: Vec<Sequence> = absent.iter().flat_map(|key| known.absences(*key, cut.returned)).collect();
     points.retain(|point| *point > lowest);
     points.push(lowest);
     let stands = |point: Sequence| {
         let present = cut.seen.iter().filter_map(|(key, version)| Some((*key, version.as_ref()?.sequence)));
         present.clone().all(|(key, from)| known.after(key, from).is_none_or(|next| next.sequence > point))
-            && absent.iter().all(|key| known.at(*key, point).is_none_or(|(_, present)| !present))
+            && absent.iter().all(|key| is_absent(known, *key, point, cut.returned))
     };
     if points.into_iter().any(stands) {
         return Ok(());
     }
     Err(Broken::new(Rule::NoCut, format!("{cut:?}")))
+}
+
+/// Whether the key may be absent from this point until the next known write, in a read that returned then.
+fn is_absent(known: &Known, key: u32, point: Sequence, returned: u64) -> bool {
+    known.at(key, point).is_none_or(|(version, present)| !present || known.may_have_expired(key, version, returned))
 }

@@ -15,8 +15,9 @@ fn check_look(look: &Look, known: &Known) -> Result<(), Broken> {
     let fine = match look.found {
         Some(found) => found >= newest,
         None => {
-            let deleted_later = known.deletions(look.key).any(|deletion| deletion > newest.sequence);
-            !present || deleted_later || known.may_be_deleted(look.key, look.returned)
+            let mut absences = known.absences(look.key, look.returned);
+            let absent_since = absences.any(|absence| absence >= newest.sequence);
+            !present || absent_since || known.may_be_deleted(look.key, look.returned)
         }
     };
     if fine {

@@ -78,7 +78,7 @@ pub(super) fn complete(operations: &[Operation]) -> Vec<Operation> {
 pub(super) fn written(operation: &Operation) -> Option<Value> {
     match operation.call {
         Call::Put(value) | Call::CompareAndSwap { value, .. } => Some(value),
-        Call::Delete | Call::GetDelete | Call::Read => None,
+        Call::Delete | Call::GetDelete | Call::Read | Call::Expire { .. } => None,
     }
 }
 
@@ -100,6 +100,9 @@ pub(super) fn told(operation: &Operation) -> Option<Version> {
 }
 
 fn is_sound(operation: &Operation) -> bool {
+    if let Call::Expire { version } = operation.call {
+        return operation.answer == Answer::Unknown && !version.is_none();
+    }
     let fits = matches!(
         (operation.call, operation.answer),
         (_, Answer::Refused | Answer::Unknown)

@@ -29,6 +29,12 @@ pub enum Call {
     GetDelete,
     /// Read, linearizably.
     Read,
+    /// Make the key absent if it holds the value of exactly this version. No client calls it: the key may go by itself,
+    /// at any time after the call, or never. The answer is always [`Answer::Unknown`].
+    Expire {
+        /// The version of the value that may go.
+        version: Version,
+    },
 }
 
 /// The answer that a client received.

@@ -15,6 +15,8 @@ struct Key {
     states: BTreeMap<Sequence, (Version, bool)>,
     /// When the first `Delete` or `GetDelete` with an unknown outcome was called.
     deleted: Option<u64>,
+    /// By version, when the first `Expire` was called.
+    expiries: BTreeMap<Version, u64>,
 }
 
 impl Key {
@@ -41,6 +43,10 @@ impl Known {
                 (Call::Delete | Call::GetDelete, Answer::Unknown) => {
                     key.deleted = Some(key.deleted.unwrap_or(u64::MAX).min(operation.called));
                 }
+                (Call::Expire { version }, _) => {
+                    let first = key.expiries.entry(version).or_insert(u64::MAX);
+                    *first = (*first).min(operation.called);
+                }
                 _ => {}
             }
         }
@@ -52,9 +58,19 @@ impl Known {
         known
     }
 
-    /// Whether a deletion with an unknown outcome was called before `returned`, and so may have deleted the key.
+    /// Whether a deletion with an unknown outcome, or an expiry of a version that no answer reported, was called before
+    /// `returned`, and so may have deleted the key.
     pub(super) fn may_be_deleted(&self, key: u32, returned: u64) -> bool {
-        self.0.get(&key).and_then(|key| key.deleted).is_some_and(|called| called < returned)
+        let Some(key) = self.0.get(&key) else { return false };
+        let is_hidden = |version: &Version| key.states.get(&version.sequence).is_none_or(|(known, _)| known != version);
+        let hidden = key.expiries.iter().filter(|(version, _)| is_hidden(version)).map(|(_, called)| *called);
+        key.deleted.into_iter().chain(hidden).any(|called| called < returned)
+    }
+
+    /// Whether the value of this version may have expired before `returned`.
+    pub(super) fn may_have_expired(&self, key: u32, version: Version, returned: u64) -> bool {
+        let expiry = self.0.get(&key).and_then(|key| key.expiries.get(&version));
+        expiry.is_some_and(|called| *called < returned)
     }
 
     /// The newest known write of the key at or below `sequence`, and whether it left a value.
@@ -69,9 +85,12 @@ impl Known {
         states.range(sequence.next()..).next().map(|(_, (version, _))| *version)
     }
 
-    /// The sequences of the known deletions of the key.
-    pub(super) fn deletions(&self, key: u32) -> impl Iterator<Item = Sequence> + '_ {
+    /// The sequences of the known writes after which the key may have been absent before `returned`: deletions, and
+    /// values that may have expired by then.
+    pub(super) fn absences(&self, key: u32, returned: u64) -> impl Iterator<Item = Sequence> + '_ {
         let states = self.0.get(&key).into_iter().flat_map(|key| &key.states);
-        states.filter(|(_, (_, present))| !present).map(|(sequence, _)| *sequence)
+        let absent =
+            move |(version, present): &(Version, bool)| !present || self.may_have_expired(key, *version, returned);
+        states.filter(move |(_, state)| absent(state)).map(|(sequence, _)| *sequence)
     }
 }

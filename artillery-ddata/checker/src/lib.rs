@@ -13,6 +13,9 @@
 //!   fails reports the state of the key and changes nothing;
 //! - a deletion that returns a value found it, with that version, directly before the deletion;
 //! - the parts of a batch, each on a different key, are applied together, in one version, or not at all;
+//! - an *expiry* lets a key go by itself: it makes the key absent, at most once and at any time after its call, if the
+//!   key then holds the value of exactly the expiry's version. Otherwise it does nothing, so it never removes a later
+//!   value. State the earliest time at which the value may go as the time of the call;
 //! - a refused write is never applied; a write of unknown outcome is applied at most once, at any time after its call,
 //!   or never.
 //!

@@ -8,6 +8,7 @@
 //! - *sights* of a write: the reads and conflicts that found its value;
 //! - *absences*: the reads and conflicts that found the key absent;
 //! - *deletes* of unknown outcome: each may have been applied, in an unknown version;
+//! - *expiries*: for each version, the earliest time from which its value may go by itself;
 //! - *latent* puts and compare-and-swaps: their outcome is unknown, and no operation saw the value.
 //!
 //! Refused operations and reads without an answer are left out: they have no effect and reveal nothing.
@@ -96,6 +97,8 @@ pub(super) struct Register<'a> {
     pub(super) deletes: Vec<u64>,
     /// In the order of their calls.
     pub(super) latent: Vec<Latent>,
+    /// By version, the earliest call of an expiry: of several, at most one finds the version.
+    expiries: BTreeMap<Version, u64>,
 }
 
 impl<'a> Register<'a> {
@@ -113,6 +116,7 @@ impl<'a> Register<'a> {
             absences: Sights::default(),
             deletes: Vec::new(),
             latent: Vec::new(),
+            expiries: BTreeMap::new(),
         };
         let mut absences = Vec::new();
         let failed = |(position, operation): (usize, &Operation)| match operation.answer {
@@ -128,6 +132,9 @@ impl<'a> Register<'a> {
                 (_, Answer::Refused | Answer::Found(_) | Answer::Conflict(_) | Answer::Failed(_)) | (Call::Read, _) => {
                 }
                 (Call::Delete | Call::GetDelete, Answer::Unknown) => register.deletes.push(operation.called),
+                (Call::Expire { version }, _) => {
+                    register.expiries.entry(version).or_insert(operation.called);
+                }
                 _ => register.take_in(position, seers.remove(&position).unwrap_or_default(), &failed),
             }
         }
@@ -139,6 +146,23 @@ impl<'a> Register<'a> {
             }
         }
         Ok(register)
+    }
+
+    /// The write of known version that made this version.
+    pub(super) fn write_of(&self, version: Version) -> Option<&Write> {
+        let position = self.writes.binary_search_by_key(&version, |write| write.version).ok()?;
+        self.writes.get(position)
+    }
+
+    /// The time from which the value of this version may go by itself.
+    pub(super) fn expiry(&self, version: Version) -> u64 {
+        self.expiries.get(&version).copied().unwrap_or(NEVER)
+    }
+
+    /// The expiries of versions that no answer reported: only a latent write can have made such a version.
+    pub(super) fn hidden_expiries(&self) -> impl Iterator<Item = (Version, u64)> + '_ {
+        let expiries = self.expiries.iter().map(|(version, called)| (*version, *called));
+        expiries.filter(|(version, _)| self.write_of(*version).is_none())
     }
 
     /// Adds a put, a compare-and-swap that didn't fail, or an acknowledged delete. The operations in `seers` saw its

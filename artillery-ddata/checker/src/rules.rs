@@ -112,7 +112,7 @@ fn swaps_exclude_others(register: &Register<'_>) -> Result<(), Violation> {
         if let Some(other) = swapped.insert(expected, index) {
             return Err(register.violation(Kind::DoubleSwap, write, [&register.writes[other]]));
         }
-        let match_ = find(register, expected);
+        let match_ = register.write_of(expected);
         if let Some(deleted) = match_.filter(|match_| !match_.present) {
             return Err(register.violation(Kind::SwapWithoutMatch, write, [deleted]));
         }
@@ -123,15 +123,16 @@ fn swaps_exclude_others(register: &Register<'_>) -> Result<(), Violation> {
     Ok(())
 }
 
-/// A compare-and-swap that expected an absent key can't follow a value unless a delete fits in between.
+/// A compare-and-swap that expected an absent key can't follow a value unless a delete or an expiry fits in between.
 fn creations_match(register: &Register<'_>, versions: &Versions) -> Result<(), Violation> {
+    let unknown = unknown_deletion(register);
     for (index, write) in register.writes.iter().enumerate() {
         let Some(before) = before(register, index).filter(|before| before.present) else { continue };
         if write.expected != Some(Version::NONE) {
             continue;
         }
-        let delete = register.deletes.first().is_some_and(|called| *called <= applied_by(write));
-        if !delete || free_after(before.version, versions, register.key) >= write.version {
+        let gone = unknown.min(register.expiry(before.version));
+        if gone > applied_by(write) || free_after(before.version, versions, register.key) >= write.version {
             let kind = if before.expected == write.expected { Kind::DoubleSwap } else { Kind::LostUpdate };
             return Err(register.violation(kind, write, [before]));
         }
@@ -145,16 +146,11 @@ fn orphans_have_a_maker(register: &Register<'_>, versions: &Versions) -> Result<
         let Some(expected) = write.expected.filter(|expected| !expected.is_none()) else { continue };
         let maker = register.latent.first().is_some_and(|latent| latent.called <= applied_by(write));
         let foreign = versions.is_foreign(expected, register.key);
-        if find(register, expected).is_none() && (foreign || !maker) {
+        if register.write_of(expected).is_none() && (foreign || !maker) {
             return Err(register.violation(Kind::SwapWithoutMatch, write, []));
         }
     }
     Ok(())
-}
-
-fn find<'r>(register: &'r Register<'_>, version: Version) -> Option<&'r Write> {
-    let position = register.writes.binary_search_by_key(&version, |write| write.version).ok()?;
-    register.writes.get(position)
 }
 
 fn before<'r>(register: &'r Register<'_>, index: usize) -> Option<&'r Write> {
@@ -181,12 +177,13 @@ fn sights_are_fresh(register: &Register<'_>, frontier: &Frontier) -> Result<(), 
 }
 
 fn absences_have_a_reason(register: &Register<'_>, frontier: &Frontier) -> Result<(), Violation> {
-    // For each index, the earliest call of an acknowledged delete at or after it.
+    // For each index, the earliest call of an acknowledged delete or of an expiry at or after it.
     let mut deletes = vec![NEVER; register.writes.len() + 1];
     for (index, write) in register.writes.iter().enumerate().rev() {
-        deletes[index] = if write.present { deletes[index + 1] } else { deletes[index + 1].min(write.called) };
+        let gone = if write.present { register.expiry(write.version) } else { write.called };
+        deletes[index] = deletes[index + 1].min(gone);
     }
-    let unknown = register.deletes.first().copied().unwrap_or(NEVER);
+    let unknown = unknown_deletion(register);
     for absence in register.absences.iter() {
         let Some(step) = frontier.before(absence.called) else { continue };
         if deletes[step.write].min(unknown) <= absence.returned {
@@ -197,6 +194,12 @@ fn absences_have_a_reason(register: &Register<'_>, frontier: &Frontier) -> Resul
         return Err(Violation::new(Kind::Vanished, register.operations[absence.operation], evidence));
     }
     Ok(())
+}
+
+/// The earliest call of a delete of unknown outcome, or of an expiry of a version that no answer reported.
+fn unknown_deletion(register: &Register<'_>) -> u64 {
+    let hidden = register.hidden_expiries().map(|(_, called)| called);
+    register.deletes.first().copied().into_iter().chain(hidden).min().unwrap_or(NEVER)
 }
 
 /// The time by which the write was certainly applied.

@@ -24,9 +24,13 @@
 //!    orphan expected, and those that latent compare-and-swaps expect in turn. Puts are again used in the order of
 //!    their calls.
 //!
+//! 6. *Expiries* of a known version are tried where its value is held, like deletes of unknown outcome. They needn't be
+//!    counted, because a version that is gone never comes back. An expiry of a version that no answer reported can only
+//!    remove a latent write: latent writes are also tried at the one place among the writes where this version fits.
+//!
 //! So without orphans a state is (writes, absences, deletes placed; absent or not). There are at most as many states as
-//! the product of these three numbers, in practice about one per write. With orphans a state also has a set of latent
-//! writes, and the budget guards against the number of such sets.
+//! the product of these three numbers, in practice about one per write. With orphans, or expiries of unreported
+//! versions, a state also has a set of latent writes, and the budget guards against the number of such sets.
 
 use std::collections::BTreeSet;
 
@@ -70,7 +74,7 @@ struct State {
     /// The number of placed deletes of unknown outcome, from the first call.
     deletes: usize,
     holds: Holds,
-    /// The placed latent writes. Always empty without orphans.
+    /// The placed latent writes. Always empty without orphans and hidden expiries.
     latent: BTreeSet<usize>,
 }
 
@@ -82,6 +86,8 @@ enum Holds {
     Written,
     /// The value of a latent write that was assigned this version.
     Latent(Version),
+    /// Nothing: the value of a latent write that was assigned this version has expired.
+    Gone(Version),
 }
 
 struct Search<'a> {
@@ -89,8 +95,9 @@ struct Search<'a> {
     versions: &'a Versions,
     /// For each number of placed writes: the earliest return among the other writes and their sights.
     earliest: Vec<u64>,
-    /// For each number of placed writes: whether the next one is an orphan.
-    orphan: Vec<bool>,
+    /// For each number of placed writes: whether latent writes matter there, because the next write is an orphan or a
+    /// version between the last and the next one expires.
+    latent: Vec<bool>,
 }
 
 impl<'a> Search<'a> {
@@ -104,7 +111,11 @@ impl<'a> Search<'a> {
             let expected = write.expected.filter(|expected| !expected.is_none());
             expected.is_some_and(|expected| !known(&expected))
         });
-        Self { register, versions, earliest, orphan: orphan.collect() }
+        let mut latent: Vec<bool> = orphan.chain([false]).collect();
+        for (version, _) in register.hidden_expiries() {
+            latent[register.writes.partition_point(|write| write.version < version)] = true;
+        }
+        Self { register, versions, earliest, latent }
     }
 
     /// The state after placing every sight or absence that can be placed; `None` if it is dead.
@@ -117,7 +128,7 @@ impl<'a> Search<'a> {
                     sights.iter().enumerate().find(|(at, sight)| sight.called > others.min(sights.earliest(*at)));
                 late.is_none().then_some(state)
             }
-            Holds::Absent => {
+            Holds::Absent | Holds::Gone(_) => {
                 while self.can_place_absence(&state) {
                     state.absences += 1;
                 }
@@ -131,7 +142,7 @@ impl<'a> Search<'a> {
     fn go_on(&self, state: &State, open: &mut Vec<State>) {
         let horizon = self.horizon(state);
         let next = self.register.writes.get(state.writes);
-        if self.orphan.get(state.writes) == Some(&true) {
+        if self.latent[state.writes] {
             self.try_latent(state, horizon, open);
         }
         if state.holds == Holds::Written
@@ -139,6 +150,9 @@ impl<'a> Search<'a> {
             && self.delete_is_of_use(state)
         {
             open.push(State { deletes: state.deletes + 1, holds: Holds::Absent, ..state.clone() });
+        }
+        if let Some(holds) = self.expired(state).filter(|_| self.delete_is_of_use(state)) {
+            open.push(State { holds, ..state.clone() });
         }
         if let Some(next) = next
             && next.called <= horizon
@@ -150,10 +164,19 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Places latent writes before the orphan that is next.
+    /// What the key holds after the expiry of its value, if that may have happened.
+    fn expired(&self, state: &State) -> Option<Holds> {
+        let (version, holds) = match state.holds {
+            Holds::Absent | Holds::Gone(_) => return None,
+            Holds::Written => (self.last(state)?.version, Holds::Absent),
+            Holds::Latent(version) => (version, Holds::Gone(version)),
+        };
+        (self.register.expiry(version) <= self.horizon(state)).then_some(holds)
+    }
+
+    /// Places latent writes before the orphan that is next, or where their version may expire.
     fn try_latent(&self, state: &State, horizon: u64, open: &mut Vec<State>) {
-        let Some(next) = self.register.writes.get(state.writes) else { return };
-        let wanted = self.wanted(state, next);
+        let wanted = self.wanted(state, self.register.writes.get(state.writes));
         let mut put = false;
         for (index, latent) in self.register.latent.iter().enumerate() {
             if state.latent.contains(&index) || latent.called > horizon {
@@ -177,13 +200,15 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The unreported versions that the orphan `next`, or a latent write before it, may have expected.
-    fn wanted(&self, state: &State, next: &Write) -> BTreeSet<Version> {
+    /// The unreported versions that the orphan `next`, or a latent write before it, may have expected, and those that
+    /// may expire.
+    fn wanted(&self, state: &State, next: Option<&Write>) -> BTreeSet<Version> {
         let last = self.version(state);
         let waiting = self.register.latent.iter().enumerate().filter(|(index, _)| !state.latent.contains(index));
-        let expected = waiting.filter_map(|(_, latent)| latent.expected).chain(next.expected);
+        let expected = waiting.filter_map(|(_, latent)| latent.expected).chain(next.and_then(|next| next.expected));
+        let expected = expected.chain(self.register.hidden_expiries().map(|(version, _)| version));
         let foreign = |version: &Version| self.versions.is_foreign(*version, self.register.key);
-        let between = |version: &Version| last < *version && *version < next.version;
+        let between = |version: &Version| last < *version && next.is_none_or(|next| *version < next.version);
         expected.filter(|version| between(version) && !foreign(version)).collect()
     }
 
@@ -192,7 +217,7 @@ impl<'a> Search<'a> {
         let next = self.register.writes.get(state.writes);
         self.can_place_absence(state)
             || next.is_some_and(|next| next.expected == Some(Version::NONE))
-            || self.orphan.get(state.writes) == Some(&true)
+            || self.latent[state.writes]
     }
 
     fn can_place_absence(&self, state: &State) -> bool {
@@ -209,7 +234,7 @@ impl<'a> Search<'a> {
     fn expectation_holds(&self, state: &State, expected: Option<Version>) -> bool {
         match (expected, state.holds) {
             (None, _) => true,
-            (Some(expected), Holds::Absent) => expected.is_none(),
+            (Some(expected), Holds::Absent | Holds::Gone(_)) => expected.is_none(),
             (Some(expected), Holds::Written) => self.last(state).is_some_and(|last| last.version == expected),
             (Some(expected), Holds::Latent(version)) => version == expected,
         }
@@ -219,6 +244,7 @@ impl<'a> Search<'a> {
     fn version(&self, state: &State) -> Version {
         match (state.holds, self.last(state)) {
             (Holds::Latent(version), _) => version,
+            (Holds::Gone(version), _) => free_after(version, self.versions, self.register.key),
             (_, None) => Version::NONE,
             (Holds::Absent, Some(last)) if last.present => free_after(last.version, self.versions, self.register.key),
             (_, Some(last)) => last.version,

@@ -145,6 +145,10 @@ struct Needed {
     /// Whether a successful compare-and-swap expected a version that no answer reported. A write of unknown outcome may
     /// have created it.
     orphans: bool,
+    /// The versions that may expire, so that their writes can be the reason of an absence.
+    expiring: BTreeSet<Version>,
+    /// Whether a version may expire that no answer reported.
+    hidden_expiries: bool,
     /// The operations that depend on an absent key.
     absences: Vec<Operation>,
     acknowledged: Vec<(Version, Operation)>,
@@ -169,7 +173,10 @@ impl Needed {
         let absences = absences.copied().collect();
         let acknowledged = operations.iter().filter_map(|operation| Some((acknowledged(operation)?, *operation)));
         let acknowledged = acknowledged.collect();
-        Self { orphans: !expected.is_subset(&known), values, expected, absences, acknowledged }
+        let expiring: BTreeSet<Version> = operations.iter().filter_map(expiring).collect();
+        let hidden_expiries = !expiring.is_subset(&known);
+        let orphans = !expected.is_subset(&known);
+        Self { orphans, expiring, hidden_expiries, values, expected, absences, acknowledged }
     }
 
     /// Whether a good history stays good without `write`.
@@ -178,11 +185,13 @@ impl Needed {
             return false;
         }
         match written(write) {
-            // No operation saw or expected this value, so the next operation in the order doesn't depend on the
-            // overwritten value.
+            // No operation saw or expected this value, and it doesn't expire, so the next operation in the order
+            // doesn't depend on the overwritten value.
             Some(value) => {
-                let expected = acknowledged(write).is_some_and(|version| self.expected.contains(&version));
-                !self.values.contains(&value) && !expected
+                let needed = acknowledged(write).map_or(self.hidden_expiries, |version| {
+                    self.expected.contains(&version) || self.expiring.contains(&version)
+                });
+                !self.values.contains(&value) && !needed
             }
             None => self.absences.iter().all(|absence| self.has_other_reason(absence, write)),
         }
@@ -212,6 +221,10 @@ fn expected(operation: &Operation) -> Option<Version> {
         (_, Answer::Took { found: (expected, _), .. }) => Some(expected),
         _ => None,
     }
+}
+
+fn expiring(operation: &Operation) -> Option<Version> {
+    if let Call::Expire { version } = operation.call { Some(version) } else { None }
 }
 
 fn expects_absence(operation: &Operation) -> bool {

@@ -31,6 +31,11 @@ fn swap(called: u64, returned: u64, expected: u64, value: u64, answer: Answer) -
     op(called, returned, Call::CompareAndSwap { expected: version(expected), value: Value(value) }, answer)
 }
 
+/// The value of the version with this sequence may go from this time.
+fn expiry(called: u64, sequence: u64) -> Operation {
+    op(called, called, Call::Expire { version: version(sequence) }, UNKNOWN)
+}
+
 fn read(called: u64, returned: u64, answer: Answer) -> Operation {
     op(called, returned, Call::Read, answer)
 }

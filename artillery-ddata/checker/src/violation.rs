@@ -11,7 +11,7 @@ use crate::history::{Answer, Call, Operation, Value};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum Kind {
     /// The history itself is malformed: two writes of one value, an answer that doesn't match its call, a return before
-    /// its call, or a write of version [`Version::NONE`].
+    /// its call, or a write or expiry of version [`Version::NONE`].
     Malformed,
     /// A value was seen that no operation wrote to this key.
     NeverWritten,
@@ -41,7 +41,7 @@ pub enum Kind {
     Resurrected,
     /// A value was seen after an operation had seen a newer one.
     ReadWentBack,
-    /// The key was absent after a write was known, and no delete fits in between.
+    /// The key was absent after a write was known, and no delete or expiry fits in between.
     Vanished,
     /// No rule above is broken, but no order of the operations explains all answers.
     NotLinearizable,
@@ -161,6 +161,7 @@ impl fmt::Display for Asked {
             Call::CompareAndSwap { expected, value } => write!(f, "swap {expected} for #{}", value.0),
             Call::GetDelete => f.write_str("take"),
             Call::Read => f.write_str("read"),
+            Call::Expire { version } => write!(f, "expiry of {version}"),
         }
     }
 }

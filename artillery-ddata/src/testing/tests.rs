@@ -1,4 +1,5 @@
 mod applications;
 mod disks;
+mod expiring;
 mod mutants;
 mod network;

@@ -4,9 +4,17 @@
 //! *when* versions were read. [`contents`] orders the writes of a key by version, tries a write of unknown outcome at
 //! every possible position, and checks *what* was computed and read. It detects an append or increment that was applied
 //! twice or not at all.
+//!
+//! A key with a time to live may go by itself, at any time after it, but not before (docs/adr/0031-chain-time.md). The
+//! [`clock`] translates lengths of chain time to moments of the book. [`contents`] knows the expiry of a key as well as
+//! its value. For the checker, [`lifetimes`] states for each version when it may go. If that isn't certain, each states
+//! the earliest possible time.
 
+mod actions;
+mod clock;
 mod content;
 mod contents;
+mod lifetimes;
 mod passing;
 mod points;
 mod registers;
@@ -20,7 +28,7 @@ use bytes::Bytes;
 use super::checker::{self, Budget};
 use crate::{
     ChainId, Version,
-    api::{Computed, Query, Reply, Step, Write},
+    api::{Computed, Query, Reply, Step, Write, sequential_key},
     control::chain_of,
     rpc::observer::book::{Ask, BookAnswer, BookEntry, text},
 };
@@ -32,8 +40,9 @@ pub(super) fn judge(entries: &[BookEntry], chains: u32) -> Result<(), String> {
     for chain in (0..chains).map(ChainId) {
         let of_chain: Vec<(usize, &BookEntry)> =
             entries.iter().enumerate().filter(|(_, entry)| chain_of_entry(entry, chains) == Some(chain)).collect();
-        let makers = contents::check(&of_chain)?;
-        let (history, keys) = registers::history(&of_chain, &makers);
+        let clock = clock::Clock::of(&of_chain);
+        let makers = contents::check(&of_chain, &clock)?;
+        let (history, keys) = registers::history(&of_chain, &makers, &clock);
         let name = |key: u32| keys.get(key as usize).map_or_else(String::new, text);
         checker::check(&history, Budget::default())
             .map_err(|violation| format!("not linearizable, key {:?}: {violation}", name(violation.key)))?;
@@ -105,29 +114,26 @@ fn conflicting(write: &Write, step: u32) -> Option<&Bytes> {
     }
 }
 
-/// The keys that a write changes if it is applied, each once. A script may change fewer.
-fn changed(write: &Write) -> Vec<&Bytes> {
-    let keys: Vec<&Bytes> = match write {
-        Write::Batch(steps) => {
-            steps.iter().filter(|step| !matches!(step, Step::Require { .. })).map(Step::key).collect()
+/// The keys that an entry asks for or shows. The key of a sequential put of unknown outcome isn't known.
+pub(super) fn keys_of(entry: &BookEntry) -> Vec<Bytes> {
+    let asked: Vec<Bytes> = match (&entry.ask, &entry.told) {
+        (Ask::Write(Write::PutSequential { prefix, .. }), BookAnswer::Reply(Reply::Committed(done))) => {
+            vec![sequential_key(prefix, done.version)]
         }
-        Write::Script(script) => scripts::changing(script).collect(),
-        write => write.keys().collect(),
+        (Ask::Write(Write::PutSequential { .. }), _) => Vec::new(),
+        (Ask::Write(write), _) => write.keys().cloned().collect(),
+        (Ask::Read { query, .. }, _) => query.keys().to_vec(),
     };
-    let mut distinct = Vec::new();
-    for key in keys {
-        if !distinct.contains(&key) {
-            distinct.push(key);
-        }
-    }
-    distinct
+    asked.into_iter().chain(sights(entry).iter().map(|sight| sight.key.clone())).collect()
 }
 
-/// The version that an acknowledged write made. `None`: the write wasn't acknowledged, or it was a get-and-delete of an
-/// absent key.
+/// The version that an acknowledged write made. `None`: the write wasn't acknowledged, or it certainly changed nothing.
 fn made(entry: &BookEntry) -> Option<Version> {
     match &entry.told {
-        BookAnswer::Reply(Reply::Committed(done)) if done.result != Computed::Took(None) => Some(done.version),
+        BookAnswer::Reply(Reply::Committed(done)) => match done.result {
+            Computed::Took(None) | Computed::Changed(false) => None,
+            _ => Some(done.version),
+        },
         _ => None,
     }
 }

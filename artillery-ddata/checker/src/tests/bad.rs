@@ -72,6 +72,46 @@ bad! {
     value_that_was_seen_is_lost: Vanished = [
         put(1, 2, 1, UNKNOWN), read(3, 4, found(1, 1)), read(5, 6, ABSENT),
     ];
+    /// A key with a time to live is gone before it: the call of its expiry is the earliest time at which it may go.
+    expired_too_early: Vanished = [put(1, 2, 1, written(1)), read(3, 4, ABSENT), expiry(5, 1)];
+    /// The expiry of an overwritten value removes the new value (docs/adr/0031-chain-time.md).
+    expiry_of_an_earlier_version: Vanished = [
+        put(1, 2, 1, written(1)), expiry(3, 1), put(4, 5, 2, written(2)), read(6, 7, ABSENT),
+    ];
+    /// As `expiry_of_an_earlier_version`, but the new value was put before the old one could expire.
+    expiry_after_an_overwrite: Vanished = [
+        put(1, 2, 1, written(1)), put(3, 4, 2, written(2)), expiry(5, 1), read(6, 7, ABSENT),
+    ];
+    /// A swap creates the key while its value has not yet expired.
+    creation_before_the_expiry: LostUpdate = [
+        put(1, 2, 1, written(1)), swap(3, 4, 0, 2, written(3)), expiry(5, 1),
+    ];
+    /// A swap fails because the key is absent, too early.
+    swap_fails_before_the_expiry: Vanished = [
+        put(1, 2, 1, written(1)), swap(3, 4, 1, 2, CONFLICT_ABSENT), expiry(5, 1),
+    ];
+    /// A value that has expired is shown again, by a member that has not removed it.
+    expired_value_comes_back: NotLinearizable = [
+        put(1, 2, 1, written(1)), expiry(3, 1), read(4, 5, ABSENT), read(6, 7, found(1, 1)),
+    ];
+    /// A swap of a version succeeds after a reader found that it had expired.
+    swap_of_an_expired_value: NotLinearizable = [
+        put(1, 2, 1, written(1)), expiry(3, 1), read(4, 5, ABSENT), swap(6, 7, 1, 2, written(3)),
+    ];
+    /// One expiry can't explain two absences with a put in between.
+    one_expiry_for_two_absences: Vanished = [
+        put(1, 2, 1, written(1)), expiry(3, 1), read(4, 5, ABSENT), put(6, 7, 2, written(3)), read(8, 9, ABSENT),
+    ];
+    /// The update that removes the key needs a version of its own.
+    no_version_is_left_for_an_expiry: NotLinearizable = [
+        put(1, 2, 1, written(1)), expiry(3, 1), read(4, 5, ABSENT), put(6, 7, 2, written(2)),
+    ];
+    /// The put of unknown outcome that may have made the expired version was called too late.
+    expiry_of_a_later_unknown_put: Vanished = [
+        put(1, 2, 1, written(1)), read(3, 4, ABSENT), put(5, 6, 2, UNKNOWN), expiry(7, 2),
+    ];
+    /// No write can have made the version that expired.
+    expiry_of_nothing: NotLinearizable = [put(1, 2, 1, written(1)), expiry(3, 2), read(4, 5, ABSENT)];
     /// docs/DESIGN.md §12, trap 21: a node restarted with an empty store answers as its former incarnation.
     conflict_with_an_empty_store: Vanished = [
         put(1, 2, 1, written(1)), swap(3, 4, 1, 2, CONFLICT_ABSENT),
@@ -206,6 +246,8 @@ bad! {
     answer_to_another_question: Malformed = [read(1, 2, written(1))];
     /// A recording error: two writes of one value, so a read identifies neither.
     one_value_written_twice: Malformed = [put(1, 2, 1, written(1)), put(3, 4, 1, written(2))];
+    /// A recording error: an expiry has no answer.
+    answer_to_an_expiry: Malformed = [op(1, 2, Call::Expire { version: version(1) }, written(2))];
     /// A recording error: an answer before its call.
     answer_before_the_question: Malformed = [put(5, 2, 1, written(1))];
     /// A write has the version that means "never written".

@@ -14,7 +14,7 @@ pub(super) fn is_linearizable(operations: &[Operation]) -> bool {
 fn value(operation: &Operation) -> Option<Value> {
     match operation.call {
         Call::Put(value) | Call::CompareAndSwap { value, .. } => Some(value),
-        Call::Delete | Call::GetDelete | Call::Read => None,
+        Call::Delete | Call::GetDelete | Call::Read | Call::Expire { .. } => None,
     }
 }
 
@@ -68,6 +68,8 @@ fn explains(operations: &[Operation], order: &[usize]) -> bool {
                 None => expected.is_none(),
                 Some((write, _)) => !expected.is_none() && pin(&mut versions[write], expected),
             },
+            // An expiry without an effect is left out of the order.
+            (Call::Expire { version }, _) => current.is_some_and(|(write, _)| pin(&mut versions[write], version)),
             _ => true,
         };
         if !explained {

@@ -109,6 +109,40 @@ good! {
         put(1, 2, 1, written(1)), Operation { key: 8, ..read(3, 4, ABSENT) },
         Operation { key: 8, ..put(5, 6, 2, written(2)) }, read(7, 8, found(1, 1)),
     ];
+    /// A key with a time to live goes after it, without any call.
+    expired = [put(1, 2, 1, written(1)), read(3, 4, found(1, 1)), expiry(5, 1), read(6, 7, ABSENT), read(8, 9, ABSENT)];
+    /// A key may stay longer than its time to live, even forever.
+    not_yet_expired = [put(1, 2, 1, written(1)), expiry(3, 1), read(4, 5, found(1, 1)), put(6, 7, 2, written(2))];
+    /// A read that is in progress when the key expires may find it or not.
+    expired_during_reads = [
+        put(1, 2, 1, written(1)), expiry(5, 1), read(3, 6, ABSENT), read(4, 7, found(1, 1)), read(8, 9, ABSENT),
+    ];
+    /// After its expiry the key is created and expires again.
+    expired_twice = [
+        put(1, 2, 1, written(1)), expiry(3, 1), read(4, 5, ABSENT), swap(6, 7, 0, 2, written(3)), expiry(8, 3),
+        read(9, 10, found(3, 2)), read(11, 12, ABSENT),
+    ];
+    /// Two expiries of one version, as of two requests that set it: the earlier one counts.
+    expired_once = [put(1, 2, 1, written(1)), expiry(3, 1), read(4, 5, ABSENT), expiry(6, 1)];
+    /// A put concurrent with the expiry of the value before: the absence between the two was seen.
+    put_again_during_the_expiry = [
+        put(1, 2, 1, written(1)), expiry(3, 1), put(4, 9, 2, written(3)), read(5, 6, ABSENT), read(7, 8, found(3, 2)),
+    ];
+    /// The expiry of an overwritten value does nothing.
+    expiry_of_an_overwritten_value = [
+        put(1, 2, 1, written(1)), put(3, 4, 2, written(2)), expiry(5, 1), read(6, 7, found(2, 2)), delete(8, 9, written(3)),
+        read(10, 11, ABSENT),
+    ];
+    /// A put of unknown outcome was applied in a version that no answer reported, and its value expired.
+    expiry_of_an_unseen_value = [put(1, 2, 1, written(1)), put(3, 4, 2, UNKNOWN), expiry(5, 2), read(6, 7, ABSENT)];
+    /// As `expiry_of_an_unseen_value`, and then the key was created again.
+    creation_after_an_unseen_value_expired = [
+        put(1, 2, 1, written(1)), swap(3, 4, 1, 2, UNKNOWN), expiry(5, 3), swap(6, 7, 0, 3, written(5)), read(8, 9, found(5, 3)),
+    ];
+    /// A swap finds the key absent, and a deletion has nothing to return.
+    expired_for_other_calls = [
+        put(1, 2, 1, written(1)), expiry(3, 1), swap(4, 5, 1, 2, CONFLICT_ABSENT), op(6, 7, Call::GetDelete, ABSENT),
+    ];
     /// A write of another key has the version in between, but higher versions are free.
     a_delete_takes_a_free_version = [
         put(1, 2, 1, written(1)), Operation { key: 8, ..put(3, 4, 2, written(2)) },

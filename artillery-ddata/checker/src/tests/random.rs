@@ -12,7 +12,7 @@ use super::*;
 /// An operation before its times are assigned.
 #[derive(Clone, Debug)]
 struct Draft {
-    /// 0: put, 1: delete, 2: compare-and-swap, 6: delete that returns the value, others: read.
+    /// 0: put, 1: delete, 2: compare-and-swap, 5: expiry, 6: delete that returns the value, others: read.
     call: u8,
     expected: u64,
     /// When the operation takes effect. The call precedes that instant by `before`, and the answer follows it by
@@ -45,11 +45,19 @@ fn from_register(mut drafts: Vec<Draft>) -> Vec<Operation> {
             0 => Call::Put(value),
             1 => Call::Delete,
             2 => Call::CompareAndSwap { expected, value },
+            5 if !expected.is_none() => Call::Expire { version: expected },
             6 => Call::GetDelete,
             _ => Call::Read,
         };
         let matches = expected == current.map_or(Version::NONE, |(now, _)| now);
         let answer = match (call, draft.outcome) {
+            (Call::Expire { .. }, outcome) => {
+                if matches && outcome != 1 {
+                    sequence += 1 + draft.after % 2;
+                    current = None;
+                }
+                Answer::Unknown
+            }
             (_, 1) => Answer::Unknown,
             (_, 2) => Answer::Refused,
             (Call::Read, _) => Answer::Found(current),
@@ -101,6 +109,9 @@ fn mutate(operations: &mut [Operation], mutations: &[Mutation]) {
                 ..operation
             },
             (2, ..) => Operation { answer: Answer::Unknown, ..operation },
+            (_, Call::Expire { .. }, _) => {
+                Operation { call: Call::Expire { version: version(*second + 1) }, ..operation }
+            }
             (3, Call::Read, _) => Operation { answer: Answer::Found(seen), ..operation },
             (_, Call::Read, _) => Operation { answer: Answer::Found(Some(any)), ..operation },
             (3, Call::GetDelete, _) => Operation { answer: ABSENT, ..operation },
@@ -188,6 +199,37 @@ fn the_exhaustive_check_agrees_about_unknown_deletes() {
     assert!(tally.searched.get() > tally.cases() / 200, "only the search found {}", tally.searched.get());
 }
 
+/// Values that go by themselves, also those of writes of unknown outcome.
+#[test]
+fn the_exhaustive_check_agrees_about_expiries() {
+    let tally = Tally::default();
+    run(tally.cases(), &(drafts(), mutations()), |(mut drafts, mutations)| {
+        for draft in &mut drafts {
+            draft.call = [0, 0, 5, 2, 3, 3, 5][usize::from(draft.call)];
+            draft.outcome = if draft.call != 3 && draft.outcome < 2 { draft.outcome } else { 3 };
+            (draft.before, draft.after) = (draft.before % 10, draft.after % 10);
+        }
+        let mut operations = from_register(drafts);
+        for (index, what, first, second) in mutations {
+            let operation = index.get(&operations).to_owned();
+            let position = operations.iter().position(|other| *other == operation).unwrap_or_default();
+            match (operation.call, operation.answer) {
+                (Call::Expire { .. }, _) if what < 5 => {
+                    operations[position].called += 226 * (first + 1) + 3;
+                    operations[position].returned = operations[position].called;
+                    operations.sort_by_key(|operation| operation.called);
+                }
+                (_, Answer::Found(_)) if what < 4 => operations[position].answer = ABSENT,
+                _ => mutate(&mut operations, &[(index, what, first, second)]),
+            }
+        }
+        tally.compare(&operations);
+    });
+    tally.assert_healthy();
+    let expired = tally.expired.get();
+    assert!(expired > tally.cases() / 50, "only {expired} good histories that need an expiry");
+}
+
 /// Versions that no answer reported, and writes of unknown outcome that may have created them.
 #[test]
 fn the_exhaustive_check_agrees_about_orphans() {
@@ -226,6 +268,8 @@ struct Tally {
     searched: Cell<u32>,
     /// Good histories in which an operation expected a version that no answer reported.
     orphans: Cell<u32>,
+    /// Good histories that are bad without the expiries.
+    expired: Cell<u32>,
 }
 
 impl Tally {
@@ -249,6 +293,9 @@ impl Tally {
                 super::shrinking::stays_good_without_what_can_go(operations);
                 if has_orphan(operations) {
                     add(&self.orphans);
+                }
+                if needs_expiry(operations) {
+                    add(&self.expired);
                 }
             }
             Err(violation) => {
@@ -289,6 +336,12 @@ fn tells_of_nothing(operations: &[Operation]) -> bool {
         Answer::Failed(version) => !version.is_none() && !values(version),
         _ => false,
     })
+}
+
+fn needs_expiry(operations: &[Operation]) -> bool {
+    let expires = |operation: &Operation| matches!(operation.call, Call::Expire { .. });
+    let rest: Vec<Operation> = operations.iter().filter(|operation| !expires(operation)).copied().collect();
+    rest.len() < operations.len() && checked(&rest).is_err()
 }
 
 fn has_orphan(operations: &[Operation]) -> bool {

@@ -175,6 +175,32 @@ fn versions_are_shared_by_parts_of_a_batch_alone() {
     assert_eq!(check(&history, Budget::default()).unwrap_err().kind, Kind::Malformed);
 }
 
+/// Key 1 has version 2 and then 4, key 2 the same and is then deleted. Both values of key 1 can expire.
+fn expiring(cuts: Vec<Cut>, looks: Vec<Look>) -> Result<(), Rule> {
+    let mut history = History { looks, ..batches(cuts) };
+    history
+        .operations
+        .extend([(20, 2), (30, 4)].map(|(called, sequence)| Operation { key: 1, ..expiry(called, sequence) }));
+    check(&history, Budget::default()).unwrap();
+    check_more(&history).map_err(|broken| broken.rule)
+}
+
+#[test]
+fn expired_keys_may_be_missing() {
+    let one = |cut: Cut| expiring(vec![cut], Vec::new());
+    assert_eq!(one(cut(1, 29, &[(1, 0), (2, 2)])), Ok(()), "the first value was gone");
+    assert_eq!(one(cut(1, 19, &[(1, 0), (2, 2)])), Err(Rule::NoCut), "too early");
+    assert_eq!(one(cut(1, 29, &[(1, 0), (2, 4)])), Err(Rule::NoCut), "too early for the second value");
+    assert_eq!(one(cut(1, 31, &[(1, 0), (2, 4)])), Ok(()));
+    let one = |returned, floor| {
+        let look = Look { client: 4, key: 1, called: 1, returned, floor: Sequence(floor), found: None };
+        expiring(Vec::new(), vec![look])
+    };
+    assert_eq!(one(19, 2), Err(Rule::WentBack), "too early");
+    assert_eq!((one(29, 2), one(31, 4)), (Ok(()), Ok(())));
+    assert_eq!(one(29, 4), Err(Rule::WentBack), "too early for the second value");
+}
+
 #[test]
 fn sessions_never_go_back() {
     let look = |key, floor, sequence: u64| {

@@ -208,7 +208,9 @@ fn alone(part: &Part, padding: usize) -> Write {
             Write::compare_and_swap(key, expected, Some(value(put)))
         }
         PartCall::Register(Call::GetDelete) => Write::GetDelete { key },
-        PartCall::Register(Call::Delete | Call::Read) | PartCall::Series(SeriesCall::Read) => Write::Delete { key },
+        PartCall::Register(Call::Delete | Call::Read | Call::Expire { .. }) | PartCall::Series(SeriesCall::Read) => {
+            Write::Delete { key }
+        }
         PartCall::Series(SeriesCall::Append(item)) => Write::append(key, encode(part.key, item, 0)),
         PartCall::Series(SeriesCall::Increment) => Write::increment(key, 1),
     }

@@ -12,7 +12,7 @@ use super::{Cluster, ClusterState, Trouble};
 use crate::{
     ChainId, Sequence,
     replica::Status,
-    rpc::observer::book::{Ask, BookAnswer, BookEntry, text},
+    rpc::observer::book::text,
     store::ScanRecord,
     testing::{node::TestMember, verdict},
 };
@@ -132,16 +132,7 @@ impl ClusterState {
     }
 
     fn keys(&self) -> BTreeSet<Bytes> {
-        let of = |entry: &BookEntry| -> Vec<Bytes> {
-            match (&entry.ask, &entry.told) {
-                (Ask::Write(write), _) => write.keys().cloned().collect(),
-                (Ask::Read { .. }, BookAnswer::Reply(crate::api::Reply::Page(page))) => {
-                    page.records.iter().map(|record| record.key.clone()).collect()
-                }
-                (Ask::Read { query, .. }, _) => query.keys().to_vec(),
-            }
-        };
-        self.witness.with_book(|book| book.entries.iter().flat_map(of).collect())
+        self.witness.with_book(|book| book.entries.iter().flat_map(verdict::keys_of).collect())
     }
 
     /// Reads every key once more, at every live node: a lost write shows only in a later read.

@@ -2,13 +2,17 @@
 
 use artillery_proto::guards::Mutant;
 
-use super::{super::*, applications::everything};
+use super::{super::*, applications::everything, expiring::expiring};
 
 /// The number of seeds within which a mutant must be noticed.
 const SEEDS: u64 = 60;
 
 fn caught(mutant: Mutant) -> Option<String> {
-    let explore = || Cluster::builder().trouble(Trouble::rough()).mutant(mutant).explore(0..SEEDS, everything);
+    caught_by(mutant, everything)
+}
+
+fn caught_by<F: Future<Output = ()>>(mutant: Mutant, test: fn(Cluster) -> F) -> Option<String> {
+    let explore = move || Cluster::builder().trouble(Trouble::rough()).mutant(mutant).explore(0..SEEDS, test);
     let panic = std::panic::catch_unwind(explore).err()?;
     panic.downcast_ref::<String>().and_then(|words| words.lines().next()).map(str::to_owned)
 }
@@ -29,4 +33,11 @@ fn strong_reads_of_uncommitted_versions_are_noticed() {
 fn a_session_that_goes_back_is_noticed() {
     let words = caught(Mutant::IgnoreFloor).expect("nothing was noticed");
     assert!(words.contains("a session went back"), "{words}");
+}
+
+/// The time to live of an overwritten value ends the new one.
+#[test]
+fn an_expiry_that_removes_a_newer_value_is_noticed() {
+    let words = caught_by(Mutant::RemoveNewer, expiring).expect("nothing was noticed");
+    assert!(words.contains("not linearizable") || words.contains("no order of the writes"), "{words}");
 }

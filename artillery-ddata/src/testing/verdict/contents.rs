@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 
-use super::{Makers, points::KnownKey, search::Search, sights};
-use crate::rpc::observer::book::{Ask, BookEntry};
+use super::{Makers, clock::Clock, keys_of, points::KnownKey, search::Search};
+use crate::rpc::observer::book::BookEntry;
 
 /// The number of explanations of single keys that are tried, in addition to one per key, before a run is undecided.
 const TRIES: usize = 100_000;
@@ -13,8 +13,9 @@ const TRIES: usize = 100_000;
 /// Checks all keys. Returns the hidden writes that made observed versions.
 ///
 /// An explanation of one key may contradict another key that the same write changed. Then the next one is tried.
-pub(super) fn check(entries: &[(usize, &BookEntry)]) -> Result<Makers, String> {
-    let known: Vec<_> = keys(entries).into_iter().map(|key| KnownKey::of(key, entries)).collect::<Result<_, _>>()?;
+pub(super) fn check(entries: &[(usize, &BookEntry)], clock: &Clock) -> Result<Makers, String> {
+    let known = keys(entries).into_iter().map(|key| KnownKey::of(key, entries, clock));
+    let known: Vec<_> = known.collect::<Result<_, _>>()?;
     for key in &known {
         // Check each key alone first, so that an error names the key with the contradiction.
         let mut search = Search::new(key, Makers::new());
@@ -43,13 +44,7 @@ fn together(keys: &[KnownKey<'_>]) -> Result<Makers, String> {
     Err(format!("not decided, too many writes of unknown outcome: {why}"))
 }
 
-fn keys<'a>(entries: &[(usize, &'a BookEntry)]) -> BTreeSet<&'a Bytes> {
-    let mut keys = BTreeSet::new();
-    for (_, entry) in entries {
-        keys.extend(sights(entry).iter().map(|sight| sight.key));
-        if let Ask::Write(write) = &entry.ask {
-            keys.extend(write.keys());
-        }
-    }
-    keys
+/// The keys that were written or seen.
+fn keys(entries: &[(usize, &BookEntry)]) -> BTreeSet<Bytes> {
+    entries.iter().flat_map(|(_, entry)| keys_of(entry)).collect()
 }

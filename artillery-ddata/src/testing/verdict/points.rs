@@ -4,9 +4,14 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use super::{Sight, changed, conflicting, sights};
+use super::{
+    Sight,
+    actions::{changed, concerns, version_in},
+    clock::Clock,
+    conflicting, sights,
+};
 use crate::{
-    Version,
+    Timestamp, Version,
     api::{Computed, Reply, Write},
     rpc::observer::book::{Ask, BookAnswer, BookEntry, NEVER, text},
 };
@@ -21,7 +26,8 @@ pub(super) struct Point<'a> {
 }
 
 pub(super) enum What<'a> {
-    Write(&'a Write, &'a Computed),
+    /// An acknowledged write, its result, and when it was called.
+    Write(&'a Write, &'a Computed, Timestamp),
     /// A write without an acknowledgement, whose version an answer showed.
     Somebody,
     /// A write whose condition failed here: the failed step, and the version that the key had.
@@ -33,29 +39,37 @@ pub(super) enum What<'a> {
 pub(super) struct Hidden<'a> {
     pub(super) entry: usize,
     pub(super) called: u64,
+    pub(super) began: Timestamp,
     pub(super) write: &'a Write,
+    /// Its version, if the key tells it: that of a sequential put.
+    pub(super) version: Option<Version>,
     /// Whether it changes other keys too.
     pub(super) is_shared: bool,
 }
 
 pub(super) struct KnownKey<'a> {
-    pub(super) key: &'a Bytes,
+    pub(super) key: Bytes,
     pub(super) points: Vec<Point<'a>>,
     pub(super) hidden: Vec<Hidden<'a>>,
+    pub(super) clock: &'a Clock,
 }
 
 impl<'a> KnownKey<'a> {
-    pub(super) fn of(key: &'a Bytes, entries: &[(usize, &'a BookEntry)]) -> Result<Self, String> {
-        let hidden = |(entry, of): &(usize, &'a BookEntry)| match &of.ask {
-            Ask::Write(write) if of.told == BookAnswer::Unknown && changed(write).contains(&key) => {
-                let is_shared = changed(write).len() > 1;
-                Some(Hidden { entry: *entry, called: of.called, write, is_shared })
-            }
-            _ => None,
-        };
-        let hidden = entries.iter().filter_map(hidden).collect();
-        Ok(Self { key, points: points(key, entries)?, hidden })
+    pub(super) fn of(key: Bytes, entries: &[(usize, &'a BookEntry)], clock: &'a Clock) -> Result<Self, String> {
+        let hidden = entries.iter().filter_map(|(entry, of)| hidden(&key, *entry, of)).collect();
+        Ok(Self { points: points(&key, entries)?, hidden, key, clock })
     }
+}
+
+fn hidden<'a>(key: &Bytes, index: usize, entry: &'a BookEntry) -> Option<Hidden<'a>> {
+    let Ask::Write(write) = &entry.ask else { return None };
+    if entry.told != BookAnswer::Unknown {
+        return None;
+    }
+    let version = if let Write::PutSequential { prefix, .. } = write { version_in(prefix, key) } else { None };
+    let changed = changed(write, version);
+    let (BookEntry { called, began, .. }, is_shared) = (entry, changed.len() > 1);
+    changed.contains(key).then_some(Hidden { entry: index, called: *called, began: *began, write, version, is_shared })
 }
 
 fn points<'a>(key: &Bytes, entries: &[(usize, &'a BookEntry)]) -> Result<Vec<Point<'a>>, String> {
@@ -80,8 +94,8 @@ fn points<'a>(key: &Bytes, entries: &[(usize, &'a BookEntry)]) -> Result<Vec<Poi
     for (_, entry) in entries {
         let Ask::Write(write) = &entry.ask else { continue };
         match &entry.told {
-            BookAnswer::Reply(Reply::Committed(done)) if write.keys().any(|other| other == key) => {
-                add(done.version, What::Write(write, &done.result), entry.returned)?;
+            BookAnswer::Reply(Reply::Committed(done)) if concerns(write, done.version, key) => {
+                add(done.version, What::Write(write, &done.result, entry.began), entry.returned)?;
             }
             BookAnswer::Reply(Reply::Conflict { at, step, version, .. }) if conflicting(write, *step) == Some(key) => {
                 add(*at, What::Failed(write, *step, *version), entry.returned)?;

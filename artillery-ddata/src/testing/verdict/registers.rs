@@ -4,26 +4,36 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
-use super::{Makers, changed, conflicting, made, sights};
+use super::{
+    Makers,
+    actions::{changed, only_renews},
+    clock::Clock,
+    conflicting,
+    lifetimes::{Lifetime, lifetimes},
+    made, sights,
+};
 use crate::{
     Version,
-    api::{Computed, Expected, Query, ReadMode, Reply, Step, Write},
-    rpc::observer::book::{Ask, BookAnswer, BookEntry},
+    api::{Computed, Expected, Query, ReadMode, Reply, Step, Write, WriteReply},
+    rpc::observer::book::{Ask, BookAnswer, BookEntry, NEVER},
     testing::history::{Answer, Call, Cut, History, Look, Operation, Value},
 };
 
 /// The history, and the key that each of its numbers represents.
-pub(super) fn history(entries: &[(usize, &BookEntry)], makers: &Makers) -> (History, Vec<Bytes>) {
+pub(super) fn history(entries: &[(usize, &BookEntry)], makers: &Makers, clock: &Clock) -> (History, Vec<Bytes>) {
     let mut writer = RegisterWriter { makers: makers.clone(), ..RegisterWriter::default() };
-    for (index, entry) in entries {
-        if let (Ask::Write(write), Some(version)) = (&entry.ask, made(entry)) {
-            let made = changed(write).into_iter().map(|key| ((key.clone(), version), *index));
-            writer.makers.extend(made);
-        }
+    for ((key, _), index) in makers {
+        writer.made.entry(*index).or_default().push(key.clone());
     }
+    writer.acknowledged(entries, &shown(entries, makers));
+    writer.uncertain.extend(writer.unshown.iter().map(|(key, _)| key.clone()));
     for (_, entry) in entries {
-        if let Ask::Write(Write::Script(script)) = &entry.ask {
+        let Ask::Write(write) = &entry.ask else { continue };
+        if let Write::Script(script) = write {
             writer.left_out.extend(script.keys().cloned());
+        }
+        if entry.told == BookAnswer::Unknown {
+            writer.uncertain.extend(changed(write, None));
         }
     }
     for (index, entry) in entries {
@@ -35,13 +45,39 @@ pub(super) fn history(entries: &[(usize, &BookEntry)], makers: &Makers) -> (Hist
             }
         }
     }
+    let clients: BTreeMap<usize, u32> = entries.iter().map(|(index, entry)| (*index, entry.client)).collect();
+    for lifetime in lifetimes(entries, &writer.makers, &writer.unshown, clock) {
+        let client = clients.get(&lifetime.entry).copied().unwrap_or_default();
+        writer.may_go(&lifetime, client);
+    }
     (writer.history, writer.keys)
+}
+
+/// The versions of keys that answers showed, also by the success of a compare-and-swap.
+fn shown(entries: &[(usize, &BookEntry)], makers: &Makers) -> BTreeSet<(Bytes, Version)> {
+    let applied: BTreeSet<usize> = makers.values().copied().collect();
+    let mut shown = BTreeSet::new();
+    for (index, entry) in entries {
+        shown.extend(sights(entry).iter().map(|sight| (sight.key.clone(), sight.version)));
+        if let Ask::Write(Write::CompareAndSwap { key, expected, .. }) = &entry.ask
+            && (made(entry).is_some() || applied.contains(index))
+        {
+            shown.insert((key.clone(), *expected));
+        }
+    }
+    shown
 }
 
 #[derive(Default)]
 struct RegisterWriter {
     /// By key and version, the entry of the write that made it.
     makers: Makers,
+    /// By entry of unknown outcome, the keys in which it made an observed version.
+    made: BTreeMap<usize, Vec<Bytes>>,
+    /// Keys whose expiry an acknowledged batch may have changed: no answer showed whether it did. And the batch.
+    unshown: BTreeSet<(Bytes, usize)>,
+    /// Keys that a write of unknown outcome, or such a renewal, may have changed in a version that no answer showed.
+    uncertain: BTreeSet<Bytes>,
     /// Keys that scripts read or write: a register can't model a write that is applied in part.
     left_out: BTreeSet<Bytes>,
     numbers: BTreeMap<Bytes, u32>,
@@ -50,6 +86,21 @@ struct RegisterWriter {
 }
 
 impl RegisterWriter {
+    /// Takes in the versions that acknowledged writes made.
+    fn acknowledged(&mut self, entries: &[(usize, &BookEntry)], shown: &BTreeSet<(Bytes, Version)>) {
+        for (index, entry) in entries {
+            let (Ask::Write(write), Some(version)) = (&entry.ask, made(entry)) else { continue };
+            for key in changed(write, Some(version)) {
+                let at = (key, version);
+                if matches!(write, Write::Batch(_)) && only_renews(write, &at.0) && !shown.contains(&at) {
+                    self.unshown.insert((at.0, *index));
+                } else {
+                    self.makers.insert(at, *index);
+                }
+            }
+        }
+    }
+
     fn key(&mut self, key: &Bytes) -> u32 {
         let next = self.keys.len() as u32;
         let number = *self.numbers.entry(key.clone()).or_insert(next);
@@ -70,40 +121,102 @@ impl RegisterWriter {
             return;
         }
         let key = self.key(key);
-        let BookEntry { client, called, returned, .. } = *entry;
-        self.history.operations.push(Operation { client, key, called, returned, call, answer, batch });
+        let (called, returned) = times(entry);
+        self.history.operations.push(Operation { client: entry.client, key, called, returned, call, answer, batch });
+    }
+
+    /// Adds the end of a time to live. A version that no answer showed may have replaced the key's value and gone again,
+    /// like a deletion.
+    fn may_go(&mut self, lifetime: &Lifetime, client: u32) {
+        if self.left_out.contains(&lifetime.key) {
+            return;
+        }
+        let key = self.key(&lifetime.key);
+        let call = lifetime.version.map_or(Call::Delete, |version| Call::Expire { version });
+        // Just before the first answer that may show it.
+        let called = spread(lifetime.from).saturating_sub(1);
+        let answer = Answer::Unknown;
+        self.history.operations.push(Operation { client, key, called, returned: called, call, answer, batch: 0 });
     }
 
     fn write(&mut self, index: usize, entry: &BookEntry, write: &Write) {
-        if let BookAnswer::Reply(Reply::Conflict { step, version, value, .. }) = &entry.told {
-            let Some(key) = conflicting(write, *step) else { return };
-            let seen = (*version, self.value(key, *version));
-            let call = Call::CompareAndSwap { expected: expected(write, *step, *version), value: name(index) };
-            let answer = match value {
-                _ if version.is_none() => Answer::Conflict(None),
-                Some(_) => Answer::Conflict(Some(seen)),
-                None => Answer::Failed(*version),
-            };
-            return self.add(entry, key, call, answer, 0);
+        match &entry.told {
+            BookAnswer::Reply(Reply::Conflict { step, version, value, .. }) => {
+                self.conflict(index, entry, write, (*step, *version, value.is_some()));
+            }
+            _ if matches!(write, Write::Script(_)) => {}
+            BookAnswer::Reply(Reply::Committed(done)) => self.committed(index, entry, write, done),
+            BookAnswer::Nothing(_) => {
+                for key in changed(write, None) {
+                    self.add(entry, &key, call(write, &key, name(index)), Answer::Refused, batch(write, index));
+                }
+            }
+            _ => self.unknown(index, entry, write),
         }
-        if let Write::Script(_) = write {
+    }
+
+    fn conflict(&mut self, index: usize, entry: &BookEntry, write: &Write, told: (u32, Version, bool)) {
+        let (step, version, has_value) = told;
+        let Some(key) = conflicting(write, step) else { return };
+        let seen = (version, self.value(key, version));
+        let call = Call::CompareAndSwap { expected: expected(write, step, version), value: name(index) };
+        let answer = match has_value {
+            _ if version.is_none() => Answer::Conflict(None),
+            true => Answer::Conflict(Some(seen)),
+            false => Answer::Failed(version),
+        };
+        self.add(entry, key, call, answer, 0);
+    }
+
+    fn committed(&mut self, index: usize, entry: &BookEntry, write: &Write, done: &WriteReply) {
+        if done.result == Computed::Changed(false) {
+            // An expiry is always set, unless the key is absent.
+            if let Write::Expire { key, ttl: Some(_), when: None } = write {
+                self.add(entry, key, Call::Read, Answer::Found(None), 0);
+            }
             return;
         }
-        let batch = if matches!(write, Write::Batch(_)) { name(index).0 } else { 0 };
-        for key in changed(write) {
-            let call = call(write, key, name(index));
-            let answer = match &entry.told {
-                BookAnswer::Nothing(_) => Answer::Refused,
-                BookAnswer::Reply(Reply::Committed(done)) => match &done.result {
-                    Computed::Took(None) => Answer::Found(None),
-                    Computed::Took(Some((version, _))) | Computed::TookForgotten(version) => {
-                        Answer::Took { version: done.version, found: (*version, self.value(key, *version)) }
-                    }
-                    _ => Answer::Written(done.version),
-                },
-                _ => Answer::Unknown,
+        for key in changed(write, Some(done.version)) {
+            let answer = match &done.result {
+                Computed::Took(None) => Answer::Found(None),
+                Computed::Took(Some((version, _))) | Computed::TookForgotten(version) => {
+                    Answer::Took { version: done.version, found: (*version, self.value(&key, *version)) }
+                }
+                _ => Answer::Written(done.version),
             };
-            self.add(entry, key, call, answer, batch);
+            if self.unshown.contains(&(key.clone(), index)) {
+                continue;
+            }
+            let renewed = if let Write::Expire { .. } = write { self.renewed(&key, done.version) } else { None };
+            let call = match renewed {
+                Some(expected) => Call::CompareAndSwap { expected, value: name(index) },
+                None => call(write, &key, name(index)),
+            };
+            self.add(entry, &key, call, answer, batch(write, index));
+        }
+    }
+
+    /// The version that a renewal found, if that is certain: the key was present.
+    fn renewed(&self, key: &Bytes, at: Version) -> Option<Version> {
+        if self.uncertain.contains(key) {
+            return None;
+        }
+        let before = self.makers.range((key.clone(), Version::NONE)..(key.clone(), at)).next_back();
+        before.map(|((_, version), _)| *version)
+    }
+
+    fn unknown(&mut self, index: usize, entry: &BookEntry, write: &Write) {
+        let made = self.made.get(&index).cloned().unwrap_or_default();
+        let keys = match write {
+            Write::PutSequential { .. } => made.clone(),
+            write => changed(write, None),
+        };
+        for key in keys {
+            // The parts of a batch are applied together, except for a renewal, which may do nothing.
+            let is_part = !matches!(write, Write::Batch(_)) || !only_renews(write, &key) || made.contains(&key);
+            if is_part {
+                self.add(entry, &key, call(write, &key, name(index)), Answer::Unknown, batch(write, index));
+            }
         }
     }
 
@@ -124,7 +237,7 @@ impl RegisterWriter {
             }
             seen.push((self.key(key), version));
         }
-        let BookEntry { client, called, returned, .. } = *entry;
+        let (client, (called, returned)) = (entry.client, times(entry));
         if let Some(floor) = floor {
             let look = |&(key, found): &(u32, Option<Version>)| Look { client, key, called, returned, floor, found };
             self.history.looks.extend(seen.iter().map(look));
@@ -133,6 +246,20 @@ impl RegisterWriter {
             self.history.cuts.push(Cut { client, called, returned, seen });
         }
     }
+}
+
+/// The times of a call and its answer.
+fn times(entry: &BookEntry) -> (u64, u64) {
+    (spread(entry.called), spread(entry.returned))
+}
+
+/// Moments with room for another one before each.
+fn spread(moment: u64) -> u64 {
+    if moment == NEVER { NEVER } else { 2 * moment }
+}
+
+fn batch(write: &Write, index: usize) -> u64 {
+    if matches!(write, Write::Batch(_)) { name(index).0 } else { 0 }
 }
 
 /// The value that the write of this entry wrote to all of its keys.
@@ -146,7 +273,7 @@ fn call(write: &Write, key: &Bytes, value: Value) -> Call {
         Write::Delete { .. } | Write::CompareAndSwap { value: None, .. } => Call::Delete,
         Write::GetDelete { .. } => Call::GetDelete,
         Write::CompareAndSwap { expected, .. } => Call::CompareAndSwap { expected: *expected, value },
-        Write::Batch(steps) => match steps.iter().rfind(|step| is_change(step) && step.key() == key) {
+        Write::Batch(steps) => match steps.iter().rfind(|step| is_set(step) && step.key() == key) {
             Some(Step::Delete { .. }) => Call::Delete,
             _ => Call::Put(value),
         },
@@ -154,8 +281,9 @@ fn call(write: &Write, key: &Bytes, value: Value) -> Call {
     }
 }
 
-fn is_change(step: &Step) -> bool {
-    !matches!(step, Step::Require { .. })
+/// Whether the step sets or deletes the value.
+fn is_set(step: &Step) -> bool {
+    !matches!(step, Step::Require { .. } | Step::Expire { .. })
 }
 
 /// The version that the failed condition expected, when it found `version`.

@@ -5,12 +5,11 @@ use std::{
     rc::Rc,
 };
 
-use bytes::Bytes;
-
 use super::{
     Makers,
+    actions::apply,
     content::Content,
-    passing::{apply, pass},
+    passing::pass,
     points::{Hidden, KnownKey, Point, What},
     scripts,
 };
@@ -18,6 +17,9 @@ use crate::{Version, api::Write, rpc::observer::book::text};
 
 /// The maximum number of states that a search visits for one key.
 const BUDGET: usize = 200_000;
+/// The version of a hidden write while its effect is computed. No condition can name it: it didn't exist when the write
+/// was requested.
+const HIDDEN: Version = Version::new(u64::MAX, u64::MAX);
 
 /// An order of the writes up to a point.
 #[derive(Clone)]
@@ -85,7 +87,7 @@ impl<'a> Search<'a> {
     }
 
     pub(super) fn why(&self) -> String {
-        let name = text(self.known.key);
+        let name = text(&self.known.key);
         if self.met.len() >= BUDGET || self.undecided {
             return format!("key {name:?}: not decided, too many writes of unknown outcome");
         }
@@ -96,6 +98,9 @@ impl<'a> Search<'a> {
 
     fn step(&mut self, state: &SearchState, point: &Point<'_>) {
         // The state pushed last is visited first: push the states that pass this point last.
+        if state.content.expires.is_some_and(|expires| expires <= point.known_by) {
+            self.states.push(SearchState { content: Content::default(), ..state.clone() });
+        }
         for index in self.candidates(point, state) {
             let after = self.with(state, index, None);
             self.states.extend(after);
@@ -111,7 +116,7 @@ impl<'a> Search<'a> {
                     self.stuck(state.at, || format!("{:?} was seen, which nobody wrote there", point.seen));
                 }
             }
-            _ => match pass(point, self.known.key, &state.content) {
+            _ => match pass(point, &self.known.key, &state.content, self.known.clock) {
                 Ok(contents) => {
                     self.undecided |= contents.len() + 1 >= scripts::MAX_CONTENTS;
                     let next = |content| SearchState { at: state.at + 1, content, ..state.clone() };
@@ -125,42 +130,47 @@ impl<'a> Search<'a> {
     /// The states after a hidden write, which made the version of `point` if one is given. There are several if the
     /// write is a script, since it isn't known which of its groups failed.
     fn with(&mut self, state: &SearchState, index: usize, point: Option<&Point<'_>>) -> Vec<SearchState> {
-        let Hidden { entry, write, is_shared, .. } = self.known.hidden[index];
-        let elsewhere = self.makers.iter().find(|(_, maker)| **maker == entry).map(|((_, version), _)| *version);
+        let Hidden { entry, is_shared, version, .. } = self.known.hidden[index];
+        let of_another = self.makers.iter().find(|(_, maker)| **maker == entry).map(|((_, version), _)| *version);
+        let elsewhere = version.or(of_another);
         let is_anothers = |version| self.makers.iter().any(|((_, made), maker)| *made == version && *maker != entry);
         if elsewhere.is_some_and(|version| !self.may_be(version, state, point))
             || point.is_some_and(|point| is_anothers(point.version))
         {
             return Vec::new();
         }
-        let values = match write {
-            Write::Script(script) => {
-                let values = scripts::perhaps(script, self.known.key, &state.content);
-                self.undecided |= values.len() + 1 >= scripts::MAX_CONTENTS;
-                values
-            }
-            write => apply(write, self.known.key, &state.content).into_iter().collect(),
-        };
+        let contents = self.effects(index, &state.content);
         let mut used = BTreeSet::clone(&state.used);
         used.insert(index);
         let used = Rc::new(used);
-        let after = |value: Option<Bytes>| {
+        let after = |content: Content| {
             let used = used.clone();
             let Some(point) = point else {
-                return Some(SearchState { used, content: Content { value, version: None }, ..state.clone() });
+                return Some(SearchState { used, content: Content { version, ..content }, ..state.clone() });
             };
-            if value.is_none() || point.seen.is_some_and(|seen| value.as_ref() != Some(seen)) {
-                return None;
-            }
+            let content = content.shown(point.seen).filter(|content| content.value.is_some())?;
             let made = Some(Rc::new(Made { version: point.version, entry, before: state.made.clone() }));
             let mut shared = state.shared.clone();
             if is_shared {
                 Rc::make_mut(&mut shared).insert(point.version, entry);
             }
-            let content = Content { value, version: Some(point.version) };
+            let content = Content { version: Some(point.version), ..content };
             Some(SearchState { at: state.at + 1, used, content, made, shared })
         };
-        values.into_iter().filter_map(after).collect()
+        contents.into_iter().filter_map(after).collect()
+    }
+
+    /// The possible contents after a hidden write, if it changes the key.
+    fn effects(&mut self, index: usize, content: &Content) -> Vec<Content> {
+        let Hidden { write, began, .. } = self.known.hidden[index];
+        let terms = self.known.clock.terms(HIDDEN, began);
+        let mut contents = match write {
+            Write::Script(script) => scripts::perhaps(script, &self.known.key, content, &terms),
+            write => apply(write, &self.known.key, content, &terms),
+        };
+        contents.retain(|after| after.version == Some(HIDDEN));
+        self.undecided |= contents.len() + 1 >= scripts::MAX_CONTENTS;
+        contents
     }
 
     /// Whether a write of this version can be placed next: at `point`, if one is given, else between two points.

@@ -1,7 +1,10 @@
 //! Hand-written runs: correct ones, and ones with contradictions.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 
+mod expiry;
 mod scripts;
 
 use super::judge;
@@ -12,17 +15,21 @@ use crate::{
     store::Held,
 };
 
-/// Sequential calls. A call of unknown outcome never returns.
+/// Sequential calls, and the present time. A call of unknown outcome never returns.
 #[derive(Default)]
-struct Run(Vec<BookEntry>);
+struct Run(Vec<BookEntry>, Timestamp);
 
 impl Run {
     fn add(mut self, ask: Ask, told: BookAnswer) -> Self {
         let called = 2 * self.0.len() as u64 + 1;
         let returned = if told == BookAnswer::Unknown { NEVER } else { called + 1 };
-        let (began, ended) = (Timestamp::ZERO, Timestamp::ZERO);
+        let (began, ended) = (self.1, self.1);
         self.0.push(BookEntry { client: 1, called, returned, began, ended, ask, told, id: None, chain: None });
         self
+    }
+
+    fn wait(self, millis: u64) -> Self {
+        Self(self.0, self.1 + Duration::from_millis(millis))
     }
 
     fn done(self, write: Write, sequence: u64, result: Computed) -> Self {

@@ -7,7 +7,7 @@ use crate::{
     Version,
     api::{
         Computed, Expected, GroupFailure, GroupOutcome, Requirement, ScriptGroup, ScriptStep, ScriptWrite, StepOutcome,
-        Write,
+        Ttl, Write,
     },
     types::update::RequestFailure,
 };
@@ -120,4 +120,87 @@ fn a_lost_append_counts_once() {
     assert!(run().done(append("y"), 2, Computed::Length(2)).read(Some((2, "xy"))).fits());
     assert!(run().done(append("y"), 2, Computed::Length(1)).read(Some((2, "y"))).fits());
     assert!(!run().done(append("y"), 2, Computed::Length(3)).fits());
+}
+
+fn expire(ttl: Option<u64>) -> ScriptStep {
+    ScriptStep::Expire { key: k(), ttl, when: None }
+}
+
+fn expires_in() -> ScriptStep {
+    ScriptStep::ExpiresIn { key: k() }
+}
+
+fn value(text: &'static str) -> Bytes {
+    Bytes::from_static(text.as_bytes())
+}
+
+#[test]
+fn a_script_sets_expiries() {
+    let old = || Run::default().done(put("a"), 1, Computed::Nothing);
+    let told = |changed, left| ran([Ok(vec![StepOutcome::Changed(changed), StepOutcome::ExpiresIn(left)])]);
+    let asked = |ttl| script([steps([expire(ttl), expires_in()])]);
+    let renewed = || old().done(asked(Some(1000)), 2, told(true, Some(Some(1001))));
+    assert!(renewed().read(Some((2, "a"))).fits());
+    assert!(!renewed().read(Some((2, "b"))).fits());
+    assert!(!old().done(asked(Some(1000)), 2, told(false, Some(Some(1001)))).fits(), "the key was there");
+    assert!(!old().done(asked(Some(1000)), 2, told(true, None)).fits(), "the key was absent");
+    assert!(!old().done(asked(None), 2, told(false, Some(Some(9)))).fits(), "the key had no expiry");
+    assert!(old().done(asked(None), 2, told(false, Some(None))).read(Some((1, "a"))).fits());
+    let only = |told| ran([Ok(vec![told])]);
+    let get = || script([steps([get()])]);
+    assert!(renewed().wait(990).done(get(), 4, only(StepOutcome::Found(None))).fits());
+    assert!(!renewed().wait(980).done(get(), 4, only(StepOutcome::Found(None))).fits(), "too early");
+    assert!(renewed().wait(5000).done(get(), 4, only(found(2, "a"))).fits());
+    let lost = || old().done(asked(Some(1000)), 2, Computed::RanForgotten);
+    assert!(lost().wait(990).done(get(), 4, only(StepOutcome::Found(None))).fits());
+    assert!(!lost().wait(980).done(get(), 4, only(StepOutcome::Found(None))).fits());
+    assert!(old().unknown(asked(Some(1000))).read(Some((2, "a"))).fits());
+}
+
+#[test]
+fn a_script_copies_the_value_and_expiry_of_another_key() {
+    let copy = |from, to| script([steps([ScriptStep::Copy { key: value(from), to: value(to) }])]);
+    let told = |changed| ran([Ok(vec![StepOutcome::Changed(changed)])]);
+    let old = || Run::default().done(put("a"), 1, Computed::Nothing);
+    let other = |ttl| Write::Put { key: value("l"), value: value("42"), ttl };
+    let copied = || old().done(other(Ttl::Usual), 2, Computed::Nothing).done(copy("l", "k"), 3, told(true));
+    assert!(copied().read(Some((3, "42"))).fits());
+    assert!(!copied().read(Some((2, "42"))).fits());
+    assert!(copied().read(Some((3, "42"))).done(increment(1), 4, Computed::Number(43)).fits());
+    assert!(!copied().read(Some((3, "42"))).done(increment(1), 4, Computed::Number(2)).fits());
+    assert!(copied().done(increment(1), 4, Computed::Number(43)).done(append("x"), 5, Computed::Length(3)).fits());
+    assert!(!copied().done(increment(1), 4, Computed::Number(43)).done(append("x"), 5, Computed::Length(2)).fits());
+    let take = || script([steps([ScriptStep::GetDelete { key: k() }])]);
+    let took = |told| ran([Ok(vec![told])]);
+    assert!(copied().done(take(), 4, took(found(3, "42"))).read(None).fits());
+    assert!(!copied().done(take(), 4, took(StepOutcome::Found(None))).fits(), "too early");
+    let expiring =
+        || old().done(other(Ttl::Set(1000)), 2, Computed::Nothing).done(copy("l", "k"), 3, told(true)).wait(1000);
+    assert!(expiring().done(take(), 5, took(StepOutcome::Found(None))).fits());
+    let absent = || old().done(copy("l", "k"), 3, told(false));
+    assert!(absent().read(Some((1, "a"))).fits());
+    assert!(!absent().read(Some((3, "a"))).fits());
+    assert!(!old().done(copy("k", "l"), 3, told(false)).fits(), "the key to copy is there");
+    assert!(old().done(copy("k", "l"), 3, told(true)).read_of("l", Some((3, "a"))).read(Some((1, "a"))).fits());
+    assert!(old().done(copy("k", "k"), 3, told(true)).read(Some((3, "a"))).fits());
+    for (version, value) in [(3, "42"), (1, "a")] {
+        let lost = old().done(other(Ttl::Usual), 2, Computed::Nothing).done(copy("l", "k"), 3, Computed::RanForgotten);
+        assert!(lost.read(Some((version, value))).fits(), "{value}");
+        let unknown = old().done(other(Ttl::Usual), 2, Computed::Nothing).unknown(copy("l", "k"));
+        assert!(unknown.read(Some((version, value))).fits(), "{value}");
+    }
+}
+
+#[test]
+fn a_script_puts_bytes_in_front() {
+    let prepend = || ScriptStep::Prepend { key: k(), value: value("x"), ttl: Ttl::Usual };
+    let told = |length| ran([Ok(vec![StepOutcome::Appended(length)])]);
+    let old = || Run::default().done(put("a"), 1, Computed::Nothing);
+    assert!(old().done(script([steps([prepend()])]), 2, told(2)).read(Some((2, "xa"))).fits());
+    assert!(!old().done(script([steps([prepend()])]), 2, told(2)).read(Some((2, "ax"))).fits());
+    assert!(!old().done(script([steps([prepend()])]), 2, told(1)).fits());
+    assert!(old().unknown(script([steps([prepend()])])).read(Some((2, "xa"))).fits());
+    let single = Write::Prepend { key: k(), value: value("x"), ttl: Ttl::Usual };
+    assert!(old().done(single.clone(), 2, Computed::Length(2)).read(Some((2, "xa"))).fits());
+    assert!(!old().done(single, 2, Computed::Length(2)).read(Some((2, "ax"))).fits());
 }
