@@ -45,3 +45,13 @@ pub(super) fn number_of(value: Option<&Bytes>) -> Option<i64> {
 pub(super) fn incremented(value: Option<&Bytes>, by: i64) -> Option<Bytes> {
     Some(number_of(value)?.checked_add(by)?.to_string().into())
 }
+
+/// The value with these bytes from `offset` on. `None`: it would be larger than memory allows.
+pub(super) fn with_range(value: Option<&Bytes>, offset: u64, bytes: &Bytes) -> Option<Bytes> {
+    let offset = usize::try_from(offset).ok()?;
+    let mut all = value.map_or_else(Vec::new, |value| value.to_vec());
+    let len = all.len().max(offset.checked_add(bytes.len())?);
+    all.resize(len, 0);
+    all[offset..offset + bytes.len()].copy_from_slice(bytes);
+    Some(all.into())
+}

@@ -9,11 +9,14 @@ use bytes::Bytes;
 
 use super::{
     Sight,
-    content::{Content, appended, holds, incremented, number_of, prepended},
+    content::{Content, appended, holds, incremented, number_of, prepended, with_range},
 };
 use crate::{
     Version,
-    api::{Computed, GroupFailure, GroupOutcome, ScriptGroup, ScriptStep, ScriptWrite, StepOutcome, WriteReply},
+    api::{
+        Computed, GroupFailure, GroupOutcome, ScriptGroup, ScriptStep, ScriptWrite, StepOutcome, WriteReply,
+        decimal_sum,
+    },
 };
 
 /// Once a script may have left this many contents, its further groups aren't tried.
@@ -116,7 +119,10 @@ fn may_fail(group: &ScriptGroup, failure: GroupFailure, key: &Bytes, at: Version
                     of != key || incremented(now.value.as_ref(), *by).is_none()
                 }
                 // The limit of a value's length isn't known here.
-                ScriptStep::Append { .. } | ScriptStep::Prepend { .. } => true,
+                ScriptStep::Append { .. } | ScriptStep::Prepend { .. } | ScriptStep::SetRange { .. } => true,
+                ScriptStep::IncrementFloat { key: of, by, .. } => {
+                    of != key || decimal_sum(now.value.as_deref(), by).is_err()
+                }
                 _ => false,
             }
         }
@@ -137,6 +143,9 @@ fn stepped(step: &ScriptStep, at: Version, now: &Content) -> Option<Content> {
         ScriptStep::Append { value, .. } => Some(appended(now.value.as_ref(), value)),
         ScriptStep::Prepend { value, .. } => Some(prepended(now.value.as_ref(), value)),
         ScriptStep::Increment { by, .. } => Some(incremented(now.value.as_ref(), *by)?),
+        ScriptStep::IncrementFloat { by, .. } => Some(decimal_sum(now.value.as_deref(), by).ok()?.into()),
+        ScriptStep::SetRange { value, .. } if value.is_empty() => return Some(now.clone()),
+        ScriptStep::SetRange { offset, value, .. } => Some(with_range(now.value.as_ref(), *offset, value)?),
     };
     Some(Content { value, version: Some(at) })
 }
@@ -150,8 +159,10 @@ fn told_right(told: &StepOutcome, before: &Content, after: &Content) -> bool {
             before.version == Some(*version) && before.value.as_ref() == Some(value)
         }
         StepOutcome::Length(length) => before.value.as_ref().map(|value| value.len() as u64) == *length,
+        StepOutcome::Appended(0) if after.value.is_none() => true,
         StepOutcome::Appended(length) => after.value.as_ref().is_some_and(|value| value.len() as u64 == *length),
         StepOutcome::Number(number) => number_of(after.value.as_ref()) == Some(*number),
+        StepOutcome::Decimal(number) => after.value.as_ref() == Some(number),
         // An unknown outcome is treated as wrong.
         _ => false,
     }
@@ -191,5 +202,6 @@ fn group_ran(group: &ScriptGroup, key: &Bytes, at: Version, now: &Content) -> Op
 /// Whether this key alone determines whether a group fails: neither other keys nor the limit of a value's length
 /// matter.
 fn is_certain(group: &ScriptGroup, key: &Bytes) -> bool {
-    group.keys().all(|other| other == key) && !group.steps.iter().any(|step| matches!(step, ScriptStep::Append { .. }))
+    let may_grow = |step: &ScriptStep| matches!(step, ScriptStep::Append { .. } | ScriptStep::SetRange { .. });
+    group.keys().all(|other| other == key) && !group.steps.iter().any(may_grow)
 }
