@@ -45,7 +45,6 @@ use std::pin::Pin;
 
 pub use artillery_proto::{
     Computed, Expected, ExpireIf, GroupFailure, GroupOutcome, ReadPath, StepOutcome,
-    api::is_decimal,
     types::update::{MAX_KEY, RequestFailure},
 };
 pub use error::WriteError;

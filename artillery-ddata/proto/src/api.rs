@@ -14,7 +14,7 @@ pub(crate) use self::decimal::MAX_DECIMAL_BYTES;
 #[doc(hidden)]
 pub use self::script::bytes_of;
 pub use self::{
-    decimal::{decimal_sum, is_decimal},
+    decimal::decimal_sum,
     expected::Expected,
     read::{HashedQuery, Query, ReadMode, ScanQuery, Snapshot, WatchQuery},
     reply::{

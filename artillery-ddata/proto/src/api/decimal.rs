@@ -32,11 +32,6 @@ pub fn decimal_sum(before: Option<&[u8]>, by: &[u8]) -> Result<String, RequestFa
     if sum.is_finite() { Ok(trimmed(&format!("{sum:.DIGITS$}"))) } else { Err(RequestFailure::Overflow) }
 }
 
-/// Whether the text is a number that [`decimal_sum`] adds.
-pub fn is_decimal(text: &[u8]) -> bool {
-    parse(text).is_some()
-}
-
 impl Decimal {
     fn float(self) -> f64 {
         match self {

@@ -1,12 +1,12 @@
 //! The operations that parsed commands request.
 
-use artillery_ddata::{Version, kv::is_decimal};
+use artillery_ddata::Version;
 use bytes::Bytes;
 
 use super::{
     Limits, about,
     expiry::{self, Expires},
-    failure::{FLOAT, NOT_AN_INTEGER, SYNTAX},
+    failure::{NOT_AN_INTEGER, SYNTAX},
     frame::{Words, keep},
     keys,
     number::integer,
@@ -81,7 +81,9 @@ pub(super) fn understand(spec: &Spec, words: &Words, limits: &Limits) -> Result<
         Kind::GetDel => Ask::Write(Write::Take(words[1].clone())),
         Kind::Del => Ask::Write(Write::Delete(words[1..].to_vec())),
         Kind::DelEx => Ask::Write(expiry::delete_if(words)?),
-        Kind::DelIfEq => Ask::Write(Write::DeleteIf { key: words[1].clone(), when: When::Is(keep(&words[2])) }),
+        Kind::DelIfEq => {
+            Ask::Write(Write::DeleteIf { key: words[1].clone(), when: When::Is(Box::new(keep(&words[2]))) })
+        }
         Kind::Rename { absent } => Ask::Write(Write::Rename { from: words[1].clone(), to: words[2].clone(), absent }),
         Kind::Copy => copy(words)?,
         Kind::SetRange => set_range(words)?,
@@ -92,10 +94,7 @@ pub(super) fn understand(spec: &Spec, words: &Words, limits: &Limits) -> Result<
         Kind::DecrBy => {
             add(words, number(&words[2])?.checked_neg().ok_or_else(|| Reply::error("decrement would overflow"))?)
         }
-        Kind::IncrByFloat if is_decimal(&words[2]) => {
-            Ask::Write(Write::AddFloat { key: words[1].clone(), by: keep(&words[2]) })
-        }
-        Kind::IncrByFloat => Ask::Say(Reply::error(FLOAT)),
+        Kind::IncrByFloat => Ask::Write(Write::AddFloat { key: words[1].clone(), by: keep(&words[2]) }),
         Kind::MSet => Ask::Write(pairs(spec.name, words, false)?),
         Kind::MSetNx => Ask::Write(pairs(spec.name, words, true)?),
         Kind::VSet => Ask::Write(swap(words)?),

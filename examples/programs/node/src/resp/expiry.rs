@@ -195,8 +195,8 @@ impl<'a> Options<'a> {
 
 fn compared(option: &str, value: &Bytes) -> Option<When> {
     match option {
-        "ifeq" => Some(When::Is(keep(value))),
-        "ifne" => Some(When::IsNot(keep(value))),
+        "ifeq" => Some(When::Is(Box::new(keep(value)))),
+        "ifne" => Some(When::IsNot(Box::new(keep(value)))),
         _ => None,
     }
 }

@@ -93,10 +93,10 @@ pub(super) enum When {
     Always,
     Absent,
     Present,
-    /// The key has this value.
-    Is(Bytes),
+    /// The key has this value. It is boxed, so that other writes stay small.
+    Is(Box<Bytes>),
     /// The key has another value, or none.
-    IsNot(Bytes),
+    IsNot(Box<Bytes>),
 }
 
 impl When {
@@ -105,8 +105,8 @@ impl When {
             Self::Always => None,
             Self::Absent => Some(Expected::Absent),
             Self::Present => Some(Expected::Present),
-            Self::Is(value) => Some(Expected::Value(value.clone())),
-            Self::IsNot(value) => Some(Expected::NotValue(value.clone())),
+            Self::Is(value) => Some(Expected::Value(Bytes::clone(value))),
+            Self::IsNot(value) => Some(Expected::NotValue(Bytes::clone(value))),
         }
     }
 
