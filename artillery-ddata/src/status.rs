@@ -228,6 +228,9 @@ pub struct ChainStatus {
     /// Keys whose newest version at this member, committed or not, is a value.
     #[serde(default)]
     pub keys: u64,
+    /// Keys whose newest version at this member, committed or not, expires.
+    #[serde(default)]
+    pub expiring: u64,
     /// Bytes of the chain's keys and values at this member, including old versions.
     #[serde(default)]
     pub store_bytes: u64,

@@ -1,5 +1,6 @@
 //! Requests of clients to a chain, and the replies.
 
+mod decimal;
 mod expected;
 mod read;
 mod reply;
@@ -9,9 +10,11 @@ mod script;
 mod ttl;
 mod write;
 
+pub(crate) use self::decimal::MAX_DECIMAL_BYTES;
 #[doc(hidden)]
 pub use self::script::bytes_of;
 pub use self::{
+    decimal::decimal_sum,
     expected::Expected,
     read::{HashedQuery, Query, ReadMode, ScanQuery, Snapshot, WatchQuery},
     reply::{

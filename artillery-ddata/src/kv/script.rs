@@ -135,7 +135,7 @@ impl Group {
     }
 
     /// Lets a key expire after this length of chain time, if its present expiry meets the condition. An absent key
-    /// stays absent. The outcome is [`StepOutcome::Changed`](crate::kv::StepOutcome::Changed).
+    /// stays absent, and a length of zero deletes the key at once. The outcome is [`StepOutcome::Changed`](crate::kv::StepOutcome::Changed).
     pub fn expire(self, key: impl AsRef<[u8]>, ttl: Duration, when: Option<ExpireIf>) -> Self {
         self.step(ScriptStep::Expire { key: copy(key), ttl: Some(millis(ttl)), when })
     }
@@ -190,6 +190,19 @@ impl Group {
     /// [`StepOutcome::Number`](crate::kv::StepOutcome::Number).
     pub fn increment(self, key: impl AsRef<[u8]>, by: i64) -> Self {
         self.step(ScriptStep::increment(copy(key), by))
+    }
+
+    /// Adds a decimal number, which may have a fraction, to a key's value. An absent key is treated as 0. Numbers below
+    /// 10^20 are added exactly, with 17 digits behind the point. The outcome is
+    /// [`StepOutcome::Decimal`](crate::kv::StepOutcome::Decimal).
+    pub fn increment_float(self, key: impl AsRef<[u8]>, by: impl Into<Bytes>) -> Self {
+        self.step(ScriptStep::IncrementFloat { key: copy(key), by: by.into(), ttl: Ttl::Usual })
+    }
+
+    /// Replaces the bytes of a key's value from `offset` on. Zeros extend a shorter value up to there, and empty bytes
+    /// change nothing. The outcome is [`StepOutcome::Appended`](crate::kv::StepOutcome::Appended).
+    pub fn set_range(self, key: impl AsRef<[u8]>, offset: u64, value: impl Into<Bytes>) -> Self {
+        self.step(ScriptStep::SetRange { key: copy(key), offset, value: value.into(), ttl: Ttl::Usual })
     }
 
     /// The number of steps, not counting requirements.

@@ -131,6 +131,7 @@ impl Data {
             resyncs_full: state.resync.full,
             resyncs_partial: state.resync.partial,
             keys: state.size.keys,
+            expiring: state.size.expiring,
             store_bytes: state.size.bytes,
             full: Exhausted::of(state.full),
         })

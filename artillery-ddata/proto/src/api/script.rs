@@ -50,12 +50,18 @@ pub enum ScriptStep {
     /// Adds to the key's value, a signed decimal integer of 64 bits without leading zeros; an absent key is treated
     /// as 0.
     Increment { key: Bytes, by: i64, ttl: Ttl },
-    /// Sets when the key expires, as [`Write::Expire`](super::Write::Expire).
+    /// Sets when the key expires, as [`Write::Expire`](super::Write::Expire). A length of 0 deletes the key at once.
     Expire { key: Bytes, ttl: Option<u64>, when: Option<ExpireIf> },
     /// Returns when the key expires.
     ExpiresIn { key: Bytes },
     /// Sets another key to the value and the expiry of `key`; returns whether `key` was present.
     Copy { key: Bytes, to: Bytes },
+    /// Adds to the key's value, a decimal number that may have a fraction (see [`decimal_sum`](super::decimal_sum)); an
+    /// absent key is treated as 0.
+    IncrementFloat { key: Bytes, by: Bytes, ttl: Ttl },
+    /// Replaces the bytes of the key's value from `offset` on; zeros extend a shorter value up to there. Empty bytes
+    /// change nothing.
+    SetRange { key: Bytes, offset: u64, value: Bytes, ttl: Ttl },
 }
 
 /// The outcome of each step of a group, or why the group changed nothing.
@@ -73,7 +79,7 @@ pub enum StepOutcome {
     Found(Option<(Version, Bytes)>),
     /// The length of the key's value, in bytes; `None`: the key was absent.
     Length(Option<u64>),
-    /// The length of the value after an append or prepend, in bytes.
+    /// The length of the value after an append, a prepend or the replacement of a range, in bytes.
     Appended(u64),
     /// The number after an increment.
     Number(i64),
@@ -82,6 +88,8 @@ pub enum StepOutcome {
     /// The milliseconds after which the key expires, 0 if it is due. The inner `None`: it doesn't expire. The outer
     /// `None`: it is absent.
     ExpiresIn(Option<Option<u64>>),
+    /// The decimal number after an increment.
+    Decimal(Bytes),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize, thiserror::Error)]
@@ -151,7 +159,9 @@ impl ScriptStep {
             Self::Put { ttl, .. }
             | Self::Append { ttl, .. }
             | Self::Prepend { ttl, .. }
-            | Self::Increment { ttl, .. } => Some(ttl),
+            | Self::Increment { ttl, .. }
+            | Self::IncrementFloat { ttl, .. }
+            | Self::SetRange { ttl, .. } => Some(ttl),
             _ => None,
         }
     }
@@ -161,7 +171,10 @@ impl ScriptStep {
     }
 
     pub(super) fn appended(&self) -> Option<&Bytes> {
-        if let Self::Append { key, .. } | Self::Prepend { key, .. } = self { Some(key) } else { None }
+        match self {
+            Self::Append { key, .. } | Self::Prepend { key, .. } | Self::SetRange { key, .. } => Some(key),
+            _ => None,
+        }
     }
 
     pub fn key(&self) -> &Bytes {
@@ -176,13 +189,19 @@ impl ScriptStep {
             | Self::Increment { key, .. }
             | Self::Expire { key, .. }
             | Self::ExpiresIn { key }
-            | Self::Copy { key, .. } => key,
+            | Self::Copy { key, .. }
+            | Self::IncrementFloat { key, .. }
+            | Self::SetRange { key, .. } => key,
         }
     }
 
     pub fn value(&self) -> Option<&Bytes> {
         match self {
-            Self::Put { value, .. } | Self::Append { value, .. } | Self::Prepend { value, .. } => Some(value),
+            Self::Put { value, .. }
+            | Self::Append { value, .. }
+            | Self::Prepend { value, .. }
+            | Self::IncrementFloat { by: value, .. }
+            | Self::SetRange { value, .. } => Some(value),
             _ => None,
         }
     }
@@ -191,7 +210,7 @@ impl ScriptStep {
 impl StepOutcome {
     pub fn bytes(&self) -> usize {
         match self {
-            Self::Found(Some((_, value))) => value.len(),
+            Self::Found(Some((_, value))) | Self::Decimal(value) => value.len(),
             _ => 0,
         }
     }

@@ -49,4 +49,6 @@ pub enum ExpireIf {
     Later,
     /// The new expiry is sooner than the present one.
     Sooner,
+    /// The key has an expiry, and the new one is sooner.
+    SetAndSooner,
 }

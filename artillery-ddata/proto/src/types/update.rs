@@ -91,10 +91,11 @@ pub enum RequestOutcome {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestFailure {
-    /// The value to increment isn't a signed decimal integer of 64 bits, or has leading zeros or a plus sign.
+    /// The value to increment isn't a signed decimal integer of 64 bits, or has leading zeros or a plus sign. Where a
+    /// fraction is allowed: the value, or the number to add, isn't a decimal number.
     #[error("the value is not a decimal integer of 64 bits")]
     NotANumber,
-    /// The result of an increment doesn't fit in 64 bits.
+    /// The result of an increment doesn't fit in 64 bits. Where a fraction is allowed: it isn't finite.
     #[error("the number would leave the range of 64 bits")]
     Overflow,
     /// A value would be larger than the node allows; its length in bytes.

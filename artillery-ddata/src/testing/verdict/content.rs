@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::clock::Terms;
 use crate::{
     Version,
-    api::{Expected, ExpireIf, Ttl},
+    api::{Expected, ExpireIf, Ttl, decimal_sum},
 };
 
 /// The content of a key. The version is unknown after a write whose version no answer showed.
@@ -26,6 +26,8 @@ pub(super) enum Action<'a> {
     Append(&'a Bytes, Ttl),
     Prepend(&'a Bytes, Ttl),
     Increment(i64, Ttl),
+    AddDecimal(&'a Bytes, Ttl),
+    SetRange(u64, &'a Bytes, Ttl),
     Expire(Option<u64>, Option<ExpireIf>),
 }
 
@@ -52,6 +54,15 @@ impl Content {
                 Some(number) => number,
                 None => return Vec::new(),
             },
+            Action::AddDecimal(..) if self.copied => Bytes::new(),
+            Action::AddDecimal(by, _) => match decimal_sum(self.value.as_deref(), by) {
+                Ok(number) => number.into(),
+                Err(_) => return Vec::new(),
+            },
+            Action::SetRange(offset, bytes, _) => match with_range(self.value.as_ref(), *offset, bytes) {
+                Some(value) => value,
+                None => return Vec::new(),
+            },
             Action::Expire(ttl, when) => return self.renewed(*ttl, *when, terms),
         };
         let copied = self.copied && !matches!(action, Action::Put(..));
@@ -61,7 +72,12 @@ impl Content {
     fn expiry_after(&self, action: &Action<'_>, terms: &Terms<'_>) -> Option<u64> {
         match action {
             Action::Put(_, Ttl::Usual) | Action::Delete | Action::Expire(..) => None,
-            Action::Put(_, ttl) | Action::Append(_, ttl) | Action::Prepend(_, ttl) | Action::Increment(_, ttl) => {
+            Action::Put(_, ttl)
+            | Action::Append(_, ttl)
+            | Action::Prepend(_, ttl)
+            | Action::Increment(_, ttl)
+            | Action::AddDecimal(_, ttl)
+            | Action::SetRange(_, _, ttl) => {
                 match ttl {
                     Ttl::Set(ttl) => Some(terms.end(*ttl)),
                     Ttl::IfNew(ttl) if self.value.is_none() => Some(terms.end(*ttl)),
@@ -161,4 +177,14 @@ fn number_of(value: Option<&Bytes>) -> Option<i64> {
 
 fn incremented(value: Option<&Bytes>, by: i64) -> Option<Bytes> {
     Some(number_of(value)?.checked_add(by)?.to_string().into())
+}
+
+/// The value with these bytes from `offset` on. `None`: it would be larger than memory allows.
+fn with_range(value: Option<&Bytes>, offset: u64, bytes: &Bytes) -> Option<Bytes> {
+    let offset = usize::try_from(offset).ok()?;
+    let mut all = value.map_or_else(Vec::new, |value| value.to_vec());
+    let len = all.len().max(offset.checked_add(bytes.len())?);
+    all.resize(len, 0);
+    all[offset..offset + bytes.len()].copy_from_slice(bytes);
+    Some(all.into())
 }

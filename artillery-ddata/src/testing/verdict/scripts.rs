@@ -140,11 +140,11 @@ fn may_fail(group: &ScriptGroup, failure: GroupFailure, key: &Bytes, now: &Conte
             let before = group.steps.iter().take(step as usize);
             let contents = steps_ran(before, key, now, terms);
             contents.iter().any(|now| match failed {
-                ScriptStep::Increment { key: of, .. } => {
+                ScriptStep::Increment { key: of, .. } | ScriptStep::IncrementFloat { key: of, .. } => {
                     of != key || now.copied || stepped(failed, key, now, terms).is_empty()
                 }
                 // The limit of a value's length isn't known here.
-                ScriptStep::Append { .. } | ScriptStep::Prepend { .. } => true,
+                ScriptStep::Append { .. } | ScriptStep::Prepend { .. } | ScriptStep::SetRange { .. } => true,
                 _ => false,
             })
         }
@@ -165,6 +165,9 @@ fn stepped(step: &ScriptStep, key: &Bytes, now: &Content, terms: &Terms<'_>) -> 
         ScriptStep::Append { value, ttl, .. } => Action::Append(value, *ttl),
         ScriptStep::Prepend { value, ttl, .. } => Action::Prepend(value, *ttl),
         ScriptStep::Increment { by, ttl, .. } => Action::Increment(*by, *ttl),
+        ScriptStep::IncrementFloat { by, ttl, .. } => Action::AddDecimal(by, *ttl),
+        ScriptStep::SetRange { value, .. } if value.is_empty() => return vec![now.clone()],
+        ScriptStep::SetRange { offset, value, ttl, .. } => Action::SetRange(*offset, value, *ttl),
         ScriptStep::Expire { ttl, when, .. } => Action::Expire(*ttl, *when),
     };
     now.after(&action, terms)
@@ -201,8 +204,10 @@ fn told_right(
             return Some(if matches!(step, ScriptStep::Get { .. }) { found } else { after });
         }
         StepOutcome::Length(length) => return after.of_length(*length),
+        StepOutcome::Appended(0) if after.value.is_none() => true,
         StepOutcome::Appended(length) => return after.of_length(Some(*length)),
         StepOutcome::Number(number) => return after.of_number(*number),
+        StepOutcome::Decimal(number) => return after.shown(Some(number)),
         StepOutcome::Changed(changed) => match step {
             ScriptStep::Copy { key: from, .. } if from == key => before.value.is_some() == *changed,
             // Earlier steps may have given the key the version of this script, so the contents are compared.
@@ -268,6 +273,8 @@ fn steps_ran<'a>(
 /// Whether this key alone determines whether a group fails: neither other keys nor the limit of a value's length
 /// matter.
 fn is_certain(group: &ScriptGroup, key: &Bytes) -> bool {
-    let is_limited = |step: &ScriptStep| matches!(step, ScriptStep::Append { .. } | ScriptStep::Prepend { .. });
+    let is_limited = |step: &ScriptStep| {
+        matches!(step, ScriptStep::Append { .. } | ScriptStep::Prepend { .. } | ScriptStep::SetRange { .. })
+    };
     group.keys().all(|other| other == key) && !group.steps.iter().any(is_limited)
 }

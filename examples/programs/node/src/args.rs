@@ -148,6 +148,9 @@ pub(super) struct NodeArgs {
     /// Let --resp and --http listen beyond loopback without a password
     #[arg(long, help_heading = SERVING)]
     pub(super) open: bool,
+    /// Let FLUSHALL and FLUSHDB of --resp delete all keys
+    #[arg(long, requires = "resp", help_heading = SERVING)]
+    pub(super) allow_flush: bool,
     /// Maximum bytes of updates in flight in each chain
     #[arg(long, value_name = "BYTES", default_value = "64MiB", help_heading = LIMITS)]
     pub(super) window_bytes: Bytes,

@@ -9,11 +9,13 @@ mod ask;
 mod backlog;
 mod client;
 mod connection;
+mod expiry;
 mod failure;
 mod foreign;
 mod frame;
 mod glob;
 mod inline;
+mod keys;
 mod number;
 mod output;
 mod plain;
@@ -60,6 +62,10 @@ pub(super) struct Limits {
     large_bytes: usize,
     /// Maximum bytes of answers that wait while further commands of their clients are read.
     backlog_bytes: usize,
+    /// `--max-memory-bytes`; 0: none.
+    memory_bytes: usize,
+    /// Whether FLUSHALL deletes all keys.
+    allow_flush: bool,
 }
 
 impl Limits {
@@ -68,7 +74,9 @@ impl Limits {
         let command_bytes = value_bytes.saturating_add(MARGIN);
         let large_bytes = args.queue_bytes.0.max(command_bytes.saturating_mul(2));
         let backlog_bytes = args.queue_bytes.0;
-        Self { value_bytes, word_bytes: command_bytes, command_bytes, large_bytes, backlog_bytes }
+        let memory_bytes = args.max_memory_bytes.map_or(0, |bytes| bytes.0);
+        let (word_bytes, allow_flush) = (command_bytes, args.allow_flush);
+        Self { value_bytes, word_bytes, command_bytes, large_bytes, backlog_bytes, memory_bytes, allow_flush }
     }
 }
 

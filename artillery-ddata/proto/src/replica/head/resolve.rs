@@ -244,6 +244,7 @@ fn may_expire(when: Option<ExpireIf>, before: Option<Expiry>, new: Option<Expiry
         Some(ExpireIf::Set) => before.is_some(),
         Some(ExpireIf::Later) => is_later(new, before),
         Some(ExpireIf::Sooner) => is_later(before, new),
+        Some(ExpireIf::SetAndSooner) => before.is_some() && is_later(before, new),
     }
 }
 

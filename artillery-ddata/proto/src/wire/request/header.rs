@@ -114,6 +114,8 @@ pub(super) enum ScriptStepHeader {
     Expire { key: u32, ttl: Option<u64>, when: Option<ExpireIf> },
     ExpiresIn { key: u32 },
     Copy { key: u32, to: u32 },
+    IncrementFloat { key: u32, by: u32, ttl: Ttl },
+    SetRange { key: u32, offset: u64, value: u32, ttl: Ttl },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -248,6 +250,7 @@ pub(super) enum StepOutcomeHeader {
     Number(i64),
     Changed(bool),
     ExpiresIn(Option<Option<u64>>),
+    Decimal(u32),
 }
 
 #[derive(Clone, Copy, Serialize, Deserialize)]

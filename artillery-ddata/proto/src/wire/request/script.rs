@@ -84,6 +84,13 @@ fn step_header(step: &ScriptStep, body: &mut BodyWriter) -> Result<ScriptStepHea
         }
         ScriptStep::ExpiresIn { key } => ScriptStepHeader::ExpiresIn { key: body.add(key)? },
         ScriptStep::Copy { key, to } => ScriptStepHeader::Copy { key: body.add(key)?, to: body.add(to)? },
+        ScriptStep::IncrementFloat { key, by, ttl } => {
+            ScriptStepHeader::IncrementFloat { key: body.add(key)?, by: body.add(by)?, ttl: *ttl }
+        }
+        ScriptStep::SetRange { key, offset, value, ttl } => {
+            let (key, value) = (body.add(key)?, body.add(value)?);
+            ScriptStepHeader::SetRange { key, offset: *offset, value, ttl: *ttl }
+        }
     })
 }
 
@@ -140,6 +147,13 @@ fn take_step(header: ScriptStepHeader, body: &mut Taker<'_>) -> ScriptStep {
         ScriptStepHeader::Expire { key, ttl, when } => ScriptStep::Expire { key: body.take(key), ttl, when },
         ScriptStepHeader::ExpiresIn { key } => ScriptStep::ExpiresIn { key: body.take(key) },
         ScriptStepHeader::Copy { key, to } => ScriptStep::Copy { key: body.take(key), to: body.take(to) },
+        ScriptStepHeader::IncrementFloat { key, by, ttl } => {
+            ScriptStep::IncrementFloat { key: body.take(key), by: body.take(by), ttl }
+        }
+        ScriptStepHeader::SetRange { key, offset, value, ttl } => {
+            let (key, value) = body.pair(key, value);
+            ScriptStep::SetRange { key, offset, value, ttl }
+        }
     }
 }
 
@@ -167,6 +181,7 @@ fn told_header(told: &StepOutcome, body: &mut BodyWriter) -> Result<StepOutcomeH
         StepOutcome::Number(number) => StepOutcomeHeader::Number(*number),
         StepOutcome::Changed(changed) => StepOutcomeHeader::Changed(*changed),
         StepOutcome::ExpiresIn(left) => StepOutcomeHeader::ExpiresIn(*left),
+        StepOutcome::Decimal(number) => StepOutcomeHeader::Decimal(body.add(number)?),
     })
 }
 
@@ -186,5 +201,6 @@ fn take_told(header: StepOutcomeHeader, body: &mut Taker<'_>) -> StepOutcome {
         StepOutcomeHeader::Number(number) => StepOutcome::Number(number),
         StepOutcomeHeader::Changed(changed) => StepOutcome::Changed(changed),
         StepOutcomeHeader::ExpiresIn(left) => StepOutcome::ExpiresIn(left),
+        StepOutcomeHeader::Decimal(len) => StepOutcome::Decimal(body.take(len)),
     }
 }

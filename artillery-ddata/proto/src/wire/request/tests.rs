@@ -109,7 +109,13 @@ fn ttl() -> impl Strategy<Value = Ttl> {
 
 /// A time to live, and the condition under which it is set.
 fn expiry() -> impl Strategy<Value = (Option<u64>, Option<ExpireIf>)> {
-    let when = prop::sample::select(vec![ExpireIf::Unset, ExpireIf::Set, ExpireIf::Later, ExpireIf::Sooner]);
+    let when = prop::sample::select(vec![
+        ExpireIf::Unset,
+        ExpireIf::Set,
+        ExpireIf::Later,
+        ExpireIf::Sooner,
+        ExpireIf::SetAndSooner,
+    ]);
     (option::of(any::<u64>()), option::of(when))
 }
 
@@ -127,6 +133,13 @@ fn script() -> impl Strategy<Value = ScriptWrite> {
         (bytes(9), expiry()).prop_map(|(key, (ttl, when))| ScriptStep::Expire { key, ttl, when }),
         bytes(9).prop_map(|key| ScriptStep::ExpiresIn { key }),
         (bytes(9), bytes(9)).prop_map(|(key, to)| ScriptStep::Copy { key, to }),
+        (bytes(9), bytes(9), ttl()).prop_map(|(key, by, ttl)| ScriptStep::IncrementFloat { key, by, ttl }),
+        (bytes(9), any::<u64>(), value(), ttl()).prop_map(|(key, offset, value, ttl)| ScriptStep::SetRange {
+            key,
+            offset,
+            value,
+            ttl
+        }),
     ];
     let group = (require(), vec(step, 0..4)).prop_map(|(require, steps)| ScriptGroup { require, steps });
     (require(), vec(group, 0..4)).prop_map(|(require, groups)| ScriptWrite { require, groups })
@@ -274,6 +287,7 @@ fn group_outcome() -> impl Strategy<Value = GroupOutcome> {
         any::<i64>().prop_map(StepOutcome::Number),
         any::<bool>().prop_map(StepOutcome::Changed),
         option::of(option::of(any::<u64>())).prop_map(StepOutcome::ExpiresIn),
+        bytes(9).prop_map(StepOutcome::Decimal),
     ];
     let failure = prop_oneof![
         (any::<u32>(), version()).prop_map(|(requirement, version)| GroupFailure::Unmet { requirement, version }),

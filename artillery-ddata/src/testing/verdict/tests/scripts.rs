@@ -204,3 +204,19 @@ fn a_script_puts_bytes_in_front() {
     assert!(old().done(single.clone(), 2, Computed::Length(2)).read(Some((2, "xa"))).fits());
     assert!(!old().done(single, 2, Computed::Length(2)).read(Some((2, "ax"))).fits());
 }
+
+#[test]
+fn decimals_and_ranges_are_computed() {
+    let bytes = |text: &'static str| Bytes::from_static(text.as_bytes());
+    let add = || ScriptStep::IncrementFloat { key: k(), by: bytes("0.5"), ttl: Ttl::Usual };
+    let range = || ScriptStep::SetRange { key: k(), offset: 4, value: bytes("x"), ttl: Ttl::Usual };
+    let run = || Run::default().done(put("1"), 1, Computed::Nothing);
+    let asked = || script([steps([add(), range()])]);
+    let told = |number, len| ran([Ok(vec![StepOutcome::Decimal(bytes(number)), StepOutcome::Appended(len)])]);
+    assert!(run().done(asked(), 2, told("1.5", 5)).read(Some((2, "1.5\0x"))).fits());
+    assert!(run().done(asked(), 2, told("1.6", 5)).why().contains("something else"));
+    assert!(run().done(asked(), 2, told("1.5", 4)).why().contains("something else"));
+    let failed = || ran([Err(GroupFailure::Failed { step: 0, failure: RequestFailure::NotANumber })]);
+    assert!(!run().done(asked(), 2, failed()).fits());
+    assert!(run().done(put("text"), 2, Computed::Nothing).done(asked(), 3, failed()).read(Some((2, "text"))).fits());
+}

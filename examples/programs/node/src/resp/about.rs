@@ -3,7 +3,7 @@
 use artillery_ddata::{ChainConfig, Node, status::NodeStatus};
 
 use super::{
-    PortShared,
+    Limits, PortShared,
     ask::lower,
     frame::Words,
     glob,
@@ -43,19 +43,19 @@ fn described(spec: &Spec) -> Reply {
 }
 
 /// `CONFIG GET`, for the few settings that programs query.
-pub(super) fn config(words: &Words) -> Reply {
+pub(super) fn config(words: &Words, limits: &Limits) -> Reply {
     if !words[1].eq_ignore_ascii_case(b"get") {
         return unknown_part(words, "CONFIG");
     }
     if words.len() < 3 {
         return table::wrong_number("config|get");
     }
-    let max_clients = Shares::here().resp.to_string();
+    let (max_clients, max_memory) = (Shares::here().resp.to_string(), limits.memory_bytes.to_string());
     let all = [
         ("appendonly", "no"),
         ("databases", "1"),
         ("maxclients", max_clients.as_str()),
-        ("maxmemory", "0"),
+        ("maxmemory", max_memory.as_str()),
         ("save", ""),
     ];
     let asked = |name: &str| words[2..].iter().any(|glob| glob::matches(lower(glob).as_bytes(), name.as_bytes()));
@@ -110,7 +110,7 @@ pub(super) fn size(status: &NodeStatus) -> Reply {
     Reply::Number(i64::try_from(keys(status)).unwrap_or(i64::MAX))
 }
 
-fn keys(status: &NodeStatus) -> u64 {
+pub(super) fn keys(status: &NodeStatus) -> u64 {
     status.chains.iter().map(|chain| chain.keys).sum()
 }
 
@@ -175,5 +175,6 @@ fn stats(status: &NodeStatus) -> String {
 
 fn keyspace(status: &NodeStatus) -> String {
     let keys = keys(status);
-    if keys == 0 { String::new() } else { format!("db0:keys={keys},expires=0,avg_ttl=0\r\n") }
+    let expiring: u64 = status.chains.iter().map(|chain| chain.expiring).sum();
+    if keys == 0 { String::new() } else { format!("db0:keys={keys},expires={expiring},avg_ttl=0\r\n") }
 }

@@ -4,9 +4,11 @@ use artillery_ddata::Version;
 use bytes::Bytes;
 
 use super::{
-    about,
+    Limits, about,
+    expiry::{self, Expires},
     failure::{NOT_AN_INTEGER, SYNTAX},
     frame::{Words, keep},
+    keys,
     number::integer,
     read::{Read, What},
     reply::Reply,
@@ -47,6 +49,10 @@ pub(super) enum AboutNode {
     DbSize,
     Role,
     Scan(Scan),
+    /// The names of all keys that match the pattern.
+    Keys(Bytes),
+    /// Delete all keys.
+    Flush,
     /// Wait until this many other members hold all writes, for up to `ms` milliseconds, or without limit if `ms` is 0.
     Wait {
         copies: i64,
@@ -55,7 +61,7 @@ pub(super) enum AboutNode {
 }
 
 /// Parses the words of a command. The error is the answer for the client.
-pub(super) fn understand(spec: &Spec, words: &Words) -> Result<Ask, Reply> {
+pub(super) fn understand(spec: &Spec, words: &Words, limits: &Limits) -> Result<Ask, Reply> {
     Ok(match spec.kind {
         Kind::Get => read(What::Value, words),
         Kind::GetRange => read(What::Range(number(&words[2])?, number(&words[3])?), &words[..2]),
@@ -64,11 +70,23 @@ pub(super) fn understand(spec: &Spec, words: &Words) -> Result<Ask, Reply> {
         Kind::Type => read(What::Type, words),
         Kind::MGet => read(What::Values, words),
         Kind::VGet => read(What::Version, words),
-        Kind::Set => Ask::Write(set(words)?),
+        Kind::Set => Ask::Write(expiry::set(spec.name, words)?),
+        Kind::SetEx(unit) => Ask::Write(expiry::set_ex(spec.name, words, unit)?),
+        Kind::GetEx => expiry::get_ex(words)?,
+        Kind::Expire(unit) => Ask::Write(expiry::expire(spec.name, words, unit)?),
+        Kind::Persist => Ask::Write(Write::Expire { key: words[1].clone(), ms: None, when: None }),
+        Kind::Left(unit) => read(What::Left(unit), words),
         Kind::SetNx => Ask::Write(put(words, When::Absent, SetAnswer::Flag)),
         Kind::GetSet => Ask::Write(put(words, When::Always, SetAnswer::Old)),
         Kind::GetDel => Ask::Write(Write::Take(words[1].clone())),
         Kind::Del => Ask::Write(Write::Delete(words[1..].to_vec())),
+        Kind::DelEx => Ask::Write(expiry::delete_if(words)?),
+        Kind::DelIfEq => {
+            Ask::Write(Write::DeleteIf { key: words[1].clone(), when: When::Is(Box::new(keep(&words[2]))) })
+        }
+        Kind::Rename { absent } => Ask::Write(Write::Rename { from: words[1].clone(), to: words[2].clone(), absent }),
+        Kind::Copy => copy(words)?,
+        Kind::SetRange => set_range(words)?,
         Kind::Append => Ask::Write(Write::Append { key: words[1].clone(), value: keep(&words[2]) }),
         Kind::Incr => add(words, 1),
         Kind::Decr => add(words, -1),
@@ -76,6 +94,7 @@ pub(super) fn understand(spec: &Spec, words: &Words) -> Result<Ask, Reply> {
         Kind::DecrBy => {
             add(words, number(&words[2])?.checked_neg().ok_or_else(|| Reply::error("decrement would overflow"))?)
         }
+        Kind::IncrByFloat => Ask::Write(Write::AddFloat { key: words[1].clone(), by: keep(&words[2]) }),
         Kind::MSet => Ask::Write(pairs(spec.name, words, false)?),
         Kind::MSetNx => Ask::Write(pairs(spec.name, words, true)?),
         Kind::VSet => Ask::Write(swap(words)?),
@@ -85,12 +104,14 @@ pub(super) fn understand(spec: &Spec, words: &Words) -> Result<Ask, Reply> {
             0 => Reply::OK,
             _ => Reply::error("DB index is out of range"),
         }),
-        Kind::Expiry => Ask::Say(no_expiry()),
         Kind::Flush => {
-            Ask::Say(Reply::error(format_args!("{} is refused: delete keys by name", spec.name.to_uppercase())))
+            keys::check_flush(spec.name, words, limits)?;
+            Ask::Node(AboutNode::Flush)
         }
+        Kind::Keys => Ask::Node(AboutNode::Keys(keep(&words[1]))),
+        Kind::Time => Ask::Say(expiry::time()),
         Kind::Command => Ask::Say(about::command(words)),
-        Kind::Config => Ask::Say(about::config(words)),
+        Kind::Config => Ask::Say(about::config(words, limits)),
         Kind::Info => Ask::Node(AboutNode::Info(words[1..].iter().map(lower).collect())),
         Kind::DbSize => Ask::Node(AboutNode::DbSize),
         Kind::Role => Ask::Node(AboutNode::Role),
@@ -117,35 +138,44 @@ pub(super) fn number(word: &[u8]) -> Result<i64, Reply> {
     integer(word).ok_or_else(|| Reply::error(NOT_AN_INTEGER))
 }
 
-pub(super) fn no_expiry() -> Reply {
-    Reply::error("key expiry is not yet supported")
-}
-
 fn read(what: What, words: &[Bytes]) -> Ask {
     Ask::Read(Read::new(what, words[1..].iter().cloned().collect()))
 }
 
 fn put(words: &Words, when: When, answer: SetAnswer) -> Write {
-    Write::Set { key: words[1].clone(), value: keep(&words[2]), when, answer }
+    Write::Set { key: words[1].clone(), value: keep(&words[2]), when, answer, expires: Expires::Never }
 }
 
-fn set(words: &Words) -> Result<Write, Reply> {
-    let (mut when, mut answer, mut expires) = (When::Always, SetAnswer::Word, false);
-    let mut options = words[3..].iter();
-    while let Some(option) = options.next() {
-        match (lower(option).as_str(), when) {
-            ("nx", When::Always | When::Absent) => when = When::Absent,
-            ("xx", When::Always | When::Present) => when = When::Present,
-            ("get", _) => answer = SetAnswer::Old,
-            ("keepttl", _) if !expires => expires = true,
-            ("ex" | "px" | "exat" | "pxat", _) if !expires && options.next().is_some() => expires = true,
+fn set_range(words: &Words) -> Result<Ask, Reply> {
+    let offset = u64::try_from(number(&words[2])?).map_err(|_| Reply::error("offset is out of range"))?;
+    Ok(match keep(&words[3]) {
+        // Nothing is set, not even a new key.
+        value if value.is_empty() => read(What::Length, &words[..2]),
+        value => Ask::Write(Write::SetRange { key: words[1].clone(), offset, value }),
+    })
+}
+
+/// `COPY source destination [DB 0] [REPLACE]`
+fn copy(words: &Words) -> Result<Ask, Reply> {
+    let (from, to) = (words[1].clone(), words[2].clone());
+    let (mut replace, mut rest) = (false, &words[3..]);
+    while let [option, more @ ..] = rest {
+        rest = match (lower(option).as_str(), more) {
+            ("replace", _) => {
+                replace = true;
+                more
+            }
+            ("db", [database, more @ ..]) => match number(database)? {
+                0 => more,
+                _ => return Err(Reply::error("DB index is out of range")),
+            },
             _ => return Err(Reply::error(SYNTAX)),
-        }
+        };
     }
-    if expires {
-        return Err(no_expiry());
+    if from == to {
+        return Err(Reply::error("source and destination objects are the same"));
     }
-    Ok(put(words, when, answer))
+    Ok(Ask::Write(Write::Copy { from, to, replace }))
 }
 
 fn pairs(name: &str, words: &Words, absent: bool) -> Result<Write, Reply> {

@@ -16,6 +16,7 @@ use super::{
     ask::{AboutNode, Ask, Own, understand},
     foreign::is_foreign,
     frame::{Bounds, Words},
+    keys,
     output::Output,
     reply::{Protocol, Reply},
     table::{self, Kind},
@@ -107,7 +108,7 @@ impl Client {
             self.queue(spec, words);
             return Then::Next;
         }
-        match understand(spec, words) {
+        match understand(spec, words, &self.shared.limits) {
             Err(reply) | Ok(Ask::Say(reply)) => self.say(reply),
             Ok(Ask::Read(read)) => self.read(read).await,
             Ok(Ask::Write(write)) => self.write(write).await,
@@ -167,6 +168,11 @@ impl Client {
             }
             return Then::Next;
         }
+        if let AboutNode::Flush = about {
+            let reply = keys::flush(&self.shared.kv).await;
+            self.say(reply);
+            return Then::Next;
+        }
         let Ok(status) = timeout(STATUS_TIMEOUT, self.shared.node.status()).await else {
             self.say(Reply::Error("BUSY this node's status is not available in time".into()));
             return Then::Next;
@@ -175,7 +181,13 @@ impl Client {
             AboutNode::Info(sections) => about::info(&status, &self.shared, &sections),
             AboutNode::DbSize => about::size(&status),
             AboutNode::Role => about::role(&status),
-            AboutNode::Scan(_) | AboutNode::Wait { .. } => return Then::Next,
+            AboutNode::Keys(_) if about::keys(&status) > keys::MAX_KEYS as u64 => keys::too_many(),
+            AboutNode::Keys(pattern) => {
+                let reply = keys::matching(&self.shared.kv, &self.shared.limits, &pattern).await;
+                self.tell(reply, false).await;
+                return Then::Next;
+            }
+            AboutNode::Scan(_) | AboutNode::Wait { .. } | AboutNode::Flush => return Then::Next,
         };
         self.say(reply);
         Then::Next

@@ -11,6 +11,10 @@ use super::reply::Reply;
 /// These error texts are those of Redis.
 pub(super) const NOT_AN_INTEGER: &str = "value is not an integer or out of range";
 pub(super) const OVERFLOW: &str = "increment or decrement would overflow";
+pub(super) const FLOAT: &str = "value is not a valid float";
+pub(super) const NOT_FINITE: &str = "increment would produce NaN or Infinity";
+pub(super) const NO_SUCH_KEY: &str = "no such key";
+pub(super) const TOO_LONG: &str = "string exceeds maximum allowed size (proto-max-bulk-len)";
 pub(super) const SYNTAX: &str = "syntax error";
 const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";

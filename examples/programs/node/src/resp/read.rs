@@ -7,7 +7,7 @@ use artillery_ddata::{
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use super::{failure::told_of_read, reply::Reply};
+use super::{expiry::Unit, failure::told_of_read, reply::Reply};
 
 #[derive(Debug, Clone)]
 pub(super) struct Read {
@@ -28,6 +28,10 @@ pub(super) enum What {
     Values,
     /// Value, version, and whether a version query was needed.
     Version,
+    /// When the key expires.
+    Left(Unit),
+    /// An error with this text if the key is present.
+    Refused(&'static str),
 }
 
 /// The value and version of a key; `None` if it is absent.
@@ -40,18 +44,25 @@ impl Read {
 
     /// Whether the answer depends only on the value of a single key.
     pub(super) fn is_plain(&self) -> bool {
-        self.keys.len() == 1 && self.what != What::Version
+        self.keys.len() == 1 && !matches!(self.what, What::Version | What::Left(_))
     }
 
     /// The answer from this node's own state, if the node may give it at once.
     pub(super) fn here(&self, kv: &Kv) -> Option<Reply> {
         let [key] = self.keys.as_slice() else { return None };
+        if let What::Left(_) = self.what {
+            return None;
+        }
         let found = kv.get_local(key).ok()?;
         Some(self.answer(&[found], false))
     }
 
     /// The answer, from this node or from another member.
     pub(super) async fn ask(&self, kv: &Kv) -> Result<Reply, Error> {
+        if let (What::Left(unit), [key]) = (self.what, self.keys.as_slice()) {
+            let read = kv.get(key).await?;
+            return Ok(unit.answer(read.value().map(|_| read.expires_in())));
+        }
         let (found, dirty) = match self.keys.as_slice() {
             [key] => kv.get(key).await.map(|read| {
                 let dirty = read.served.way == ReadPath::Query;
@@ -83,6 +94,9 @@ impl Read {
                 let version = first.map_or(artillery_ddata::Version::NONE, |first| first.version);
                 Reply::List(vec![Reply::found(value()), Reply::text(version.to_string()), Reply::flag(dirty)])
             }
+            What::Refused(text) => first.map_or(Reply::Absent, |_| Reply::error(text)),
+            // The expiry isn't part of what was found: `ask` and the results of scripts answer this.
+            What::Left(unit) => unit.answer(first.map(|_| None)),
         }
     }
 }

@@ -1,17 +1,18 @@
 //! Commands that run consecutively in one update: pipelined writes, and transactions.
 
-use std::slice::Iter;
+use std::{slice::Iter, time::Duration};
 
 use artillery_ddata::{
     Batch, Error, Kv, Script, Version,
     error::Unknown,
-    kv::{Expected, Group, GroupFailure, GroupOutcome, RequestFailure, StepOutcome, Versioned},
+    kv::{Expected, ExpireIf, Group, GroupFailure, GroupOutcome, RequestFailure, StepOutcome, Versioned},
 };
 use bytes::Bytes;
 
 use super::{
-    failure::{NOT_AN_INTEGER, OVERFLOW, told},
-    read::{Found, Read},
+    expiry::Expires,
+    failure::{FLOAT, NO_SUCH_KEY, NOT_AN_INTEGER, NOT_FINITE, OVERFLOW, TOO_LONG, told},
+    read::{Found, Read, What},
     reply::Reply,
     write::{SetAnswer, When, Write, conflict_with, count, is_applied},
 };
@@ -41,15 +42,20 @@ pub(super) async fn make_plain<'a>(kv: &Kv, writes: impl IntoIterator<Item = &'a
     let mut puts = Vec::new();
     for write in writes {
         match write {
-            Write::Set { key, value, .. } => puts.push((key, value)),
-            Write::SetMany { pairs, .. } => puts.extend(pairs.iter().map(|(key, value)| (key, value))),
+            Write::Set { key, value, expires, .. } => puts.push((key, value, *expires)),
+            Write::SetMany { pairs, .. } => {
+                puts.extend(pairs.iter().map(|(key, value)| (key, value, Expires::Never)));
+            }
             _ => {}
         }
     }
-    if let [(key, value)] = puts[..] {
-        return kv.put(key, value.clone()).await.map(|_| Reply::OK);
+    if let [(key, value, expires)] = puts[..] {
+        return expires.of_call(kv.put(key, value.clone())).await.map(|_| Reply::OK);
     }
-    let batch = puts.into_iter().fold(Batch::new(), |batch, (key, value)| batch.put(key, value.clone()));
+    let put = |batch: Batch, (key, value, expires): (&Bytes, &Bytes, Expires)| {
+        expires.of_batch(batch.put(key, value.clone()))
+    };
+    let batch = puts.into_iter().fold(Batch::new(), put);
     // The batch has no conditions, so it can't conflict.
     is_applied(kv.write(batch).await).map(|_| Reply::OK)
 }
@@ -65,20 +71,17 @@ fn without_results(write: &Write, error: &Error) -> Reply {
 
 /// The steps of a read: one group, which never fails.
 pub(super) fn of_read(read: &Read) -> Group {
-    read.keys.iter().fold(Group::new(), Group::get)
+    let step = if let What::Left(_) = read.what { Group::expires_in } else { Group::get };
+    read.keys.iter().fold(Group::new(), step)
 }
 
 /// The steps of a write, in groups that fail independently.
 pub(super) fn of_write(write: &Write) -> Vec<Group> {
     let group = Group::new();
     match write {
-        Write::Set { key, value, when, answer } => {
-            let put = match when {
-                When::Always => group,
-                When::Absent => group.require(key, Expected::Absent),
-                When::Present => group.require(key, Expected::Present),
-            };
-            let put = put.put(key, value.clone());
+        Write::Set { key, value, when, answer, expires } => {
+            let put = expires.of_group(required(group, key, when).put(key, value.clone()));
+            let put = if expires.is_over() { put.delete(key) } else { put };
             if *answer == SetAnswer::Old { vec![Group::new().get(key), put] } else { vec![put] }
         }
         Write::SetMany { pairs, absent } => {
@@ -96,6 +99,34 @@ pub(super) fn of_write(write: &Write) -> Vec<Group> {
             let expected = if expected.is_none() { Expected::Absent } else { Expected::Version(*expected) };
             vec![group.require(key, expected).put(key, value.clone())]
         }
+        Write::Expire { key, ms, when } => vec![expiring(group, key, *ms, *when)],
+        Write::GetExpire { key, ms } => vec![expiring(group.get(key), key, *ms, None)],
+        Write::DeleteIf { key, when } => vec![required(group, key, when).delete(key)],
+        Write::AddFloat { key, by } => vec![group.increment_float(key, by.clone())],
+        Write::SetRange { key, offset, value } => vec![group.set_range(key, *offset, value.clone())],
+        Write::Rename { from, to, absent } => {
+            let group = group.require(from, Expected::Present);
+            vec![match absent {
+                _ if from == to => group.length(from),
+                true => group.require(to, Expected::Absent).copy(from, to).delete(from),
+                false => group.copy(from, to).delete(from),
+            }]
+        }
+        Write::Copy { from, to, replace } => {
+            let group = if *replace { group } else { group.require(to, Expected::Absent) };
+            vec![group.copy(from, to)]
+        }
+    }
+}
+
+fn required(group: Group, key: &Bytes, when: &When) -> Group {
+    if let Some(expected) = when.expected() { group.require(key, expected) } else { group }
+}
+
+fn expiring(group: Group, key: &Bytes, ms: Option<u64>, when: Option<ExpireIf>) -> Group {
+    match ms {
+        Some(ms) => group.expire(key, Duration::from_millis(ms), when),
+        None => group.persist(key),
     }
 }
 
@@ -108,10 +139,12 @@ pub(super) struct Results<'a> {
 impl Results<'_> {
     pub(super) fn of_read(&mut self, read: &Read) -> Reply {
         match self.outcomes.next() {
-            Some(Ok(steps)) => {
-                let found: Vec<Found> = steps.iter().map(found).collect();
-                read.answer(&found, false)
-            }
+            Some(Ok(steps)) => match (read.what, steps.as_slice()) {
+                (What::Left(unit), [StepOutcome::ExpiresIn(left)]) => {
+                    unit.answer(left.map(|left| left.map(Duration::from_millis)))
+                }
+                _ => read.answer(&steps.iter().map(found).collect::<Vec<Found>>(), false),
+            },
             other => failed(other),
         }
     }
@@ -133,13 +166,29 @@ impl Results<'_> {
             (Write::SetMany { absent: false, .. }, Some(Ok(_))) => Reply::OK,
             (Write::Swap { .. }, Some(Err(GroupFailure::Unmet { version, .. }))) => conflict_with(*version),
             (Write::Swap { .. }, Some(Ok(_))) => Reply::text(self.version.to_string()),
-            (Write::Delete(_), Some(Ok(steps))) => {
+            (Write::DeleteIf { .. } | Write::Copy { .. }, Some(Err(GroupFailure::Unmet { .. }))) => Reply::flag(false),
+            (Write::Rename { .. }, Some(Err(GroupFailure::Unmet { requirement: 0, .. }))) => Reply::error(NO_SUCH_KEY),
+            (Write::Rename { .. }, Some(Err(GroupFailure::Unmet { .. }))) => Reply::flag(false),
+            (Write::Rename { absent: false, .. }, Some(Ok(_))) => Reply::OK,
+            (Write::Rename { from, to, .. }, Some(Ok(_))) => Reply::flag(from != to),
+            (Write::AddFloat { .. } | Write::SetRange { .. }, Some(Err(GroupFailure::Failed { failure, .. }))) => {
+                Reply::error(match failure {
+                    RequestFailure::Overflow => NOT_FINITE,
+                    RequestFailure::TooLarge(_) => TOO_LONG,
+                    _ => FLOAT,
+                })
+            }
+            (Write::Delete(_) | Write::DeleteIf { .. }, Some(Ok(steps))) => {
                 Reply::count(steps.iter().filter(|step| matches!(step, StepOutcome::Deleted(true))).count())
             }
-            (Write::Take(_), Some(Ok(steps))) => Reply::found(steps.first().and_then(found).map(|found| found.value)),
-            (Write::Append { .. } | Write::Add { .. }, Some(Ok(steps))) => match steps.first() {
+            (Write::Take(_) | Write::GetExpire { .. }, Some(Ok(steps))) => {
+                Reply::found(steps.first().and_then(found).map(|found| found.value))
+            }
+            (_, Some(Ok(steps))) => match steps.first() {
                 Some(StepOutcome::Appended(length)) => count(*length),
                 Some(StepOutcome::Number(number)) => Reply::Number(*number),
+                Some(StepOutcome::Changed(changed)) => Reply::flag(*changed),
+                Some(StepOutcome::Decimal(number)) => Reply::Value(number.clone()),
                 _ => failed(None),
             },
             (_, other) => failed(other),

@@ -1,6 +1,6 @@
 //! The table of commands, with the number of words of each.
 
-use super::{frame::Words, reply::Reply};
+use super::{expiry::Unit, frame::Words, reply::Reply};
 
 /// The flags of a command, by Redis's names.
 type Flags = &'static [&'static str];
@@ -27,39 +27,53 @@ pub(super) enum Kind {
     Client,
     Command,
     Config,
+    Copy,
     DbSize,
     Decr,
     DecrBy,
     Del,
+    DelEx,
+    DelIfEq,
     Discard,
     Echo,
     Exec,
     Exists,
+    Expire(Unit),
     Get,
     GetDel,
+    GetEx,
     GetRange,
     GetSet,
     Hello,
     Incr,
     IncrBy,
+    IncrByFloat,
     Info,
+    Keys,
+    /// When a key expires.
+    Left(Unit),
     MGet,
     MSet,
     MSetNx,
     Multi,
-    /// Known but not implemented: keys can't expire yet.
-    Expiry,
-    /// Known, and always refused.
     Flush,
+    Persist,
     Ping,
     Quit,
+    /// With `absent`, only to a new key.
+    Rename {
+        absent: bool,
+    },
     Reset,
     Role,
     Scan,
     Select,
     Set,
+    SetEx(Unit),
     SetNx,
+    SetRange,
     StrLen,
+    Time,
     Type,
     Unwatch,
     VGet,
@@ -73,6 +87,7 @@ const WRITE: Flags = &["write", "denyoom"];
 const OTHER: Flags = &["loading", "stale"];
 const ONE: Keys = (1, 1, 1);
 const ALL: Keys = (1, -1, 1);
+const TWO: Keys = (1, 2, 1);
 const PAIRS: Keys = (1, -1, 2);
 const NONE: Keys = (0, 0, 0);
 
@@ -87,49 +102,59 @@ pub(super) const COMMANDS: &[Spec] = &[
     spec("client", -2, OTHER, NONE, Kind::Client),
     spec("command", -1, OTHER, NONE, Kind::Command),
     spec("config", -2, OTHER, NONE, Kind::Config),
+    spec("copy", -3, WRITE, TWO, Kind::Copy),
     spec("dbsize", 1, READ, NONE, Kind::DbSize),
     spec("decr", 2, WRITE, ONE, Kind::Decr),
     spec("decrby", 3, WRITE, ONE, Kind::DecrBy),
     spec("del", -2, WRITE, ALL, Kind::Del),
+    spec("delex", -2, WRITE, ONE, Kind::DelEx),
+    spec("delifeq", 3, WRITE, ONE, Kind::DelIfEq),
     spec("discard", 1, OTHER, NONE, Kind::Discard),
     spec("echo", 2, OTHER, NONE, Kind::Echo),
     spec("exec", 1, OTHER, NONE, Kind::Exec),
     spec("exists", -2, READ, ALL, Kind::Exists),
-    spec("expire", -3, WRITE, ONE, Kind::Expiry),
-    spec("expireat", -3, WRITE, ONE, Kind::Expiry),
-    spec("expiretime", 2, READ, ONE, Kind::Expiry),
+    spec("expire", -3, WRITE, ONE, Kind::Expire(Unit::SECONDS)),
+    spec("expireat", -3, WRITE, ONE, Kind::Expire(Unit::SECONDS_AT)),
+    spec("expiretime", 2, READ, ONE, Kind::Left(Unit::SECONDS_AT)),
     spec("flushall", -1, WRITE, NONE, Kind::Flush),
     spec("flushdb", -1, WRITE, NONE, Kind::Flush),
     spec("get", 2, READ, ONE, Kind::Get),
     spec("getdel", 2, WRITE, ONE, Kind::GetDel),
-    spec("getex", -2, WRITE, ONE, Kind::Expiry),
+    spec("getex", -2, WRITE, ONE, Kind::GetEx),
     spec("getrange", 4, READ, ONE, Kind::GetRange),
     spec("getset", 3, WRITE, ONE, Kind::GetSet),
     spec("hello", -1, OTHER, NONE, Kind::Hello),
     spec("incr", 2, WRITE, ONE, Kind::Incr),
     spec("incrby", 3, WRITE, ONE, Kind::IncrBy),
+    spec("incrbyfloat", 3, WRITE, ONE, Kind::IncrByFloat),
     spec("info", -1, OTHER, NONE, Kind::Info),
+    spec("keys", 2, READ, NONE, Kind::Keys),
     spec("mget", -2, READ, ALL, Kind::MGet),
     spec("mset", -3, WRITE, PAIRS, Kind::MSet),
     spec("msetnx", -3, WRITE, PAIRS, Kind::MSetNx),
     spec("multi", 1, OTHER, NONE, Kind::Multi),
-    spec("persist", 2, WRITE, ONE, Kind::Expiry),
-    spec("pexpire", -3, WRITE, ONE, Kind::Expiry),
-    spec("pexpireat", -3, WRITE, ONE, Kind::Expiry),
-    spec("pexpiretime", 2, READ, ONE, Kind::Expiry),
+    spec("persist", 2, WRITE, ONE, Kind::Persist),
+    spec("pexpire", -3, WRITE, ONE, Kind::Expire(Unit::MILLIS)),
+    spec("pexpireat", -3, WRITE, ONE, Kind::Expire(Unit::MILLIS_AT)),
+    spec("pexpiretime", 2, READ, ONE, Kind::Left(Unit::MILLIS_AT)),
     spec("ping", -1, OTHER, NONE, Kind::Ping),
-    spec("psetex", 4, WRITE, ONE, Kind::Expiry),
-    spec("pttl", 2, READ, ONE, Kind::Expiry),
+    spec("psetex", 4, WRITE, ONE, Kind::SetEx(Unit::MILLIS)),
+    spec("pttl", 2, READ, ONE, Kind::Left(Unit::MILLIS)),
     spec("quit", -1, OTHER, NONE, Kind::Quit),
+    spec("rename", 3, WRITE, TWO, Kind::Rename { absent: false }),
+    spec("renamenx", 3, WRITE, TWO, Kind::Rename { absent: true }),
     spec("reset", 1, OTHER, NONE, Kind::Reset),
     spec("role", 1, OTHER, NONE, Kind::Role),
     spec("scan", -2, READ, NONE, Kind::Scan),
     spec("select", 2, OTHER, NONE, Kind::Select),
     spec("set", -3, WRITE, ONE, Kind::Set),
-    spec("setex", 4, WRITE, ONE, Kind::Expiry),
+    spec("setex", 4, WRITE, ONE, Kind::SetEx(Unit::SECONDS)),
     spec("setnx", 3, WRITE, ONE, Kind::SetNx),
+    spec("setrange", 4, WRITE, ONE, Kind::SetRange),
     spec("strlen", 2, READ, ONE, Kind::StrLen),
-    spec("ttl", 2, READ, ONE, Kind::Expiry),
+    spec("time", 1, OTHER, NONE, Kind::Time),
+    spec("touch", -2, READ, ALL, Kind::Exists),
+    spec("ttl", 2, READ, ONE, Kind::Left(Unit::SECONDS)),
     spec("type", 2, READ, ONE, Kind::Type),
     spec("unlink", -2, WRITE, ALL, Kind::Del),
     spec("unwatch", 1, OTHER, NONE, Kind::Unwatch),
@@ -145,7 +170,15 @@ impl Spec {
     pub(super) fn fits_transactions(&self) -> bool {
         !matches!(
             self.kind,
-            Kind::Auth | Kind::Hello | Kind::Scan | Kind::DbSize | Kind::Info | Kind::Role | Kind::Client
+            Kind::Auth
+                | Kind::Hello
+                | Kind::Scan
+                | Kind::Keys
+                | Kind::Flush
+                | Kind::DbSize
+                | Kind::Info
+                | Kind::Role
+                | Kind::Client
         )
     }
 

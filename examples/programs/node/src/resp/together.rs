@@ -135,11 +135,15 @@ mod tests {
     };
 
     use super::*;
-    use crate::resp::write::{SetAnswer, When};
+    use crate::resp::{
+        expiry::Expires,
+        write::{SetAnswer, When},
+    };
 
     fn waiting(bytes: usize) -> QueuedWrites {
         let (key, value) = ("k".into(), vec![0; bytes - 1].into());
-        let write = Write::Set { key, value, when: When::Always, answer: SetAnswer::Word };
+        let (when, answer, expires) = (When::Always, SetAnswer::Word, Expires::Never);
+        let write = Write::Set { key, value, when, answer, expires };
         QueuedWrites { writes: vec![write], done: oneshot::channel().0 }
     }
 
@@ -182,6 +186,7 @@ mod tests {
         assert!(Together::takes(&waiting(MOST_BYTES / 8).writes));
         assert!(!Together::takes(&waiting(MOST_BYTES / 8 + 1).writes));
         let (key, value) = ("k".into(), "v".into());
-        assert!(!Together::takes(&[Write::Set { key, value, when: When::Absent, answer: SetAnswer::Word }]));
+        let (when, answer, expires) = (When::Absent, SetAnswer::Word, Expires::Never);
+        assert!(!Together::takes(&[Write::Set { key, value, when, answer, expires }]));
     }
 }

@@ -18,6 +18,7 @@ async fn bad_arguments_are_named() {
             (&["--listen", "0.0.0.0:0"], "--listen"),
             (&["--http", "0.0.0.0:0"], "--http"),
             (&["--resp", "0.0.0.0:0"], "--resp"),
+            (&["--allow-flush"], "--resp"),
             (&["--reopen-ms", "5"], "--data"),
             (&["--data", "d", "--reopen-ms", "3600001"], "data.reopen"),
             (&["--replace-damaged"], "--data"),

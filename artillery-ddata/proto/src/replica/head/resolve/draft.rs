@@ -1,5 +1,7 @@
 //! Drafts of values, in pieces that are joined at the end. So the steps that append to a value don't copy it each time.
 
+mod edits;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -93,6 +95,8 @@ enum UndoStep {
     Shorten(Bytes, usize, End, Option<Expiry>),
     /// Restores the expiry of the key's value.
     Expire(Bytes, Option<Expiry>),
+    /// Restores the old bytes of the key's value, which were replaced by those between two offsets, and its expiry.
+    Replace { key: Bytes, from: usize, to: usize, old: VecDeque<Bytes>, expires: Option<Expiry> },
 }
 
 /// The changes of the steps so far, on top of the store.
@@ -128,6 +132,12 @@ impl<R: ReadKey> Drafts<R> {
                 }
                 UndoStep::Expire(key, expires) => {
                     if let Some(Changed::Set(draft)) = self.changed.get_mut(&key) {
+                        draft.expires = expires;
+                    }
+                }
+                UndoStep::Replace { key, from, to, old, expires } => {
+                    if let Some(Changed::Set(draft)) = self.changed.get_mut(&key) {
+                        draft.replace(from, to, old);
                         draft.expires = expires;
                     }
                 }

@@ -110,6 +110,7 @@ impl<R: ReadKey> ScriptRun<R> {
             ScriptStep::Increment { key, by, ttl } => {
                 return Ok(self.drafts.increment(key, by, ttl)?.map(StepOutcome::Number));
             }
+            ScriptStep::Expire { key, ttl: Some(0), when } => StepOutcome::Changed(self.drafts.expire_now(key, when)?),
             ScriptStep::Expire { key, ttl, when } => StepOutcome::Changed(self.drafts.expire(key, ttl, when)?),
             ScriptStep::ExpiresIn { key } => {
                 let left = |expiry: Expiry| expiry.left(self.terms.stamp).as_millis() as u64;
@@ -122,6 +123,26 @@ impl<R: ReadKey> ScriptRun<R> {
                     return Err(Stop::TellsTooMuch);
                 }
                 StepOutcome::Changed(self.drafts.copy(&key, to)?)
+            }
+            ScriptStep::IncrementFloat { key, by, ttl } => {
+                let sum = self.drafts.increment_float(key, &by, ttl)?;
+                self.told += sum.as_ref().map_or(0, Bytes::len);
+                if self.told > self.terms.limit {
+                    return Err(Stop::TellsTooMuch);
+                }
+                return Ok(sum.map(StepOutcome::Decimal));
+            }
+            ScriptStep::SetRange { key, offset, value, ttl } => {
+                // The zeros are made here and not sent, so they are limited like results.
+                let len = self.drafts.length(&key)?.unwrap_or(0) as u64;
+                let zeros = if value.is_empty() { 0 } else { offset.saturating_sub(len) };
+                if zeros <= self.terms.limit as u64 {
+                    self.told += zeros as usize;
+                }
+                if self.told > self.terms.limit {
+                    return Err(Stop::TellsTooMuch);
+                }
+                return Ok(self.drafts.set_range(key, offset, value, ttl)?.map(StepOutcome::Appended));
             }
         }))
     }

@@ -8,6 +8,7 @@ use super::{Client, Reply};
 use crate::resp::{
     PortShared,
     connection::FREE,
+    expiry::Expires,
     failure::is_about_content,
     frame::SHORT,
     plain::Plain,
@@ -184,7 +185,8 @@ impl Client {
             return false;
         }
         let (key, value) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
-        let write = Write::Set { key, value, when: When::Always, answer: SetAnswer::Word };
+        let (when, answer, expires) = (When::Always, SetAnswer::Word, Expires::Never);
+        let write = Write::Set { key, value, when, answer, expires };
         let size = write.size();
         let fits = !self.pending.is_full(size);
         if fits {

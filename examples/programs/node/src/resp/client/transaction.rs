@@ -81,7 +81,7 @@ impl Client {
         let bytes = words.iter().map(Bytes::len).sum::<usize>();
         let most = self.shared.limits.command_bytes;
         let Some(transaction) = &mut self.transaction else { return };
-        let queued = match understand(spec, words) {
+        let queued = match understand(spec, words, &self.shared.limits) {
             _ if !spec.fits_transactions() => {
                 Err(Reply::error(format_args!("{} is not allowed in transactions", spec.name.to_uppercase())))
             }

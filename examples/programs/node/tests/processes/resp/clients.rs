@@ -2,7 +2,7 @@
 
 use std::{path::Path, process::Stdio, time::Duration};
 
-use artillery_processes::{text, token};
+use artillery_processes::{Cluster, text, token};
 use tokio::{process::Command, time::timeout};
 
 use super::{cluster, port};
@@ -76,10 +76,13 @@ for protocol in (2, 3):
     assert len(set(r.scan_iter(match=k + ":*"))) == 100
     assert r.info()["artillery_role"] in ("head", "middle", "tail") and r.dbsize() >= 100 and r.wait(2, 1000) == 2
     assert r.role()[0] in (b"master", "master") and r.config_get("save") and r.client_id() > 0
-    try:
-        r.expire(k, 1); assert False
-    except redis.ResponseError as error:
-        assert "not yet" in str(error)
+    assert r.set(k, 1, ex=100) and 0 < r.ttl(k) <= 100 and r.touch(k, "none") == 1
+    assert r.expire(k, 50, xx=True) and not r.expire(k, 90, lt=True) and 0 < r.pttl(k) <= 50000
+    assert r.getex(k, persist=True) == b"1" and r.ttl(k) == -1 and r.ttl("none") == -2
+    assert r.incrbyfloat(k, 0.5) == 1.5 and r.setrange(k, 1, ",") == 3 and r.get(k) == b"1,5"
+    assert r.rename(k, k + "moved") and r.copy(k + "moved", k) and len(r.keys(k + "move*")) == 1
+    assert r.time()[0] > 1600000000 and r.setex(k, 1, "v") and r.expire(k, -1) and r.get(k) is None
+    assert r.flushall() and r.keys() == []
 print("fine", redis.__version__)
 "#;
 
@@ -91,12 +94,49 @@ async fn the_python_library_works() {
     let fetched = output("python3", &["-m", "venv", &at], None).await.is_some()
         && output(python, &["-m", "pip", "install", "-q", "redis"], None).await.is_some();
     if fetched {
-        let cluster = cluster().await;
+        let cluster = Cluster::start(&["--resp", "127.0.0.1:0", "--allow-flush"]).await;
         let port = port(&cluster, 1);
         let done = output(python, &["-c", PYTHON, port.rsplit_once(':').unwrap().1], None).await;
         assert!(done.expect("the script failed").starts_with("fine"));
     } else {
         eprintln!("SKIPPED: python3, or its library redis, isn't installed and can't be downloaded");
+    }
+    let _ = std::fs::remove_dir_all(&folder);
+}
+
+const DJANGO: &str = r#"
+import sys
+from django.conf import settings
+cache = {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": "redis://127.0.0.1:" + sys.argv[1]}
+settings.configure(CACHES={"default": cache})
+from django.core.cache import cache
+cache.set("k", {"a": [1, 2]}, timeout=100)
+assert cache.get("k") == {"a": [1, 2]} and cache.get("none", 7) == 7
+assert cache.touch("k", 200) and not cache.touch("none", 200) and cache.touch("k", None)
+assert not cache.add("k", 1) and cache.add("n", 1, timeout=100) and cache.incr("n") == 2
+cache.set_many({"x": 1, "y": 2}, timeout=100)
+assert cache.get_many(["x", "y", "z"]) == {"x": 1, "y": 2} and cache.get_or_set("z", 3) == 3
+assert cache.delete("x") and cache.get("x") is None and cache.has_key("y")
+cache.set("gone", 1, timeout=0)
+assert cache.get("gone") is None
+assert cache.clear() and cache.get("k") is None
+print("fine")
+"#;
+
+#[tokio::test]
+async fn the_cache_of_django_works() {
+    let folder = std::env::temp_dir().join(format!("artillery-{}", token()));
+    let (at, python) = (folder.to_str().unwrap().to_owned(), folder.join("bin/python"));
+    let python = python.to_str().unwrap();
+    let fetched = output("python3", &["-m", "venv", &at], None).await.is_some()
+        && output(python, &["-m", "pip", "install", "-q", "redis", "django"], None).await.is_some();
+    if fetched {
+        let cluster = Cluster::start(&["--resp", "127.0.0.1:0", "--allow-flush"]).await;
+        let port = port(&cluster, 1);
+        let done = output(python, &["-c", DJANGO, port.rsplit_once(':').unwrap().1], None).await;
+        assert!(done.expect("the script failed").starts_with("fine"));
+    } else {
+        eprintln!("SKIPPED: python3, or its libraries redis and django, aren't installed and can't be downloaded");
     }
     let _ = std::fs::remove_dir_all(&folder);
 }
@@ -117,7 +157,15 @@ const assert = require('node:assert');
   await c.watch('jsn');
   const other = c.duplicate(); await other.connect(); await other.incr('jsn'); other.destroy ? other.destroy() : other.disconnect();
   await assert.rejects(c.multi().set('jsn', '0').exec(), WatchError);
-  await assert.rejects(c.sendCommand(['EXPIRE', 'js', '1']), /not yet/);
+  assert.equal(await c.set('js', 'v', { EX: 100 }), 'OK');
+  const left = await c.ttl('js');
+  assert.ok(left > 0 && left <= 100, `${left}`);
+  assert.equal(await c.sendCommand(['PERSIST', 'js']), 1);
+  assert.equal(await c.ttl('js'), -1);
+  assert.equal(await c.expire('js', 50), 1);
+  assert.ok(await c.ttl('js') > 0);
+  assert.equal(await c.flushAll(), 'OK');
+  assert.equal(await c.get('js'), null);
   c.destroy ? c.destroy() : await c.disconnect();
   console.log('fine');
 })().catch(error => { console.error(error); process.exit(1); });
@@ -129,7 +177,7 @@ async fn the_node_library_works() {
     std::fs::create_dir(&folder).unwrap();
     let install = ["install", "--silent", "--no-audit", "--no-fund", "redis"];
     if output("npm", &install, Some(&folder)).await.is_some() {
-        let cluster = cluster().await;
+        let cluster = Cluster::start(&["--resp", "127.0.0.1:0", "--allow-flush"]).await;
         let port = port(&cluster, 2);
         let done = output("node", &["-e", NODE, "x", port.rsplit_once(':').unwrap().1], Some(&folder)).await;
         assert!(done.expect("the script failed").starts_with("fine"));

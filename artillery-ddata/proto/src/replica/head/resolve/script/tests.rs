@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     Version,
-    api::{Expected, Write},
+    api::{Expected, ExpireIf, Ttl, Write},
 };
 
 const AT: Version = Version::new(1, 9);
@@ -159,4 +159,46 @@ fn results_beyond_the_limit_fail_the_script() {
 fn an_empty_group_does_nothing() {
     assert_eq!(ran([ScriptGroup::default(), steps([put("new", "1")])]).1, [Ok(vec![]), Ok(vec![StepOutcome::Done])]);
     assert_eq!(resolved([require("new", Expected::Absent)], []).outcome, RequestOutcome::Ran);
+}
+
+#[test]
+fn ranges_and_decimals_are_changed() {
+    let range = |key, offset, value| ScriptStep::SetRange { key: b(key), offset, value: b(value), ttl: Ttl::Usual };
+    let add = |key, by| ScriptStep::IncrementFloat { key: b(key), by: b(by), ttl: Ttl::Usual };
+    let (changes, outcomes) = ran([
+        steps([range("text", 1, "XY"), range("text", 3, "Z")]),
+        steps([range("text", 0, "-"), range("text", 4, "zzzzz")]),
+        steps([range("new", 2, "z"), range("other", 5, "")]),
+        steps([add("number", "0.5")]),
+        steps([add("text", "1")]),
+        steps([add("number", "inf")]),
+    ]);
+    let values = [("new", "\0\0z"), ("number", "41.5"), ("text", "aXYZ")];
+    assert_eq!(changes, values.map(|(key, value)| (b(key), Some(b(value)))));
+    let expected: [GroupOutcome; 6] = [
+        Ok(vec![StepOutcome::Appended(3), StepOutcome::Appended(4)]),
+        failed(1, RequestFailure::TooLarge(9)),
+        Ok(vec![StepOutcome::Appended(3), StepOutcome::Appended(0)]),
+        Ok(vec![StepOutcome::Decimal(b("41.5"))]),
+        failed(0, RequestFailure::NotANumber),
+        failed(0, RequestFailure::Overflow),
+    ];
+    assert_eq!(outcomes, expected);
+    let zeros = resolved([], [steps([range("new", 5, "x")]), steps([range("other", 5, "x")])]);
+    assert_eq!(zeros.outcome, RequestOutcome::Failed(RequestFailure::ResultsTooLarge(10)));
+}
+
+#[test]
+fn a_length_of_zero_deletes_the_key() {
+    let expire = |key, when| ScriptStep::Expire { key: b(key), ttl: Some(0), when };
+    let (changes, outcomes) = ran([
+        steps([expire("text", None), get("text")]),
+        steps([expire("number", Some(ExpireIf::Set)), expire("none", None)]),
+    ]);
+    assert_eq!(changes, [(b("text"), None)]);
+    let expected: [GroupOutcome; 2] = [
+        Ok(vec![StepOutcome::Changed(true), StepOutcome::Found(None)]),
+        Ok(vec![StepOutcome::Changed(false), StepOutcome::Changed(false)]),
+    ];
+    assert_eq!(outcomes, expected);
 }
