@@ -105,13 +105,15 @@ pub(super) struct Drafts<R> {
     read: R,
     terms: Terms,
     changed: BTreeMap<Bytes, Changed>,
+    /// The zeros by which steps have extended values, in bytes.
+    zeros: usize,
     /// The steps since [`begin`](Self::begin).
     undo: Vec<UndoStep>,
 }
 
 impl<R: ReadKey> Drafts<R> {
     pub(super) fn new(terms: Terms, read: R) -> Self {
-        Self { read, terms, changed: BTreeMap::new(), undo: Vec::new() }
+        Self { read, terms, changed: BTreeMap::new(), zeros: 0, undo: Vec::new() }
     }
 
     /// Begins a group of steps that can be undone.
@@ -484,6 +486,15 @@ mod tests {
             }
             prop_assert_eq!(model(&changes), all);
         }
+    }
+
+    #[test]
+    fn many_values_are_not_extended_before_their_sum_is_checked() {
+        let terms = Terms { limit: 10, most: 20, ..TERMS };
+        let mut drafts = Drafts::new(terms, |_: &Bytes| Ok(None));
+        let mut set = |key: &'static str| drafts.set_range(key.into(), 9, "x".into(), Ttl::Usual).unwrap();
+        assert_eq!([set("a"), set("b")], [Ok(10), Ok(10)]);
+        assert_eq!(set("c"), Err(RequestFailure::TooLarge(27)));
     }
 
     #[test]

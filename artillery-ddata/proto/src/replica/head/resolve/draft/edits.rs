@@ -62,6 +62,11 @@ impl<R: ReadKey> Drafts<R> {
         let (Ok(offset), true) = (usize::try_from(offset), end <= limit) else {
             return Ok(Err(RequestFailure::TooLarge(end)));
         };
+        // Many such steps would allocate many values before their sum is checked.
+        self.zeros = self.zeros.saturating_add(offset.saturating_sub(len));
+        if self.zeros > self.terms.most {
+            return Ok(Err(RequestFailure::TooLarge(self.zeros as u64)));
+        }
         let expires = self.expiry_after(&key, ttl)?;
         let zeros = Some(Bytes::from(vec![0; offset.saturating_sub(len)])).filter(|zeros| !zeros.is_empty());
         let (from, to) = (offset.min(len), (offset + bytes.len()).min(len));
