@@ -70,8 +70,8 @@ impl Kv {
         self.changed_call(Write::Expire { key: copy(key), ttl: None, when: None })
     }
 
-    /// Deletes the keys that begin with `prefix`, in steps, and returns how many. Keys that are created meanwhile may
-    /// stay. If it fails, some of the keys are deleted: call it again.
+    /// Deletes the keys that begin with `prefix`, in steps, and returns how many. A key that is written after the call
+    /// has begun stays. If it fails, some of the keys are deleted: call it again.
     ///
     /// # Errors
     /// Those of [`scan`](Self::scan) and [`delete`](Self::delete). The timeout of this handle applies to each step.

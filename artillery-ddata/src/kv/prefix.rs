@@ -4,43 +4,65 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use super::{Scan, WriteError, batch::Batch};
-use crate::{Error, Kv, ReadMode, Refusal, control::chain_of, rpc::router::from_now};
+use super::{Entry, Group, GroupOutcome, Scan, WriteError};
+use crate::{
+    Error, Frontier, Kv, ReadMode, Refusal, Script, Session, api::Expected, control::chain_of, error::Unknown,
+    rpc::router::from_now,
+};
 
 /// The number of keys per step.
 const STEP: usize = 256;
 
+/// Deletes the keys whose newest version is from before the call. A key that is written meanwhile stays.
 pub(super) async fn delete(kv: &Kv, prefix: Bytes) -> Result<u64, Error> {
-    let mut deleted = 0;
+    let begun = newest(kv, &prefix).await?;
+    let chains = kv.router.routing(from_now(kv.timeout)).await?.chains.len() as u32;
     let mut scan = kv.scan(&prefix).mode(ReadMode::Strong);
+    let mut deleted = 0;
     loop {
-        let keys = some_keys(&mut scan).await?;
-        if keys.is_empty() {
+        let entries = some_entries(&mut scan).await?;
+        if entries.is_empty() {
             return Ok(deleted);
         }
-        deleted += keys.len() as u64;
-        let chains = kv.router.routing(from_now(kv.timeout)).await?.chains.len() as u32;
-        let mut batches = BTreeMap::<_, Batch>::new();
-        for key in keys {
-            let batch = batches.entry(chain_of(&key, chains)).or_default();
-            *batch = std::mem::take(batch).delete(key);
-        }
-        for batch in batches.into_values() {
-            match kv.write(batch).await {
-                Ok(_) => {}
-                Err(WriteError::Call(error)) => return Err(error),
-                Err(WriteError::Conflict(_)) => return Err(Error::refused(Refusal::OtherRequest, None)),
+        let mut scripts = BTreeMap::<_, Vec<Group>>::new();
+        for Entry { key, version, .. } in entries {
+            let chain = chain_of(&key, chains);
+            if version.sequence <= begun.floor(chain) {
+                let group = Group::new().require(&key, Expected::Version(version)).delete(&key);
+                scripts.entry(chain).or_default().push(group);
             }
+        }
+        for groups in scripts.into_values() {
+            deleted += run(kv, groups).await?;
         }
     }
 }
 
-async fn some_keys(scan: &mut Scan) -> Result<Vec<Bytes>, Error> {
-    let mut keys = Vec::new();
-    while keys.len() < STEP
+/// A position of each chain that may have such keys: at or after every update committed before the call.
+async fn newest(kv: &Kv, prefix: &Bytes) -> Result<Frontier, Error> {
+    let session = Session::new();
+    kv.scan(prefix).mode(ReadMode::Strong).session(&session).limit(1).next().await.transpose()?;
+    Ok(session.frontier())
+}
+
+/// Returns how many keys were deleted.
+async fn run(kv: &Kv, groups: Vec<Group>) -> Result<u64, Error> {
+    let count = groups.len() as u64;
+    match kv.run(groups.into_iter().collect::<Script>()).await {
+        Ok(done) => Ok(done.result.iter().filter(|outcome: &&GroupOutcome| outcome.is_ok()).count() as u64),
+        // The script ran, and the count of its deletions is lost.
+        Err(WriteError::Call(Error::OutcomeUnknown { reason: Unknown::ResultsLost(_), .. })) => Ok(count),
+        Err(WriteError::Call(error)) => Err(error),
+        Err(WriteError::Conflict(_)) => Err(Error::refused(Refusal::OtherRequest, None)),
+    }
+}
+
+async fn some_entries(scan: &mut Scan) -> Result<Vec<Entry>, Error> {
+    let mut entries = Vec::new();
+    while entries.len() < STEP
         && let Some(entry) = scan.next().await
     {
-        keys.push(entry?.key);
+        entries.push(entry?);
     }
-    Ok(keys)
+    Ok(entries)
 }

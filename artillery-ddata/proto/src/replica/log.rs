@@ -19,7 +19,12 @@ use std::{collections::VecDeque, sync::Arc};
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use self::{chain_time::ChainTime, expiring::Soonest, journal::Journal, unreplicated::UnreplicatedRecords};
+use self::{
+    chain_time::ChainTime,
+    expiring::{ExpiringKeys, Soonest, held_after},
+    journal::Journal,
+    unreplicated::UnreplicatedRecords,
+};
 pub(crate) use self::{
     history::UpdateHistory,
     journal::{RECORD_BYTES, checkpoint_bytes},
@@ -33,7 +38,7 @@ pub use self::{
 };
 use super::{Context, Gate, Halt, Membership, Outbox, ReplicaEvent, unhashed::Unhashed};
 use crate::{
-    ChainId, Sequence, Timestamp, Version,
+    ChainId, Expiry, Sequence, Timestamp, Version,
     api::Query,
     message::Fullness,
     store::{Held, Store, StoreError, StoreOp},
@@ -137,6 +142,26 @@ impl Log {
         self.chain_time.at(now)
     }
 
+    /// The stamp of the newest update.
+    pub(super) fn newest_stamp(&self) -> u64 {
+        let newest = self.history.updates().back();
+        newest.map_or(self.chain_time.committed(), |update| update.chain_time)
+    }
+
+    /// When this member's clock reaches this chain time, if it receives nothing before.
+    pub(super) fn reaches(&self, chain_time: u64) -> Option<Timestamp> {
+        self.chain_time.reaches(chain_time)
+    }
+
+    pub(super) fn expiring(&mut self) -> ExpiringKeys<'_> {
+        ExpiringKeys { soonest: &mut self.soonest, store: &self.store }
+    }
+
+    /// A time at or before the first expiry of any key, if it is known.
+    pub(super) fn known_expiry(&self) -> Option<Expiry> {
+        self.soonest.known()
+    }
+
     fn publish_chain_time(&self) {
         self.store.set_chain_time(self.chain_time.origin());
     }
@@ -172,7 +197,7 @@ impl Log {
 
     /// What a change makes of its key; `None`: it renews an absent key.
     pub(super) fn held(&self, version: Version, change: &KeyChange) -> Result<Option<Held>, StoreError> {
-        change.held(version, || self.store.read(&change.key, Sequence::MAX))
+        held_after(change, version, |key| self.store.read(key, Sequence::MAX))
     }
 
     /// Appends the next update to the history, which this member made, and puts its changes into the store, now or later.
@@ -271,8 +296,7 @@ impl Log {
         }
         self.history.cut(keep);
         if !allows!(cx.guards(), KeepDroppedStamps) {
-            let newest = self.history.updates().back();
-            let stamp = newest.map_or(self.chain_time.committed(), |update| update.chain_time);
+            let stamp = self.newest_stamp();
             self.chain_time.follow(stamp, cx.now);
             self.publish_chain_time();
         }

@@ -6,10 +6,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
-use crate::{
-    Expiry, Version,
-    store::{Held, StoreError},
-};
+use crate::{Expiry, Version};
 
 /// The kind of an update. A later release may add kinds; a member that receives an unknown one stops, because skipping
 /// an update would lose data.
@@ -144,24 +141,6 @@ impl KeyChange {
 
     pub const fn is_deletion(&self) -> bool {
         self.value.is_none() && !self.renews
-    }
-
-    /// What the key holds after this change by the update with this version. `newest` returns what it held before, for
-    /// a renewal. `None`: the change is the renewal of an absent key.
-    pub(crate) fn held(
-        &self,
-        version: Version,
-        newest: impl FnOnce() -> Result<Option<Held>, StoreError>,
-    ) -> Result<Option<Held>, StoreError> {
-        let value = if self.renews {
-            match newest()?.and_then(|held| held.value) {
-                None => return Ok(None),
-                value => value,
-            }
-        } else {
-            self.value.clone()
-        };
-        Ok(Some(Held { version, value, expires: self.expires }))
     }
 }
 

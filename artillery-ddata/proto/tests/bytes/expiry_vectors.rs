@@ -104,6 +104,12 @@ fn requests() -> Vec<(&'static str, Request)> {
         ScriptStep::ExpiresIn { key: key() },
         ScriptStep::Copy { key: key(), to: Bytes::from("b") },
     ];
+    let edits = vec![
+        ScriptStep::IncrementFloat { key: key(), by: Bytes::from("0.5"), ttl: Ttl::Usual },
+        ScriptStep::SetRange { key: key(), offset: 70_000, value: value(), ttl: Ttl::Usual },
+        ScriptStep::Expire { key: key(), ttl: Some(1), when: Some(ExpireIf::SetAndSooner) },
+    ];
+    let edits = ScriptWrite { require: Vec::new(), groups: vec![ScriptGroup { require: Vec::new(), steps: edits }] };
     let require = vec![Requirement { key: key(), expected: Expected::NotValue(value()) }];
     let groups = vec![ScriptGroup { require: require.clone(), steps: script }];
     let expected = Version::new(3, 1 << 20);
@@ -119,6 +125,7 @@ fn requests() -> Vec<(&'static str, Request)> {
         ("expiry-sequential", write(Write::PutSequential { prefix: key(), value: value(), ttl: Ttl::Usual })),
         ("expiry-batch", write(Write::Batch(steps))),
         ("expiry-script", write(Write::Script(ScriptWrite { require, groups }))),
+        ("expiry-script-edits", write(Write::Script(edits))),
     ]
 }
 
@@ -148,6 +155,7 @@ fn responses() -> Vec<(&'static str, Response)> {
         ("expiry-changes", reply(Reply::Changes(WatchReply { records: changes, upto: Sequence(80_000), shown: 0 }))),
         ("expiry-changed", committed(Computed::Changed(false))),
         ("expiry-ran", committed(Computed::Ran(vec![outcomes]))),
+        ("expiry-ran-decimal", committed(Computed::Ran(vec![Ok(vec![StepOutcome::Decimal(value())])]))),
     ]
 }
 

@@ -37,7 +37,10 @@ use std::{
 };
 
 use artillery_ddata::{Kv, Node};
-use tokio::{net::TcpStream, sync::OwnedSemaphorePermit};
+use tokio::{
+    net::TcpStream,
+    sync::{OwnedSemaphorePermit, Semaphore},
+};
 
 use self::{connection::Connection, foreign::Warnings, room::Room, together::Together};
 use super::{
@@ -93,6 +96,8 @@ struct PortShared {
     /// Permits for answers that wait while further commands of their client are read.
     backlog: Arc<Room>,
     last_id: AtomicU64,
+    /// Held while KEYS is executed.
+    keys: Semaphore,
     warnings: Warnings,
 }
 
@@ -108,9 +113,9 @@ pub(super) fn serve(port: Bound, node: Node, limits: Limits) -> String {
     let (commands, answers) = (Room::new(limits.large_bytes), Arc::new(Room::new(limits.large_bytes)));
     let backlog = Arc::new(Room::new(limits.backlog_bytes));
     let (secret, last_id) = (port.secret, AtomicU64::new(0));
-    let warnings = Warnings::default();
+    let (keys, warnings) = (Semaphore::new(1), Warnings::default());
     let shared =
-        PortShared { node, kv, together, limits, secret, places, commands, answers, backlog, last_id, warnings };
+        PortShared { node, kv, together, limits, secret, places, commands, answers, backlog, last_id, keys, warnings };
     tokio::spawn(accept(door, Arc::new(shared)));
     port.addr.to_string()
 }

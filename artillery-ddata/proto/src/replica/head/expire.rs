@@ -28,12 +28,14 @@ pub(super) struct Removals {
     newest: Sequence,
     /// The next one isn't ordered before: removals and the clients' writes take turns.
     not_before: Timestamp,
+    /// When removals that weren't allowed are tried again, without any other input.
+    retry: Timestamp,
 }
 
 impl Head {
     /// Removes keys that are due, or stamps an idle chain. Runs after each input at the head.
     pub(in crate::replica) fn remove_due(&mut self, cx: Context<'_>, log: &mut Log) -> Result<IsAppended, Halt> {
-        let Some(first) = log.next_expiry()? else { return Ok(false) };
+        let Some(first) = log.expiring().next()? else { return Ok(false) };
         let chain_time = log.chain_time_at(cx.now);
         let is_due = first.is_due(chain_time);
         let is_idle = chain_time.saturating_sub(log.newest_stamp()) >= STAMP_INTERVAL.as_millis() as u64;
@@ -41,17 +43,17 @@ impl Head {
             return Ok(false);
         }
         if may_know(cx).and_then(|()| self.may_order(cx, log)).is_err() {
-            self.removals.not_before = cx.now + cx.settings().heartbeat;
+            self.removals.retry = cx.now + cx.settings().heartbeat;
             return Ok(false);
         }
         self.removals.not_before = cx.now + MIN_INTERVAL;
-        let mut due = log.due(chain_time, MAX_REMOVED)?;
+        let mut due = log.expiring().due(chain_time, MAX_REMOVED)?;
         if allows!(cx.guards(), RemoveNewer) {
             due.extend(overwritten(log, chain_time)?);
         }
         if !due.is_empty() {
             self.remove(cx, log, due)?;
-            log.removed()?;
+            log.expiring().measure()?;
         } else if is_idle {
             let stamp = next_update(cx, log, UpdateKind::NOOP);
             self.append(cx, log, stamp)?;
@@ -76,7 +78,7 @@ impl Head {
         write: &Write,
     ) -> Result<IsAppended, Halt> {
         let chain_time = log.chain_time_at(cx.now);
-        let due = log.due_among(chain_time, write.keys())?;
+        let due = log.expiring().due_among(chain_time, write.keys())?;
         if due.is_empty() || self.may_order(cx, log).is_err() || allows!(cx.guards(), WriteToDead) {
             return Ok(false);
         }
@@ -99,7 +101,7 @@ impl Head {
         }
         let idle = log.newest_stamp().saturating_add(STAMP_INTERVAL.as_millis() as u64);
         let next = log.known_expiry()?.chain_time().min(idle);
-        Some(log.reaches(next)?.max(self.removals.not_before))
+        Some(log.reaches(next)?.max(self.removals.not_before).max(self.removals.retry))
     }
 
     pub(super) fn forget_removals(&mut self, keep: Sequence) {

@@ -1,9 +1,13 @@
-//! The keys of this copy that are due.
+//! The keys of a copy that expire, and what renewals make of them.
 
 use bytes::Bytes;
 
-use super::Log;
-use crate::{Expiry, Sequence, Timestamp, store::StoreError};
+use super::WriteBehindStore;
+use crate::{
+    Expiry, Sequence, Version,
+    store::{Held, StoreError},
+    types::update::KeyChange,
+};
 
 /// A lower bound of the first expiry in the store, so that writes don't wait for the store while no key is due.
 #[derive(Clone, Copy, Default, Debug)]
@@ -25,40 +29,47 @@ impl Soonest {
     pub(super) fn forget(&mut self) {
         *self = Self::Unknown;
     }
+
+    pub(super) fn known(self) -> Option<Expiry> {
+        if let Self::Known(first) = self { first } else { None }
+    }
 }
 
-impl Log {
-    /// A time at or before the first expiry of any key, pending versions included. `None`: no key expires.
-    pub(in crate::replica) fn next_expiry(&mut self) -> Result<Option<Expiry>, StoreError> {
+/// The expiring keys of a log, by their newest versions, pending ones included.
+pub(in crate::replica) struct ExpiringKeys<'a> {
+    pub(super) soonest: &'a mut Soonest,
+    pub(super) store: &'a WriteBehindStore,
+}
+
+impl ExpiringKeys<'_> {
+    /// A time at or before the first expiry of any key. `None`: no key expires.
+    pub(in crate::replica) fn next(&mut self) -> Result<Option<Expiry>, StoreError> {
         if let Soonest::Known(first) = *self.soonest {
             return Ok(first);
         }
+        self.measure()
+    }
+
+    /// The first expiry of any key.
+    pub(in crate::replica) fn measure(&mut self) -> Result<Option<Expiry>, StoreError> {
         let first = self.store.next_expiry()?;
         *self.soonest = Soonest::Known(first);
         Ok(first)
     }
 
-    /// The keys that were due are removed.
-    pub(in crate::replica) fn removed(&mut self) -> Result<(), StoreError> {
-        *self.soonest = Soonest::Known(self.store.next_expiry()?);
-        Ok(())
+    fn is_any_due(&mut self, chain_time: u64) -> Result<bool, StoreError> {
+        Ok(self.next()?.is_some_and(|first| first.is_due(chain_time)))
     }
 
-    /// As [`next_expiry`](Self::next_expiry), if it is known.
-    pub(in crate::replica) fn known_expiry(&self) -> Option<Expiry> {
-        if let Soonest::Known(first) = *self.soonest { first } else { None }
-    }
-
-    /// The keys that are due at this chain time by their newest version, pending versions included: the first ones, at
-    /// most `most`.
+    /// The keys that are due at this chain time: the first ones, at most `most`.
     pub(in crate::replica) fn due(&mut self, chain_time: u64, most: usize) -> Result<Vec<Bytes>, StoreError> {
-        if self.next_expiry()?.is_none_or(|first| !first.is_due(chain_time)) {
+        if !self.is_any_due(chain_time)? {
             return Ok(Vec::new());
         }
         let due = self.store.due(chain_time, most)?;
         if due.is_empty() {
             // The key of the bound was renewed or removed.
-            *self.soonest = Soonest::Known(self.store.next_expiry()?);
+            self.measure()?;
         }
         Ok(due)
     }
@@ -69,10 +80,10 @@ impl Log {
         chain_time: u64,
         keys: impl Iterator<Item = &'a Bytes>,
     ) -> Result<Vec<Bytes>, StoreError> {
-        if self.next_expiry()?.is_none_or(|first| !first.is_due(chain_time)) {
-            return Ok(Vec::new());
-        }
         let mut due = Vec::new();
+        if !self.is_any_due(chain_time)? {
+            return Ok(due);
+        }
         for key in keys {
             let held = self.store.read(key, Sequence::MAX)?;
             if held.and_then(|held| held.expiry()).is_some_and(|expiry| expiry.is_due(chain_time)) {
@@ -83,15 +94,22 @@ impl Log {
         due.dedup();
         Ok(due)
     }
+}
 
-    /// The stamp of the newest update.
-    pub(in crate::replica) fn newest_stamp(&self) -> u64 {
-        let newest = self.history.updates().back();
-        newest.map_or(self.chain_time.committed(), |update| update.chain_time)
-    }
-
-    /// When this member's clock reaches this chain time, if it receives nothing before.
-    pub(in crate::replica) fn reaches(&self, chain_time: u64) -> Option<Timestamp> {
-        self.chain_time.reaches(chain_time)
-    }
+/// What a change by the update with this version makes of its key. `newest` returns what the key held before, for a
+/// renewal. `None`: the change renews an absent key, which stays absent (trap 103).
+pub(crate) fn held_after(
+    change: &KeyChange,
+    version: Version,
+    newest: impl FnOnce(&[u8]) -> Result<Option<Held>, StoreError>,
+) -> Result<Option<Held>, StoreError> {
+    let value = if change.renews {
+        match newest(&change.key)?.and_then(|held| held.value) {
+            None => return Ok(None),
+            value => value,
+        }
+    } else {
+        change.value.clone()
+    };
+    Ok(Some(Held { version, value, expires: change.expires }))
 }

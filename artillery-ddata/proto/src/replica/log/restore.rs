@@ -14,7 +14,8 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::{
-    Sessions, UpdateHistory, chain_time::ChainTime, checkpoint::Checkpoint, unreplicated::UnreplicatedRecords,
+    Sessions, UpdateHistory, chain_time::ChainTime, checkpoint::Checkpoint, expiring::held_after,
+    unreplicated::UnreplicatedRecords,
 };
 use crate::{
     ChainId, Sequence, Version,
@@ -404,7 +405,7 @@ impl ChainRestore {
                 continue;
             }
             let key = &change.key;
-            let Some(held) = change.held(update.version, || self.newest(key))? else { continue };
+            let Some(held) = held_after(change, update.version, |key| self.newest(key))? else { continue };
             // Putting a value drops the superseded versions at once. A tombstone needs a prune.
             let is_deleted = held.value.is_none();
             ops.push(StoreOp::Put { key: key.clone(), held });
@@ -442,7 +443,7 @@ impl ChainRestore {
         for (update, taken) in std::mem::take(&mut self.queue) {
             let mut ops = SmallVec::new();
             for change in &update.changes {
-                let (key, held) = (&change.key, change.held(update.version, || self.newest(&change.key))?);
+                let (key, held) = (&change.key, held_after(change, update.version, |key| self.newest(key))?);
                 ops.extend(held.map(|held| StoreOp::Put { key: key.clone(), held }));
             }
             self.apply(ops, watermark)?;

@@ -108,7 +108,10 @@ pub(super) fn understand(spec: &Spec, words: &Words, limits: &Limits) -> Result<
             keys::check_flush(spec.name, words, limits)?;
             Ask::Node(AboutNode::Flush)
         }
-        Kind::Keys => Ask::Node(AboutNode::Keys(keep(&words[1]))),
+        Kind::Keys => {
+            super::glob::check(&words[1])?;
+            Ask::Node(AboutNode::Keys(keep(&words[1])))
+        }
         Kind::Time => Ask::Say(expiry::time()),
         Kind::Command => Ask::Say(about::command(words)),
         Kind::Config => Ask::Say(about::config(words, limits)),

@@ -183,7 +183,7 @@ impl Client {
             AboutNode::Role => about::role(&status),
             AboutNode::Keys(_) if about::keys(&status) > keys::MAX_KEYS as u64 => keys::too_many(),
             AboutNode::Keys(pattern) => {
-                let reply = keys::matching(&self.shared.kv, &self.shared.limits, &pattern).await;
+                let reply = keys::matching(&self.shared.kv, &self.shared.limits, &self.shared.keys, &pattern).await;
                 self.tell(reply, false).await;
                 return Then::Next;
             }

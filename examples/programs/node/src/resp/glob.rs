@@ -1,5 +1,18 @@
 //! Glob patterns with Redis's rules.
 
+use super::reply::Reply;
+
+/// The longest pattern, in bytes: matching takes the product of the lengths in steps, for each key.
+const MAX_PATTERN: usize = 1024;
+
+/// Checks the length of a pattern.
+pub(super) fn check(pattern: &[u8]) -> Result<(), Reply> {
+    if pattern.len() <= MAX_PATTERN {
+        return Ok(());
+    }
+    Err(Reply::error(format_args!("a pattern of {} bytes, at most {MAX_PATTERN} are allowed", pattern.len())))
+}
+
 /// Whether `text` matches: `*` any bytes, `?` one byte, `[a-z]` a byte of the class, `[^a]` any other byte, `\` escapes
 /// the next.
 ///

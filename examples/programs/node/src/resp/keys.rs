@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use artillery_ddata::Kv;
 use bytes::Bytes;
-use tokio::time::timeout;
+use tokio::{sync::Semaphore, task::coop, time::timeout};
 
 use super::{
     COMMAND_TIMEOUT, Limits,
@@ -20,12 +20,16 @@ pub(super) const MAX_KEYS: usize = 100_000;
 /// The number of keys that one page of a scan examines.
 const PAGE: u32 = 10_000;
 
-/// `KEYS pattern`
-pub(super) async fn matching(kv: &Kv, limits: &Limits, pattern: &Bytes) -> Reply {
-    match timeout(COMMAND_TIMEOUT, found(kv, limits, pattern)).await {
+/// `KEYS pattern`. Only one is executed at a time, since the keys are collected before the answer takes its permits.
+pub(super) async fn matching(kv: &Kv, limits: &Limits, turn: &Semaphore, pattern: &Bytes) -> Reply {
+    let alone = async {
+        let _turn = turn.acquire().await;
+        found(kv, limits, pattern).await
+    };
+    match timeout(COMMAND_TIMEOUT, alone).await {
         Ok(Ok(keys)) => Reply::List(keys.into_iter().map(Reply::Value).collect()),
         Ok(Err(reply)) => reply,
-        Err(_) => Reply::Error("BUSY the keys are not sorted yet: try again, or use SCAN".into()),
+        Err(_) => Reply::Error("BUSY another KEYS is executed, or the keys are not sorted yet: use SCAN".into()),
     }
 }
 
@@ -35,6 +39,8 @@ async fn found(kv: &Kv, limits: &Limits, pattern: &Bytes) -> Result<BTreeSet<Byt
         let page = kv.scan_hashed(cursor).limit(PAGE).await.map_err(|error| told_of_read(kv, b"", &error))?;
         met += page.keys.len();
         for key in page.keys {
+            // Matching may take long, and other tasks share the thread.
+            coop::consume_budget().await;
             // A page may repeat keys of the one before it.
             if glob::matches(pattern, &key) {
                 bytes += key.len();

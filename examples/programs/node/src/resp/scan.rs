@@ -34,7 +34,10 @@ impl Scan {
         while let Some(option) = options.next() {
             let value = options.next().ok_or_else(|| Reply::error(SYNTAX))?;
             match lower(option).as_str() {
-                "match" => scan.pattern = Some(keep(value)),
+                "match" => {
+                    glob::check(value)?;
+                    scan.pattern = Some(keep(value));
+                }
                 "count" => match number(value)? {
                     count @ 1.. => scan.count = count.min(MAX_COUNT) as u32,
                     _ => return Err(Reply::error(SYNTAX)),
@@ -52,8 +55,14 @@ impl Scan {
             Ok(page) => page,
             Err(error) => return told_of_read(kv, b"", &error),
         };
-        let wanted = |key: &Bytes| self.strings && self.pattern.as_ref().is_none_or(|glob| glob::matches(glob, key));
-        let keys = page.keys.into_iter().filter(wanted).map(Reply::Value).collect();
+        let mut keys = Vec::new();
+        for key in page.keys {
+            // Matching may take long, and other tasks share the thread.
+            tokio::task::coop::consume_budget().await;
+            if self.strings && self.pattern.as_ref().is_none_or(|glob| glob::matches(glob, &key)) {
+                keys.push(Reply::Value(key));
+            }
+        }
         Reply::List(vec![Reply::text(page.next.to_string()), Reply::List(keys)])
     }
 }
