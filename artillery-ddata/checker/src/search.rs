@@ -25,7 +25,7 @@
 //!    their calls.
 //!
 //! 6. *Expiries* of a known version are tried where its value is held, like deletes of unknown outcome. They needn't be
-//!    counted, because a version that is gone never comes back. An expiry of a version that no answer reported can only
+//!    counted, because a removed version never returns. An expiry of a version that no answer reported can only
 //!    remove a latent write: latent writes are also tried at the one place among the writes where this version fits.
 //!
 //! So without orphans a state is (writes, absences, deletes placed; absent or not). There are at most as many states as
@@ -164,7 +164,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// What the key holds after the expiry of its value, if that may have happened.
+    /// The content of the key after the expiry of its value, if that may have happened.
     fn expired(&self, state: &State) -> Option<Holds> {
         let (version, holds) = match state.holds {
             Holds::Absent | Holds::Gone(_) => return None,

@@ -75,7 +75,7 @@ pub enum Oracle {
     Service,
     /// Chain time rose faster than the clocks.
     ChainTime,
-    /// A key with a time to live was gone too early, came back, or stayed.
+    /// A key with a time to live was removed too early, returned, or stayed.
     Expiry,
     /// The code under test panicked.
     Panic,
@@ -110,7 +110,7 @@ impl Oracle {
             Self::Ready => "ready: any other node may be stopped",
             Self::Service => "service comes back in time",
             Self::ChainTime => "chain time: it never runs ahead of the clocks",
-            Self::Expiry => "expiry: no key goes early, comes back or stays",
+            Self::Expiry => "expiry: no key is removed early, returns or stays",
             Self::Panic => "panic",
         }
     }
@@ -370,7 +370,7 @@ impl ChainOracle {
     }
 }
 
-/// What a store holds: each key with its version, value and expiry.
+/// The content of a store: each key with its version, value and expiry.
 pub type Content = BTreeMap<Bytes, (Version, Bytes, Option<Expiry>)>;
 
 struct HaltText<'a>(&'a Halt);

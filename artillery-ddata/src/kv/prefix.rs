@@ -13,7 +13,7 @@ use crate::{
 /// The number of keys per step.
 const STEP: usize = 256;
 
-/// Deletes the keys whose newest version is from before the call. A key that is written meanwhile stays.
+/// Deletes the keys whose newest version is from before the call. A key that is written during the call stays.
 pub(super) async fn delete(kv: &Kv, prefix: Bytes) -> Result<u64, Error> {
     let begun = newest(kv, &prefix).await?;
     let chains = kv.router.routing(from_now(kv.timeout)).await?.chains.len() as u32;

@@ -20,7 +20,7 @@ use crate::{
 /// The outcome of a write, before its result is checked for the type that the call returns.
 type WriteOutcome = Result<Committed<Computed>, WriteError>;
 
-/// Checks the outcome of a write, and converts it. The key is that of the write.
+/// Checks the outcome of a write, and converts it. The bytes are the prefix of a sequential put.
 type ToResult<T, E> = fn(WriteOutcome, &Bytes) -> Result<T, E>;
 
 struct Writing<T, E> {
@@ -172,7 +172,7 @@ pub struct WriteCall<T, E = Error, K = NoOptions> {
     write: Write,
     how: HowToWrite,
     result: ToResult<T, E>,
-    /// That of a sequential put; otherwise empty.
+    /// The prefix of a sequential put; otherwise empty.
     prefix: Bytes,
     kind: PhantomData<fn() -> K>,
 }

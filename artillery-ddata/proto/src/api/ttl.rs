@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// What a write that sets a value does to the key's expiry. Lengths are milliseconds of chain time.
+/// The effect on the key's expiry of a write that sets a value. Lengths are milliseconds of chain time.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Ttl {

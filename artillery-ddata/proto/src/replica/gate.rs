@@ -117,7 +117,7 @@ impl Gate {
         self.chain_time.store(origin, Ordering::Relaxed);
     }
 
-    /// The chain time at this member, in milliseconds: to say how long a key that it read will stay.
+    /// The chain time at this member, in milliseconds. Readers derive from it how long a key will stay.
     pub fn chain_time(&self, now: Timestamp) -> u64 {
         let now = i64::try_from(now.as_nanos()).unwrap_or(i64::MAX);
         let passed = now.saturating_sub(self.chain_time.load(Ordering::Relaxed));

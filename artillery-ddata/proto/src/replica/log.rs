@@ -195,7 +195,7 @@ impl Log {
         Ok(held.filter(|held| held.version == version).and_then(|held| held.value).filter(|v| v.len() <= MAX_TAKEN))
     }
 
-    /// What a change makes of its key; `None`: it renews an absent key.
+    /// The version of the key after a change; `None`: the change renews an absent key.
     pub(super) fn held(&self, version: Version, change: &KeyChange) -> Result<Option<Held>, StoreError> {
         held_after(change, version, |key| self.store.read(key, Sequence::MAX))
     }

@@ -1,5 +1,6 @@
 //! Keys with a time to live. Each is written by one client only, so every reply can be checked against what that client
-//! knows: a key never goes before its time, and never comes back.
+//! knows: a key is never removed before its time, and never
+//! returns.
 
 use artillery_proto::{
     Version,
@@ -55,7 +56,7 @@ pub enum TimedCall {
     Read(ReadMode),
 }
 
-/// What a client knows of its present key.
+/// A client's knowledge of its present key.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct TimedKey {
     generation: u32,
@@ -140,7 +141,7 @@ impl TimedKey {
     /// by at most `drift` millionths.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The contradiction.
     pub fn told(&mut self, call: TimedCall, reply: &Reply, since: u64, now: u64, drift: u32) -> Result<(), String> {
         let before = *self;
         let may_be_gone = before.held.is_none_or(|held| held.until.is_some_and(|(until, _)| now >= until));

@@ -165,7 +165,7 @@ impl ChainOracle {
         new.iter().try_for_each(|update| self.extend(update))
     }
 
-    /// Checks that chain time has risen by no more than the time between this update and any earlier one, by the fastest
+    /// Checks that chain time has risen by at most the time between this update and any earlier one, by the fastest
     /// clock.
     pub(super) fn check_chain_time(&mut self, update: &Update) -> Result<(), Failure> {
         let Some(moving) = &mut self.moving else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! The keys that a write changes, and what it does to each.
+//! The keys that a write changes, and its effect on each.
 
 use bytes::Bytes;
 
@@ -53,7 +53,7 @@ pub(super) fn version_in(prefix: &[u8], key: &[u8]) -> Option<Version> {
     (sequential_key(prefix, version) == *key).then_some(version)
 }
 
-/// What a write that is not a script does to the key, in order.
+/// The actions on the key of a write that is not a script, in order.
 pub(super) fn actions<'a>(write: &'a Write, key: &Bytes) -> Vec<Action<'a>> {
     let action = match write {
         Write::Put { value, ttl, .. } | Write::PutSequential { value, ttl, .. } => Action::Put(value, *ttl),

@@ -38,7 +38,7 @@ impl Clock {
     }
 
     /// The first answer that may show the end of a time to live, which a write that was called at `began` set, in
-    /// milliseconds. Clocks may differ in rate. [`NEVER`]: no answer came so late.
+    /// milliseconds. Clocks may differ in rate. [`NEVER`]: no answer was that late.
     fn end(&self, began: Timestamp, ttl: u64) -> u64 {
         const MILLION: u64 = 1_000_000;
         let slowest = MILLION.saturating_sub(Timing::default().drift_ppm.into());
@@ -53,7 +53,7 @@ impl Clock {
     }
 }
 
-/// What the effect of a write depends on, except for the content that it finds.
+/// The conditions on which the effect of a write depends, except for the content that it finds.
 #[derive(Clone, Copy)]
 pub(super) struct Terms<'a> {
     pub(super) at: Version,

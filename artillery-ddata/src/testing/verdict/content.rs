@@ -19,7 +19,7 @@ pub(super) struct Content {
     pub(super) expires: Option<u64>,
 }
 
-/// What a write, or a step of one, does to a key.
+/// The effect of a write, or of a step of one, on a key.
 pub(super) enum Action<'a> {
     Put(&'a Bytes, Ttl),
     Delete,

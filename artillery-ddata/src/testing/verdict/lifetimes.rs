@@ -75,7 +75,7 @@ fn of_key(key: &Bytes, writes: &KeyWrites, entries: &BTreeMap<usize, &BookEntry>
     let (mut before, mut lifetimes) = (NEVER, Vec::new());
     let mut is_present = false;
     for (version, index) in &writes.known {
-        // The value certainly was there if nothing else can have removed it.
+        // The value certainly was present if nothing else can have removed it.
         let was_there = is_present && before == NEVER && writes.loose.is_empty();
         let own = end(index, loose.min(before), was_there);
         is_present = entries.get(index).is_some_and(|entry| leaves_value(entry, key));
@@ -98,8 +98,8 @@ fn leaves_value(entry: &BookEntry, key: &Bytes) -> bool {
     !matches!(actions(write, key).iter().rfind(is_set), Some(Action::Delete))
 }
 
-/// The earliest end of the key's life after a write that changed it. Before, the key had a value that may go from
-/// `before`; or, unless it certainly was there, the key was absent.
+/// The earliest end of the key's time to live after a write that changed it. Before, the key had a value that may go from
+/// `before`; or, unless it certainly was present, the key was absent.
 fn end_of(entry: &BookEntry, key: &Bytes, before: u64, was_there: bool, clock: &Clock) -> u64 {
     let Ask::Write(write) = &entry.ask else { return NEVER };
     // Differs from the version of the contents before.

@@ -41,7 +41,7 @@ pub(super) struct Hidden<'a> {
     pub(super) called: u64,
     pub(super) began: Timestamp,
     pub(super) write: &'a Write,
-    /// Its version, if the key tells it: that of a sequential put.
+    /// Its version, if the key contains it: that of a sequential put.
     pub(super) version: Option<Version>,
     /// Whether it changes other keys too.
     pub(super) is_shared: bool,

@@ -253,7 +253,7 @@ fn times(entry: &BookEntry) -> (u64, u64) {
     (spread(entry.called), spread(entry.returned))
 }
 
-/// Moments with room for another one before each.
+/// Moments that leave space for another one before each.
 fn spread(moment: u64) -> u64 {
     if moment == NEVER { NEVER } else { 2 * moment }
 }

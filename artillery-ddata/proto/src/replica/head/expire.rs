@@ -21,14 +21,14 @@ const STAMP_INTERVAL: Duration = Duration::from_secs(10);
 /// The least time between two removals of a sole member, which commits at once.
 const MIN_INTERVAL: Duration = Duration::from_millis(1);
 
-/// What the head knows of its removals.
+/// The state of the head's removals.
 #[derive(Clone, Hash, Debug, Default)]
 pub(super) struct Removals {
     /// The newest removal. The next one waits for its commit.
     newest: Sequence,
-    /// The next one isn't ordered before: removals and the clients' writes take turns.
+    /// The head orders no removal before this time, so that removals and the clients' writes take turns.
     not_before: Timestamp,
-    /// When removals that weren't allowed are tried again, without any other input.
+    /// The next attempt after one that wasn't allowed, if no other input arrives before.
     retry: Timestamp,
 }
 
@@ -69,8 +69,8 @@ impl Head {
         self.removals.newest <= log.watermark() && now >= self.removals.not_before
     }
 
-    /// Removes what is due among the keys of a write, so that the write meets no dead value (trap 102). Readers that
-    /// learn of the outcome see the removal, too.
+    /// Removes the due keys of a write before the write is resolved, so that it meets no dead value (trap 102). The
+    /// removal precedes the write in the history, so a reader that sees the write sees the removal too.
     pub(super) fn remove_due_among(
         &mut self,
         cx: Context<'_>,

@@ -36,7 +36,7 @@ impl ChainTime {
         self.since.get_or_insert(now);
     }
 
-    /// The chain time now, as far as this member knows.
+    /// The chain time now, by this member's base and clock.
     pub(super) fn at(&self, now: Timestamp) -> u64 {
         let passed = self.since.map_or(Duration::ZERO, |since| now.saturating_since(since));
         self.stamp.saturating_add(u64::try_from(passed.as_millis()).unwrap_or(u64::MAX))

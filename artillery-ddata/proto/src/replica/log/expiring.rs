@@ -1,4 +1,4 @@
-//! The keys of a copy that expire, and what renewals make of them.
+//! The keys of a copy that expire, and the effect of renewals.
 
 use bytes::Bytes;
 
@@ -96,8 +96,8 @@ impl ExpiringKeys<'_> {
     }
 }
 
-/// What a change by the update with this version makes of its key. `newest` returns what the key held before, for a
-/// renewal. `None`: the change renews an absent key, which stays absent (trap 103).
+/// The version of a key after a change by the update with this version. A renewal takes the value that `newest`
+/// returns. `None`: the change renews an absent key, which stays absent (trap 103).
 pub(crate) fn held_after(
     change: &KeyChange,
     version: Version,

@@ -1,4 +1,4 @@
-//! Chain time: what a head stamps after changes of heads, cuts, snapshots and restarts (docs/adr/0031-chain-time.md).
+//! Chain time: the stamps of a head after changes of heads, cuts, snapshots and restarts (docs/adr/0031-chain-time.md).
 
 use std::time::Duration;
 

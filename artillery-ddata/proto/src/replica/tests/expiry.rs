@@ -1,4 +1,4 @@
-//! Keys that end: what the head removes, and what writes and readers see (docs/adr/0031-chain-time.md).
+//! Keys that end: the removals of the head, and their effect on writes and readers (docs/adr/0031-chain-time.md).
 
 use std::time::Duration;
 

@@ -60,7 +60,7 @@ enum ContentHeader<B, S> {
     Records(Vec<SnapshotRecordHeader>),
     Piece(PieceHeader),
     End,
-    /// Records of which at least one expires.
+    /// Records. At least one of them expires.
     ExpiringRecords(Vec<ExpiringRecordHeader>),
     ExpiringPiece {
         piece: PieceHeader,

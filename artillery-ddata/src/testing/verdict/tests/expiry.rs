@@ -142,7 +142,7 @@ fn a_write_of_unknown_outcome_may_let_the_key_go() {
     assert!(stays(second().unknown(put("b")).read(Some((2, "b")))));
     assert!(goes_after(1000, || second().unknown(expire(None, None))));
     assert!(stays(second().unknown(expire(None, None)).read(Some((2, "a")))));
-    // The unknown put may have come in between, and the append has kept its expiry.
+    // The unknown put may have been applied in between, and the append has kept its expiry.
     let between = || old().unknown(with(Ttl::Set(1000), put("b"))).done(append("x"), 3, Computed::Length(2));
     assert!(goes_after(1000, between));
     let twice = old().unknown(with(Ttl::Set(1000), put("b"))).wait(1000).read(None);

@@ -78,7 +78,7 @@ pub(super) fn check_flush(name: &str, words: &Words, limits: &Limits) -> Result<
     }
 }
 
-/// Deletes the keys that are there, in steps.
+/// Deletes the keys that exist when it begins, in steps.
 pub(super) async fn flush(kv: &Kv) -> Reply {
     match kv.delete_prefix("").await {
         Ok(_) => Reply::OK,

@@ -95,7 +95,7 @@ impl Read {
                 Reply::List(vec![Reply::found(value()), Reply::text(version.to_string()), Reply::flag(dirty)])
             }
             What::Refused(text) => first.map_or(Reply::Absent, |_| Reply::error(text)),
-            // The expiry isn't part of what was found: `ask` and the results of scripts answer this.
+            // A found value carries no expiry: `ask` and the results of scripts answer this.
             What::Left(unit) => unit.answer(first.map(|_| None)),
         }
     }

@@ -78,7 +78,7 @@ pub(super) enum End {
     Back,
 }
 
-/// The change of a key so far.
+/// The combined change of a key by the steps that have run.
 #[derive(Clone, Debug)]
 enum Changed {
     Deleted,
