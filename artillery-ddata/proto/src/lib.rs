@@ -17,6 +17,8 @@
 //! - [`data_dir`]: the journal and the control file of a durable node, and how they are reopened;
 //! - [`control`]: forming a cluster, placing its chains, granting leases;
 //! - [`node`]: a node's control state: its log, its lease and the orders to its chains;
+//! - [`follower`]: follows the data below a prefix, and keeps a copy of it;
+//! - [`recipes`]: locks, elections and registrations;
 //! - [`guards`]: the safety rules that a test can disable to show that their absence is detected.
 
 //!
@@ -36,9 +38,11 @@ pub mod data_dir;
 pub mod disk;
 #[cfg(test)]
 mod fixtures;
+pub mod follower;
 pub mod journal;
 pub mod message;
 pub mod node;
+pub mod recipes;
 pub mod replica;
 pub mod runner;
 pub mod store;

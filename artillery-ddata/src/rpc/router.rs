@@ -1,6 +1,7 @@
 //! Picks the node that a request goes to, and retries until the outcome is certain or the deadline has passed.
 
 mod account;
+mod attached;
 mod begin;
 mod doubts;
 mod first;
@@ -81,6 +82,7 @@ pub(crate) struct Router {
     order: pick::ReadOrder,
     requests: Requests,
     doubts: DoubtfulCalls,
+    attached: attached::Attached,
     #[cfg(feature = "testing")]
     pub(crate) observer: std::sync::OnceLock<crate::rpc::observer::Observer>,
 }
@@ -146,6 +148,7 @@ impl Router {
             order,
             requests: Requests::default(),
             doubts: DoubtfulCalls::default(),
+            attached: attached::Attached::default(),
             #[cfg(feature = "testing")]
             observer: std::sync::OnceLock::new(),
         })
@@ -153,6 +156,12 @@ impl Router {
 
     pub(crate) fn runtime(&self) -> &Handle {
         &self.carrier.runtime
+    }
+
+    /// The service of this type that all handles of this router share. The first call makes it; it must not own the
+    /// router.
+    pub(crate) fn attached<T: std::any::Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Arc<T> {
+        self.attached.get(make)
     }
 
     pub(crate) fn is_stopped(&self) -> bool {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub use crate::control::places::NodeAddress;
 use crate::{
     ChainConfig, ChainId, ClusterId, NodeId,
-    control::{Configs, History, NodeInfo, Relation, log::LogIndex},
+    control::{Configs, History, NodeInfo, Relation, Timing, log::LogIndex},
 };
 
 /// The chains and nodes of a cluster, as one node knows them.
@@ -25,6 +25,9 @@ pub struct Routing {
     pub chains: Vec<ChainConfig>,
     /// The known nodes and their addresses.
     pub nodes: BTreeMap<NodeId, NodeAddress>,
+    /// How far the clocks of two nodes may differ in rate, in parts per million: a key may expire by that part of its
+    /// time to live too early.
+    pub drift_ppm: u32,
 }
 
 impl Routing {
@@ -36,18 +39,20 @@ impl Routing {
             host: founder.host.clone(),
         };
         let nodes = configs.nodes().map(|founder| (founder.id.node, address(founder)));
-        let (history, last_loss) = (configs.history(), configs.last_loss());
-        Self { cluster, history, last_loss, chains: configs.iter().cloned().collect(), nodes: nodes.collect() }
+        let (history, last_loss, drift_ppm) = (configs.history(), configs.last_loss(), configs.timing().drift_ppm);
+        let (chains, nodes) = (configs.iter().cloned().collect(), nodes.collect());
+        Self { cluster, history, last_loss, chains, nodes, drift_ppm }
     }
 
-    /// A routing of these chains, ordered by chain id, and nodes.
+    /// A routing of these chains, ordered by chain id, and nodes, with the default [`drift_ppm`](Self::drift_ppm).
     pub fn new(
         cluster: ClusterId,
         history: History,
         chains: Vec<ChainConfig>,
         nodes: BTreeMap<NodeId, NodeAddress>,
     ) -> Self {
-        Self { cluster, history, last_loss: LogIndex::default(), chains, nodes }
+        let drift_ppm = Timing::default().drift_ppm;
+        Self { cluster, history, last_loss: LogIndex::default(), chains, nodes, drift_ppm }
     }
 
     /// The id of the history to which sessions and watches belong. Their positions are meaningless in another history.
@@ -90,6 +95,7 @@ impl Routing {
             last_loss: new.last_loss.max(self.last_loss),
             chains: new.chains.into_iter().map(newer).collect(),
             nodes,
+            drift_ppm: new.drift_ppm,
         }
     }
 }

@@ -362,6 +362,31 @@ mutants! {
     /// The answer of any member, not only of a leader, is accepted as evidence that the cluster has not given way.
     AnyAnswerRefutes = "any-answer-refutes", trap 97;
 
+    // Locks and views.
+
+    /// A waiter that was paused holds once its predecessor's key is gone, although its own may have expired.
+    TrustWakeUp = "trust-wake-up", trap 107;
+    /// A waiter watches its predecessor's key from the next change on, not from the position at which it saw the key.
+    WatchFromNow = "watch-from-now", trap 108;
+    /// A waiter holds once its predecessor's key is gone, although a lower key may exist.
+    PassDeadWaiter = "pass-dead-waiter", trap 109;
+    /// A holder counts its time from the answer to a renewal.
+    CountFromAnswer = "count-from-answer", trap 110;
+    /// A holder's clock stops while its process is suspended.
+    SuspendClock = "suspend-clock", trap 110;
+    /// A renewal of unknown outcome is treated as acknowledged.
+    TrustUnknownRenewal = "trust-unknown-renewal", trap 110;
+    /// A follower asks for its position after it has read the pages.
+    PositionLate = "position-late", trap 111;
+    /// A follower accepts a page from a member that is behind its position.
+    ReadPagesBehind = "read-pages-behind", trap 111;
+    /// A copy keeps keys that were deleted before it was read again.
+    KeepMissing = "keep-missing", trap 112;
+    /// A copy that is read again reports every key, also those that haven't changed.
+    ReportAgain = "report-again", trap 113;
+    /// A follower reports a change that its page contained already.
+    RepeatChange = "repeat-change", trap 113;
+
     // The configuration log (in the crate artillery-ddata).
 
     /// A restarted node initialises the log once more.

@@ -363,6 +363,7 @@ fn routing() -> impl Strategy<Value = Routing> {
         last_loss: crate::control::log::LogIndex(cluster as u64 >> 2),
         chains,
         nodes: nodes.into_iter().collect::<BTreeMap<_, _>>(),
+        drift_ppm: cluster as u32,
     })
 }
 
