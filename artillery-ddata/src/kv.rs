@@ -43,6 +43,7 @@ mod write;
 
 use std::pin::Pin;
 
+pub(crate) use self::{get::no_read, write::outcome};
 pub use artillery_proto::{
     Computed, Expected, ExpireIf, GroupFailure, GroupOutcome, ReadPath, StepOutcome,
     types::update::{MAX_KEY, RequestFailure},

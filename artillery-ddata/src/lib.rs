@@ -164,6 +164,7 @@ mod local;
 pub mod map;
 pub mod metrics;
 pub mod node;
+pub mod recipes;
 mod rpc;
 pub mod status;
 mod system;

@@ -141,7 +141,7 @@ pub(super) fn served(clean: bool, node: MemberId, place: Place, way: ReadPath) -
     (state, Served::new(node.node, place, way))
 }
 
-pub(super) fn no_read(reply: &Reply, node: MemberId) -> Error {
+pub(crate) fn no_read(reply: &Reply, node: MemberId) -> Error {
     match reply {
         Reply::Refused(reason) => Error::refused(*reason, Some(node.node)),
         _ => Error::not_applied(NotApplied::TimedOut),

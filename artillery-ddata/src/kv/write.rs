@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// The outcome of a write, before its result is checked for the type that the call returns.
-type WriteOutcome = Result<Committed<Computed>, WriteError>;
+pub(crate) type WriteOutcome = Result<Committed<Computed>, WriteError>;
 
 /// Checks the outcome of a write, and converts it. The bytes are the prefix of a sequential put.
 type ToResult<T, E> = fn(WriteOutcome, &Bytes) -> Result<T, E>;
@@ -151,7 +151,7 @@ fn with<T>(done: Committed<Computed>, result: T) -> Committed<T> {
     Committed::new(done.version, done.copies, done.request_id, done.replayed, result)
 }
 
-pub(super) fn outcome(answer: CallAnswer, id: RequestId) -> WriteOutcome {
+pub(crate) fn outcome(answer: CallAnswer, id: RequestId) -> WriteOutcome {
     match answer.reply {
         Reply::Committed(api::WriteReply { version, copies, replayed, result }) => {
             Ok(Committed::new(version, copies, id, replayed, result))

@@ -1,5 +1,6 @@
 mod applications;
 mod disks;
 mod expiring;
+mod locks;
 mod mutants;
 mod network;

@@ -204,6 +204,11 @@ impl Contender {
         }
     }
 
+    /// The prefix of the keys of the queue.
+    pub fn prefix(&self) -> Bytes {
+        self.prefix.clone()
+    }
+
     /// The lease of its key.
     pub fn lease(&self) -> &KeyLease {
         &self.lease
@@ -224,6 +229,16 @@ impl Contender {
     /// Its key, while it has one.
     pub fn key(&self) -> Option<Bytes> {
         self.version().map(|version| sequential_key(&self.prefix, version))
+    }
+
+    /// Whether another contender's key precedes its own.
+    pub fn is_behind(&self) -> bool {
+        matches!(self.state, QueueState::Behind { .. })
+    }
+
+    /// Whether it held, and no longer does.
+    pub fn is_lost(&self) -> bool {
+        matches!(self.state, QueueState::Lost { .. })
     }
 
     /// Whether it certainly holds.

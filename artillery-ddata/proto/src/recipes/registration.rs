@@ -99,14 +99,14 @@ impl Registrant {
         }
     }
 
-    /// Changes the value.
-    pub fn update(&mut self, value: Bytes) {
+    /// Changes the value, and returns the former one.
+    pub fn update(&mut self, value: Bytes) -> Bytes {
         if self.state != RegistrantState::New {
             self.formers.push(self.value.clone());
             self.formers.retain(|former| *former != value);
             self.doubt();
         }
-        self.value = value;
+        std::mem::replace(&mut self.value, value)
     }
 
     /// The write that removes the registration, unless another process has replaced it.
@@ -167,11 +167,11 @@ mod tests {
     fn an_update_of_unknown_outcome_accepts_both_values() {
         let mut here = registrant();
         here.written(None);
-        here.update("b:2".into());
+        assert_eq!(here.update("b:2".into()), "a:1");
         assert_eq!(groups(here.next()), 3);
         here.doubt();
         assert_eq!(groups(here.next()), 3);
-        here.update("c:3".into());
+        assert_eq!(here.update("c:3".into()), "b:2");
         let RegisterStep::Write(Write::Script(script)) = here.next() else { panic!() };
         let expected: Vec<_> = script.groups.iter().map(|group| group.require[0].expected.clone()).collect();
         let value = |value: &'static str| Expected::Value(value.into());

@@ -1,0 +1,405 @@
+//! Drives a contender for a lock or an election: makes the calls that its machine asks for.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use artillery_core::internal::clock;
+use artillery_proto::{
+    guards::Guards,
+    recipes::{
+        Contender, KeyLease, QueueStep,
+        name::{self, Kind},
+        renewal::{Renewal, RenewedKey},
+    },
+};
+use bytes::Bytes;
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep, timeout_at},
+};
+
+use super::{
+    FencingToken, LockError,
+    error::without_condition,
+    renewer::{NextRenewal, Renewed, Renewing},
+};
+use crate::{
+    ClusterId, Error, Kv, ReadMode, Refusal, RequestId, Version,
+    api::{Query, Reply, Write},
+    control::chain_of_prefix,
+    error::{Advice, NotApplied, Unknown},
+    kv::{no_read, outcome},
+    rpc::router::{CallAnswer, HowToRead, HowToWrite, from_now},
+};
+
+/// How long one query waits for the end of the predecessor.
+const WATCH_TIMEOUT: Duration = Duration::from_secs(10);
+const MIN_PAUSE: Duration = Duration::from_millis(20);
+const MAX_PAUSE: Duration = Duration::from_secs(1);
+
+/// One contender, and the renewals of its key.
+pub(super) struct Contest {
+    kv: Kv,
+    state: Mutex<ContestState>,
+    /// Changes with each report of a renewal, and when the caller gives up.
+    changed: watch::Sender<()>,
+}
+
+struct ContestState {
+    contender: Contender,
+    cluster: ClusterId,
+    /// The renewals of its key.
+    renewing: Option<Renewing>,
+    /// A write that may have put a key.
+    unsettled: Option<RequestId>,
+    is_given_up: bool,
+}
+
+/// What a contest is about.
+#[derive(Clone)]
+pub(super) struct Contested {
+    pub(super) kv: Kv,
+    pub(super) kind: Kind,
+    pub(super) name: String,
+    pub(super) ttl: Duration,
+}
+
+impl Contested {
+    pub(super) fn prefix(&self) -> Bytes {
+        name::prefix(self.kind, &self.name)
+    }
+
+    /// Contends until the lock is held, or `timeout` has passed. With `tries`, gives up as soon as another contender is
+    /// found to be first.
+    pub(super) async fn contend(
+        self,
+        value: Bytes,
+        timeout: Duration,
+        tries: bool,
+    ) -> Result<Option<Arc<Contest>>, LockError> {
+        self.kv.router.begin_call().await?;
+        let (ended, mut result) = tokio::sync::oneshot::channel();
+        // A task, so that a caller that drops the call leaves no key behind.
+        let runtime = self.kv.runtime().clone();
+        runtime.spawn(async move {
+            let deadline = from_now(timeout);
+            let contest = match self.begin(value, deadline).await {
+                Ok(contest) => contest,
+                Err(error) => return drop(ended.send(Err(error))),
+            };
+            let mut ended = Some(ended);
+            let held = {
+                let contend = contest.run(deadline, tries);
+                let mut contend = std::pin::pin!(contend);
+                tokio::select! {
+                    biased;
+                    held = &mut contend => held,
+                    () = async { if let Some(ended) = &mut ended { ended.closed().await } } => {
+                        contest.give_up();
+                        contend.await
+                    }
+                }
+            };
+            let is_held = held == Ok(true);
+            let result = held.map(|held| held.then(|| contest.clone()));
+            let is_taken = ended.take().is_some_and(|ended| ended.send(result).is_ok());
+            if !is_held || !is_taken {
+                contest.leave().await;
+            }
+        });
+        match (&mut result).await {
+            Ok(result) => result,
+            // The runtime is shutting down.
+            Err(_) => Err(Error::not_applied(NotApplied::Stopped).into()),
+        }
+    }
+
+    async fn begin(self, value: Bytes, deadline: Instant) -> Result<Arc<Contest>, LockError> {
+        let prefix = self.prefix();
+        let routing = self.kv.router.routing(deadline).await.map_err(|error| match error.way_on() {
+            Advice::Change => LockError::Call(error),
+            _ => LockError::TimedOut { last: Some(error) },
+        })?;
+        let lease = KeyLease::new(self.ttl, routing.drift_ppm, Guards::ALL);
+        let state = ContestState {
+            contender: Contender::new(prefix, value, lease, Guards::ALL),
+            cluster: routing.cluster,
+            renewing: None,
+            unsettled: None,
+            is_given_up: false,
+        };
+        let changed = watch::Sender::new(());
+        Ok(Arc::new(Contest { kv: self.kv, state: Mutex::new(state), changed }))
+    }
+}
+
+impl Contest {
+    fn lock(&self) -> MutexGuard<'_, ContestState> {
+        // No code that holds the lock can panic halfway through a change.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn kv(&self) -> &Kv {
+        &self.kv
+    }
+
+    pub(super) fn token(&self) -> FencingToken {
+        let state = self.lock();
+        FencingToken::new(state.cluster, state.contender.version().unwrap_or_default())
+    }
+
+    pub(super) fn key(&self) -> Bytes {
+        self.lock().contender.key().unwrap_or_default()
+    }
+
+    /// How much longer the lock is certainly held; zero if it isn't.
+    pub(super) fn held_for(&self) -> Duration {
+        let (now, state) = (clock::now(), self.lock());
+        if state.contender.is_held(now) { state.contender.lease().until() - now } else { Duration::ZERO }
+    }
+
+    /// Waits until the lock is no longer held.
+    pub(super) async fn lost(&self) {
+        let mut changed = self.changed.subscribe();
+        loop {
+            let left = self.held_for();
+            if left.is_zero() {
+                return;
+            }
+            // A timer doesn't advance while the machine is suspended.
+            let _ = timeout_at(from_now(left.min(MAX_PAUSE)), changed.changed()).await;
+        }
+    }
+
+    /// Deletes its key, so that the next contender holds.
+    ///
+    /// # Errors
+    /// [`LockError::Lost`] if the lock wasn't held any more. [`LockError::Call`] if the key may still exist: then it
+    /// expires.
+    pub(super) async fn release(&self) -> Result<(), LockError> {
+        let (key, was_held) = (self.key(), !self.held_for().is_zero());
+        self.lock().renewing = None;
+        self.kv.delete(key).await?;
+        self.give_up();
+        if was_held { Ok(()) } else { Err(LockError::Lost) }
+    }
+
+    fn give_up(&self) {
+        self.lock().is_given_up = true;
+        self.changed.send_replace(());
+    }
+
+    /// Deletes any key that it has put, as far as the cluster can be reached.
+    pub(super) async fn leave(&self) {
+        let (key, unsettled, prefix) = {
+            let mut state = self.lock();
+            state.renewing = None;
+            (state.contender.key(), state.unsettled.take(), state.contender.prefix())
+        };
+        if let Some(key) = key {
+            let _ = self.kv.delete(key).await;
+        }
+        if let Some(id) = unsettled
+            && let Ok(crate::kv::Resolution::Applied(done)) = self.kv.resolve(id).await
+        {
+            let _ = self.kv.delete(crate::api::sequential_key(&prefix, done.version)).await;
+        }
+    }
+}
+
+impl Contest {
+    /// Returns whether it holds; `false`: another contender is first, and `tries` was set.
+    async fn run(self: &Arc<Self>, deadline: Instant, tries: bool) -> Result<bool, LockError> {
+        let (mut last, mut pause, mut history) = (None, MIN_PAUSE, None);
+        let (mut changed, mut placements) = (self.changed.subscribe(), 0_u32);
+        loop {
+            changed.borrow_and_update();
+            let (step, is_behind) = {
+                let mut state = self.lock();
+                if state.is_given_up || Instant::now() >= deadline {
+                    return Err(LockError::TimedOut { last });
+                }
+                (state.contender.next(clock::now()), state.contender.is_behind())
+            };
+            if tries && is_behind {
+                return Ok(false);
+            }
+            let done = match step {
+                QueueStep::Place(write) => {
+                    // Its key expired. With a time to live that is too short it always does.
+                    if placements > 0 {
+                        let _ = timeout_at(deadline, sleep(MIN_PAUSE * placements.min(50))).await;
+                    }
+                    placements = placements.saturating_add(1);
+                    self.place(write, deadline).await
+                }
+                QueueStep::Ask(query, mode) => self.ask(query, mode, &mut history, &mut changed, deadline).await,
+                QueueStep::Confirm => {
+                    self.confirm(&mut changed, deadline).await;
+                    Ok(())
+                }
+                QueueStep::Hold(_) => return Ok(true),
+                QueueStep::Lost => return Err(LockError::Lost),
+            };
+            match done {
+                Ok(()) => pause = MIN_PAUSE,
+                Err(error) if error.way_on() == Advice::Change => return Err(error.into()),
+                Err(error) => {
+                    last = Some(error);
+                    let _ = timeout_at(deadline, sleep(pause)).await;
+                    pause = (pause * 2).min(MAX_PAUSE);
+                }
+            }
+        }
+    }
+
+    fn attempt_timeout(&self, deadline: Instant) -> Duration {
+        self.kv.timeout().min(deadline.saturating_duration_since(Instant::now()))
+    }
+
+    /// Puts its key. Repeats the write under its id while its outcome is unknown: a second key would queue behind the
+    /// first one.
+    async fn place(self: &Arc<Self>, write: Write, deadline: Instant) -> Result<(), Error> {
+        // The time to live counts from the first attempt.
+        let (sent, mut request_id) = (clock::now(), None);
+        loop {
+            let how = HowToWrite { timeout: self.attempt_timeout(deadline), session: None, request_id };
+            let written = self.kv.router.write(write.clone(), how).await;
+            let written = written.and_then(|(answer, id)| outcome(answer, id).map_err(without_condition));
+            let error = match written {
+                Ok(done) => {
+                    self.placed(done.version, sent);
+                    return Ok(());
+                }
+                Err(error) => error,
+            };
+            let (id, is_settled) = match &error {
+                Error::OutcomeUnknown { reason: Unknown::SessionExpired, .. } => (None, true),
+                Error::OutcomeUnknown { request_id, .. } => (Some(*request_id), false),
+                // A former history may have the key, the present one doesn't.
+                Error::Refused { reason: Refusal::OtherHistory | Refusal::Barred, .. } if request_id.is_some() => {
+                    self.lock().unsettled = None;
+                    return Ok(());
+                }
+                _ => (request_id, request_id.is_none()),
+            };
+            self.lock().unsettled = id;
+            if is_settled {
+                return Err(error);
+            }
+            request_id = id;
+            if self.kv.is_stopped() {
+                return Err(Error::not_applied(NotApplied::Stopped));
+            }
+            if self.lock().is_given_up || Instant::now() >= deadline {
+                return Err(error);
+            }
+            let _ = timeout_at(deadline, sleep(MIN_PAUSE)).await;
+        }
+    }
+
+    fn placed(self: &Arc<Self>, version: Version, sent: crate::Timestamp) {
+        let mut state = self.lock();
+        state.unsettled = None;
+        state.contender.placed(version, sent, clock::now());
+        let Some(key) = state.contender.key() else { return };
+        let lease = *state.contender.lease();
+        let contest = Arc::downgrade(self);
+        let report = move |outcome, sent, now| match contest.upgrade() {
+            Some(contest) => contest.renewed(version, outcome, sent, now),
+            None => NextRenewal::Never,
+        };
+        let renewed = Renewed {
+            key: RenewedKey { key, ttl: lease.ttl(), value: None },
+            due: lease.renew_at(),
+            timeout: lease.renewal_timeout(),
+            report: Arc::new(report),
+        };
+        let former = state.renewing.replace(Renewing::begin(&self.kv, renewed));
+        drop(state);
+        drop(former);
+    }
+
+    fn renewed(
+        &self,
+        version: Version,
+        outcome: Renewal,
+        sent: crate::Timestamp,
+        now: crate::Timestamp,
+    ) -> NextRenewal {
+        let mut state = self.lock();
+        state.contender.renewed(version, outcome, sent, now);
+        let next = match outcome {
+            _ if state.contender.version() != Some(version) || state.contender.is_lost() => NextRenewal::Never,
+            Renewal::Renewed => NextRenewal::At(state.contender.lease().renew_at()),
+            _ => NextRenewal::Retry,
+        };
+        drop(state);
+        self.changed.send_replace(());
+        next
+    }
+
+    /// Waits for the outcome of a renewal.
+    async fn confirm(&self, changed: &mut watch::Receiver<()>, deadline: Instant) {
+        if let Some(renewing) = &self.lock().renewing {
+            renewing.hurry();
+        }
+        let _ = timeout_at(deadline, changed.changed()).await;
+    }
+
+    /// Makes a read. A watch ends early if a renewal finds that its own key is gone.
+    async fn ask(
+        &self,
+        query: Query,
+        mode: ReadMode,
+        history: &mut Option<ClusterId>,
+        changed: &mut watch::Receiver<()>,
+        deadline: Instant,
+    ) -> Result<(), Error> {
+        let router = &self.kv.router;
+        let is_watch = matches!(query, Query::Changes(_));
+        // The position of a watch is valid in the history of the look before it only (trap 59).
+        let bound = history.filter(|_| is_watch);
+        let routing = match router.routing_of(bound, deadline).await {
+            Ok(routing) => routing,
+            Err(error) => return self.after(error),
+        };
+        *history = Some(routing.history_id());
+        let prefix = query.bounds().next().cloned().unwrap_or_default();
+        let chain = chain_of_prefix(&prefix, routing.chains.len() as u32).unwrap_or_default();
+        let how = HowToRead { mode, timeout: self.kv.timeout(), session: None };
+        let until = deadline.min(from_now(if is_watch { WATCH_TIMEOUT } else { self.kv.timeout() }));
+        let key = self.key();
+        let mut read = std::pin::pin!(router.read_in(&routing, chain, query, &how, None, until));
+        let answer = loop {
+            tokio::select! {
+                biased;
+                answer = &mut read => break answer,
+                _ = changed.changed(), if is_watch => {
+                    let state = self.lock();
+                    if state.is_given_up || state.contender.key() != Some(key.clone()) {
+                        return Ok(());
+                    }
+                }
+            }
+        };
+        match answer {
+            Ok(CallAnswer { reply: Reply::Page(page), .. }) => self.lock().contender.looked(&page),
+            Ok(CallAnswer { reply: Reply::Changes(changes), .. }) => self.lock().contender.changed(&changes),
+            Ok(CallAnswer { reply, node, .. }) => return self.after(no_read(&reply, node)),
+            Err(Error::NotApplied { reason: NotApplied::TimedOut }) if is_watch => {}
+            Err(error) => return self.after(error),
+        }
+        Ok(())
+    }
+
+    fn after(&self, error: Error) -> Result<(), Error> {
+        if let Error::Refused { reason: Refusal::Compacted { .. } | Refusal::OtherHistory, .. } = error {
+            self.lock().contender.look_again();
+            return Ok(());
+        }
+        Err(error)
+    }
+}
