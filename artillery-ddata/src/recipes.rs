@@ -25,8 +25,25 @@
 //! holders checks the [token](Guard::token): it remembers the highest one, and refuses lower ones. For data in the same
 //! chain, [`Batch::held`](crate::Batch::held) does that. `docs/locks.md` has examples for a database and for files.
 //!
+//! Only these types should write below `lock/`, `election/` and `registry/`. If an operator deletes the key of a holder,
+//! that holder learns it at its next renewal, after another one may hold.
+//!
 //! After `ctl recover` or `ctl reopen`, which accept the loss of data, two guards may be held for up to one time to live.
 //! Their tokens still increase.
+//!
+//! # Blocking callers
+//!
+//! A [`BlockingKv`](crate::blocking::BlockingKv) waits for these calls. Renewals run in its runtime, so keep the handle
+//! for as long as a guard:
+//!
+//! ```no_run
+//! # fn example(kv: artillery_ddata::blocking::BlockingKv) -> Result<(), artillery_ddata::recipes::LockError> {
+//! let guard = kv.wait(kv.kv().lock("jobs").acquire())?;
+//! assert!(guard.is_held());
+//! kv.wait(guard.release())?;
+//! # Ok(())
+//! # }
+//! ```
 
 mod contest;
 mod election;

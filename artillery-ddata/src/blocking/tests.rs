@@ -191,3 +191,27 @@ fn a_failed_connect_says_why() {
     let error = Client::builder().secret(SECRET).connect().unwrap_err();
     assert!(matches!(error, StartError::Client(crate::client::ClientError::NoSeeds)), "{error:?}");
 }
+
+#[test]
+fn threads_take_turns_at_a_lock() {
+    let node = Beside::start();
+    let kv = node.client().kv();
+    let threads: Vec<_> = (0..3)
+        .map(|_| {
+            let kv = kv.clone();
+            spawn(move || {
+                let lock = kv.kv().lock("jobs");
+                let guard = kv.wait(lock.acquire().timeout(Duration::from_secs(60))).unwrap();
+                let read = kv.get("count").unwrap().value().map_or(0, |value| value.len());
+                kv.write(Batch::new().held(&guard).put("count", vec![0; read + 1])).unwrap();
+                let token = guard.token();
+                kv.wait(guard.release()).unwrap();
+                token
+            })
+        })
+        .collect();
+    let mut tokens: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+    tokens.sort();
+    tokens.dedup();
+    assert_eq!((tokens.len(), kv.get("count").unwrap().value().unwrap().len()), (3, 3));
+}

@@ -116,6 +116,18 @@ impl Contested {
         }
     }
 
+    /// Whether any contender has a key.
+    pub(super) async fn is_contended(&self, timeout: Duration) -> Result<bool, Error> {
+        let prefix = self.prefix();
+        let mut queue = self.kv.scan(&prefix).timeout(timeout);
+        while let Some(entry) = queue.next().await.transpose()? {
+            if name::version_of(&prefix, &entry.key).is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     async fn begin(self, value: Bytes, deadline: Instant) -> Result<Arc<Contest>, LockError> {
         let prefix = self.prefix();
         let routing = self.kv.router.routing(deadline).await.map_err(|error| match error.way_on() {
@@ -347,6 +359,8 @@ impl Contest {
             renewing.hurry();
         }
         let _ = timeout_at(deadline, changed.changed()).await;
+        // A renewal may be refused at once, again and again.
+        let _ = timeout_at(deadline, sleep(MIN_PAUSE)).await;
     }
 
     /// Makes a read. A watch ends early if a renewal finds that its own key is gone.

@@ -126,8 +126,7 @@ impl IntoFuture for TryAcquire {
         let Self(Acquire { lock: Lock { contested, owner }, timeout }) = self;
         Box::pin(async move {
             // A key would delay the others, even if it is deleted soon.
-            let mut queue = contested.kv.scan(contested.prefix()).limit(1).timeout(timeout);
-            if queue.next().await.transpose()?.is_some() {
+            if contested.is_contended(timeout).await? {
                 return Ok(None);
             }
             Ok(contested.contend(owner, timeout, true).await?.map(Guard::new))

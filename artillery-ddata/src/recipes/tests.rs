@@ -92,18 +92,6 @@ async fn a_guard_whose_key_is_gone_is_lost() {
 }
 
 #[tokio::test]
-async fn renewals_keep_a_lock_beyond_its_time_to_live() {
-    let (_node, kv) = kv_of_one();
-    let guards = [kv.lock("a"), kv.lock("b"), kv.lock("{c}")];
-    let mut held = Vec::new();
-    for lock in guards {
-        held.push(lock.with_ttl(SHORT).acquire().await.unwrap());
-    }
-    tokio::time::sleep(SHORT * 4).await;
-    assert!(held.iter().all(Guard::is_held));
-}
-
-#[tokio::test]
 async fn a_leader_proclaims_and_resigns() {
     let (_node, kv) = kv_of_one();
     let election = kv.election("db");
@@ -121,49 +109,6 @@ async fn a_leader_proclaims_and_resigns() {
     assert_eq!(election.leader().await.unwrap().unwrap().token, next.token());
     kv.delete(next.key()).await.unwrap();
     assert_eq!(next.proclaim("b:2").await, Err(LockError::Lost));
-}
-
-#[tokio::test]
-async fn an_instance_is_kept_updated_and_removed() {
-    let (_node, kv) = kv_of_one();
-    let registry = kv.registry("web").with_ttl(SHORT);
-    let here = registry.register("1", "a:1").await.unwrap();
-    let there = registry.register("2", "b:1").await.unwrap();
-    here.update("a:2").await.unwrap();
-    tokio::time::sleep(SHORT * 4).await;
-    let values = |instances: Vec<Instance>| -> Vec<_> {
-        instances.into_iter().map(|instance| (instance.id, instance.value)).collect()
-    };
-    let expected = [("1".into(), "a:2".into()), ("2".into(), "b:1".into())];
-    assert_eq!(values(registry.instances().await.unwrap()), expected);
-
-    // It is registered again after it was lost.
-    kv.delete(registry.prefix().to_vec().into_iter().chain(*b"1").collect::<Vec<_>>()).await.unwrap();
-    while registry.instances().await.unwrap().len() < 2 {
-        tokio::task::yield_now().await;
-    }
-    assert_eq!(values(registry.instances().await.unwrap()), expected);
-
-    // A restarted process takes over, and the former one leaves its entry alone.
-    let again = registry.register("2", "c:1").await.unwrap();
-    there.replaced().await;
-    assert_eq!(there.update("b:2").await, Err(RegistrationError::Replaced));
-    there.deregister().await.unwrap();
-    assert_eq!(values(registry.instances().await.unwrap())[1], ("2".into(), "c:1".into()));
-    again.deregister().await.unwrap();
-    drop(here);
-    empty(&kv, &registry.prefix()).await;
-}
-
-#[tokio::test]
-async fn a_value_that_is_too_large_changes_nothing() {
-    let (_node, kv) = kv_of_one();
-    let registry = kv.registry("web").with_ttl(SHORT);
-    let here = registry.register("1", "a:1").await.unwrap();
-    let refused = here.update(vec![0; 100 << 20]).await.unwrap_err();
-    assert!(matches!(refused, RegistrationError::Call(_)));
-    tokio::time::sleep(SHORT * 3).await;
-    assert_eq!(registry.instances().await.unwrap()[0].value, "a:1");
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use super::super::*;
 use crate::{
     Batch, Kv, Version,
-    recipes::{FencingToken, Guard},
+    recipes::{FencingToken, Guard, Instance, RegistrationError},
 };
 
 const TTL: Duration = Duration::from_secs(2);
@@ -166,4 +166,83 @@ fn registrations_stay_and_end_under_trouble() {
         sleep(TTL * 2).await;
         assert_eq!(other.registry("web").instances().await.unwrap(), []);
     });
+}
+
+#[tokio::test(start_paused = true)]
+async fn renewals_keep_a_lock_beyond_its_time_to_live() {
+    let cluster = Cluster::builder().seed(5).start().await;
+    let kv = cluster.client();
+    let locks = [kv.lock("a"), kv.lock("b"), kv.lock("{c}")];
+    let mut held = Vec::new();
+    for lock in locks {
+        held.push(lock.with_ttl(TTL).acquire().await.unwrap());
+    }
+    sleep(TTL * 4).await;
+    assert!(held.iter().all(Guard::is_held));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_instance_is_kept_updated_and_removed() {
+    let cluster = Cluster::builder().seed(5).start().await;
+    let kv = cluster.client();
+    let registry = kv.registry("web").with_ttl(TTL);
+    let here = registry.register("1", "a:1").await.unwrap();
+    let there = registry.register("2", "b:1").await.unwrap();
+    here.update("a:2").await.unwrap();
+    sleep(TTL * 4).await;
+    let values = |instances: Vec<Instance>| -> Vec<_> {
+        instances.into_iter().map(|instance| (instance.id, instance.value)).collect()
+    };
+    let expected = [("1".into(), "a:2".into()), ("2".into(), "b:1".into())];
+    assert_eq!(values(registry.instances().await.unwrap()), expected);
+
+    // It is registered again after it was lost.
+    kv.delete(registry.prefix().to_vec().into_iter().chain(*b"1").collect::<Vec<_>>()).await.unwrap();
+    while registry.instances().await.unwrap().len() < 2 {
+        sleep(TTL / 20).await;
+    }
+    assert_eq!(values(registry.instances().await.unwrap()), expected);
+
+    // A restarted process takes over, and the former one leaves its entry alone.
+    let again = registry.register("2", "c:1").await.unwrap();
+    there.replaced().await;
+    assert_eq!(there.update("b:2").await, Err(RegistrationError::Replaced));
+    there.deregister().await.unwrap();
+    assert_eq!(values(registry.instances().await.unwrap())[1], ("2".into(), "c:1".into()));
+    again.deregister().await.unwrap();
+    drop(here);
+    while !registry.instances().await.unwrap().is_empty() {
+        sleep(TTL / 20).await;
+    }
+    cluster.check().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_value_that_is_too_large_changes_nothing() {
+    let cluster = Cluster::builder().seed(5).start().await;
+    let kv = cluster.client();
+    let registry = kv.registry("web").with_ttl(TTL);
+    let here = registry.register("1", "a:1").await.unwrap();
+    let refused = here.update(vec![0; 100 << 20]).await.unwrap_err();
+    assert!(matches!(refused, RegistrationError::Call(_)));
+    sleep(TTL * 3).await;
+    assert_eq!(registry.instances().await.unwrap()[0].value, "a:1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_keys_of_a_process_share_updates() {
+    let cluster = Cluster::builder().seed(5).start().await;
+    let kv = cluster.client();
+    let mut held = Vec::new();
+    for number in 0..50 {
+        held.push(kv.lock(number.to_string()).with_ttl(TTL).acquire().await.unwrap());
+    }
+    // They fall into step with the first renewals.
+    sleep(TTL).await;
+    let before = kv.put("a", "v").await.unwrap().version.sequence.0;
+    sleep(TTL * 4).await;
+    let updates = kv.put("a", "v").await.unwrap().version.sequence.0 - before;
+    assert!(held.iter().all(Guard::is_held));
+    // Each key alone would be renewed 12 times.
+    assert!(updates < 50 * 12 / 5, "{updates} updates");
 }
