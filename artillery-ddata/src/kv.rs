@@ -56,7 +56,7 @@ pub use many::{GetMany, MultiGet};
 pub use result::{Committed, Conflict, Read, ReadState, Record, Resolution, Served, Taken, Versioned};
 pub use scan::{Entry, Scan};
 pub use script::Group;
-pub use watch::{Change, Watch};
+pub use watch::{Change, FromNow, FromPosition, OpenWatch, Watch};
 pub use write::{NoOptions, SetsExpiry, SetsValue, WriteCall};
 
 /// A call in progress. It borrows nothing, so it can be spawned.

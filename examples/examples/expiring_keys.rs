@@ -41,7 +41,7 @@ async fn web_sessions(login: &Kv, server: &Kv) -> Result<(), Box<dyn std::error:
     let seen = Session::new();
     login.put("session/c00k1e", "ann").ttl(IDLE).session(&seen).await?;
     // Watch from here on. A change of the expiry alone isn't reported, so the next change is the end.
-    let mut watch = server.watch("session/").from(seen.frontier());
+    let mut watch = server.watch("session/").from(seen.frontier()).await?;
     let begin = Instant::now();
     let mut last = begin;
     for _ in 0..5 {

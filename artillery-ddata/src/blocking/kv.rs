@@ -121,10 +121,13 @@ impl BlockingKv {
         self.wait(self.kv.scan_hashed(cursor).limit(limit))
     }
 
-    /// Blocking version of [`Kv::watch`]: the iterator blocks until the next change. For a watch from a position:
-    /// `kv.changes(kv.kv().watch(…).from(…))`.
-    pub fn watch(&self, prefix: impl AsRef<[u8]>) -> Entries<Watch> {
-        self.changes(self.kv.watch(prefix))
+    /// Blocking version of [`Kv::watch`]: returns once the watch has begun. The iterator blocks until the next change.
+    /// For a watch from a position: `kv.changes(kv.wait(kv.kv().watch(…).from(…))?)`.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] or [`Error::NotApplied`].
+    pub fn watch(&self, prefix: impl AsRef<[u8]>) -> Result<Entries<Watch>, Error> {
+        Ok(self.changes(self.wait(self.kv.watch(prefix))?))
     }
 
     /// The changes that a watch returns, as an iterator.
@@ -262,7 +265,7 @@ where
 
 impl Entries<Watch> {
     /// Same as [`Watch::position`]: the position up to which all changes were returned.
-    pub fn position(&self) -> Option<Frontier> {
+    pub fn position(&self) -> Frontier {
         self.scan.position()
     }
 }

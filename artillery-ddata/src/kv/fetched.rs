@@ -33,10 +33,6 @@ impl<S: PageSource> Fetched<S> {
         Self { source: Some(source), fetching: None, failed: false }
     }
 
-    pub(super) fn source(&self) -> Option<&S> {
-        self.source.as_ref()
-    }
-
     /// Changes the source's settings. Must be called before the first poll.
     pub(super) fn set(mut self, set: impl FnOnce(&mut S)) -> Self {
         if let Some(source) = &mut self.source {

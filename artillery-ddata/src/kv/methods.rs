@@ -3,7 +3,8 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{
-    Committed, Get, GetMany, GroupOutcome, Record, Resolution, Scan, ScanHashed, Taken, Watch, WriteCall, WriteError,
+    Committed, Get, GetMany, GroupOutcome, OpenWatch, Record, Resolution, Scan, ScanHashed, Taken, WriteCall,
+    WriteError,
     batch::Batch,
     handle::Kv,
     keep::{copy, pair},
@@ -204,10 +205,15 @@ impl Kv {
         ScanHashed::new(self, cursor)
     }
 
-    /// Watches the keys that begin with `prefix`: every committed change, once and in the order of its chain, from the
-    /// first poll on or from a given position.
-    pub fn watch(&self, prefix: impl AsRef<[u8]>) -> Watch {
-        Watch::new(self, copy(prefix))
+    /// Opens a [`Watch`](super::Watch) of the keys that begin with `prefix`. When awaited, returns once the watch has
+    /// begun: it returns every change that is committed from then on, once and in the order of its chain. It can also
+    /// begin at an earlier position ([`from`](OpenWatch::from)).
+    ///
+    /// # Errors
+    /// When awaited, [`Error::Refused`] or [`Error::NotApplied`]; the reason is [`Refusal::OtherHistory`] if the given
+    /// position or the session of this handle belongs to another history.
+    pub fn watch(&self, prefix: impl AsRef<[u8]>) -> OpenWatch {
+        OpenWatch::new(self, copy(prefix))
     }
 
     /// A new id for a later write of `key`. If a write must take effect once even if this process crashes, store the id

@@ -11,11 +11,13 @@ use bytes::Bytes;
 use super::*;
 use crate::{
     Batch, ChainId, Error, Kv, NodeId, NotLocal, Place, ReadMode, Refusal, RequestId, Script, Session, Version,
-    api::{Computed, Expected, GroupFailure, ReadPath, StepOutcome},
+    api::{Computed, Expected, GroupFailure, Query, ReadPath, StepOutcome},
     driver::fake::{self, FakeNode, alone, unique},
     error::{NotApplied, Unknown},
     kv::keep::pair,
+    message::request::Operation,
     types::{keep::SHORT, update::RequestFailure},
+    wire::request::decode_request,
 };
 
 fn kv_of_one() -> (FakeNode, Kv) {
@@ -219,42 +221,116 @@ async fn a_cursor_is_valid_at_any_node() {
 async fn a_watch_shows_each_change_once_and_resumes() {
     let (_node, kv) = kv_of_one();
     kv.put("stock/0", "before").await.unwrap();
-    let mut watch = kv.watch("stock/");
-    // The watch begins with its first poll.
-    let first = tokio::select! {
-        change = watch.next() => change.unwrap().unwrap(),
-        never = write_on(&kv) => match never {},
-    };
-    assert_eq!(first.key, "stock/1");
-    let position = watch.position().unwrap();
+    let mut watch = kv.watch("stock/").await.unwrap();
+    kv.put("stock/1", "v").await.unwrap();
+    let first = watch.next().await.unwrap().unwrap();
+    assert_eq!(first.key, "stock/1", "the change after the opening, and none before");
+    let position = watch.position();
     assert_eq!(position.floor(ChainId(0)), first.version.sequence);
     kv.write(Batch::new().put("stock/2", "a").put("stock/3", "b").put("other", "c")).await.unwrap();
     kv.delete("stock/2").await.unwrap();
-    let mut again = kv.watch("stock/").from(position);
+    let mut again = kv.watch("stock/").from(position).await.unwrap();
     let mut last = first.version;
     let mut seen = Vec::new();
     while seen.len() < 3 {
         let change = again.next().await.unwrap().unwrap();
         assert!(change.version >= last);
         last = change.version;
-        if change.key != "stock/1" {
-            seen.push((change.key, change.value));
-        }
+        seen.push((change.key, change.value));
     }
     let expected = [("stock/2", Some("a")), ("stock/3", Some("b")), ("stock/2", None)];
     assert_eq!(seen, expected.map(|(key, value)| (Bytes::from(key), value.map(Bytes::from))));
     let mut elsewhere = crate::Frontier::default();
     elsewhere.raise(crate::ClusterId(u128::MAX), ChainId(0), crate::Sequence(1));
-    let mut other = kv.watch("").from(elsewhere);
-    assert!(matches!(other.next().await, Some(Err(Error::Refused { reason: Refusal::OtherHistory, .. }))));
-    assert!(other.next().await.is_none());
+    let other = kv.watch("").from(elsewhere).await;
+    assert!(matches!(other, Err(Error::Refused { reason: Refusal::OtherHistory, .. })), "{other:?}");
 }
 
-async fn write_on(kv: &Kv) -> std::convert::Infallible {
-    loop {
-        kv.put("stock/1", "v").await.unwrap();
-        tokio::task::yield_now().await;
+#[tokio::test]
+async fn a_watch_has_begun_once_it_is_open() {
+    let (_node, kv) = kv_of_one();
+    kv.put("stock/0", "before").await.unwrap();
+    let mut watch = kv.watch("stock/").timeout(Duration::from_secs(5)).await.unwrap();
+    let opened = watch.position();
+    let put = kv.put("stock/1", "between").await.unwrap();
+    assert_eq!(watch.position(), opened, "the change wasn't returned");
+    let change = watch.next().await.unwrap().unwrap();
+    assert_eq!((&change.key[..], change.version), (&b"stock/1"[..], put.version));
+    assert_eq!(watch.position().floor(ChainId(0)), put.version.sequence);
+    let mut fresh = kv.watch("stock/").from(Session::new().frontier()).await.unwrap();
+    assert_eq!(fresh.position(), watch.position(), "a session that has seen nothing has no earlier position");
+    let put = kv.put("stock/2", "v").await.unwrap();
+    assert_eq!(fresh.next().await.unwrap().unwrap().version, put.version);
+}
+
+/// The head doesn't answer, so its streams show the requests.
+#[tokio::test]
+async fn a_watch_that_is_not_awaited_sends_nothing() {
+    let cluster = unique("kv");
+    let (sender, mut streams) = tokio::sync::mpsc::channel(16);
+    let silent = FakeNode::start_with(&cluster, "silent", move |stream| drop(sender.try_send(stream)));
+    let spare = FakeNode::start(&cluster, "spare");
+    spare.form(&fake::routing(fake::config(&[silent.me()], 1), &[&silent, &spare]));
+    let kv = spare.kv();
+    drop(kv.watch("a"));
+    drop(kv.watch("b").into_future());
+    drop(kv.watch("c").from(crate::Frontier::default()).timeout(Duration::from_secs(1)).into_future());
+    let read = tokio::spawn(async move { kv.get("k").await });
+    let mut stream = streams.recv().await.unwrap();
+    let request = decode_request(&stream.reader.next().await.unwrap().unwrap()).unwrap();
+    assert!(matches!(request.operation, Operation::Read { query: Query::Key(_), .. }), "{request:?}");
+    read.abort();
+}
+
+/// The steps that `Watch` describes, while other tasks write and delete.
+#[tokio::test]
+async fn a_watch_and_a_scan_from_its_position_keep_a_copy() {
+    let (_node, kv) = kv_of_one();
+    for n in 0..600 {
+        kv.put(format!("stock/{n:03}"), "old").await.unwrap();
     }
+    let mut watch = kv.watch("stock/").await.unwrap();
+    let change = |n: u32| {
+        let kv = kv.clone();
+        async move {
+            kv.put(format!("stock/{:03}", n % 600), n.to_string()).await.unwrap();
+            kv.delete(format!("stock/{:03}", (n + 1) % 600)).await.unwrap();
+        }
+    };
+    change(598).await;
+    let session = Session::resume(watch.position());
+    let mut scan = kv.scan("stock/").mode(ReadMode::Eventual).session(&session);
+    let mut copy = std::collections::BTreeMap::new();
+    let mut n = 0;
+    while let Some(entry) = scan.next().await {
+        let entry = entry.unwrap();
+        copy.insert(entry.key, (entry.version, entry.value));
+        n += 7;
+        change(n).await;
+    }
+    let last = kv.put("stock/last", "v").await.unwrap();
+    let mut skipped = 0;
+    loop {
+        let change = watch.next().await.unwrap().unwrap();
+        if copy.get(&change.key).is_some_and(|&(version, _)| change.version <= version) {
+            skipped += 1;
+            continue;
+        }
+        match change.value {
+            Some(value) => copy.insert(change.key, (change.version, value)),
+            None => copy.remove(&change.key),
+        };
+        if change.version == last.version {
+            break;
+        }
+    }
+    assert!(skipped > 0, "the scan showed no change that the watch returned");
+    let mut scan = kv.scan("stock/");
+    while let Some(entry) = scan.next().await {
+        let entry = entry.unwrap();
+        assert_eq!(copy.remove(&entry.key), Some((entry.version, entry.value)));
+    }
+    assert!(copy.is_empty(), "{copy:?}");
 }
 
 #[tokio::test]

@@ -1,5 +1,8 @@
 //! Watches: changes as they are committed.
 
+mod open;
+mod target;
+
 use std::{
     collections::{BTreeMap, VecDeque},
     fmt,
@@ -13,17 +16,14 @@ use bytes::Bytes;
 use futures_core::Stream;
 use tokio::time::Instant;
 
-use super::{
-    fetched::{Fetched, NextItem, PageSource},
-    get::no_read,
-    handle::how_to_read,
-};
+pub use self::open::{FromNow, FromPosition, OpenWatch};
+use self::target::{WatchTarget, changes};
+use super::fetched::{Fetched, NextItem, PageSource};
 use crate::{
-    ChainId, Error, Frontier, Kv, Refusal, Routing, Sequence, Version,
-    api::{self, Query, ReadMode, Reply, WatchReply},
-    control::chain_of_prefix,
+    ChainId, Error, Frontier, Sequence, Session, Version,
+    api::WatchReply,
     error::{Advice, NotApplied},
-    rpc::router::{CallAnswer, HowToRead, from_now},
+    rpc::router::from_now,
     store::ScanRecord,
 };
 
@@ -51,26 +51,60 @@ impl Change {
     }
 }
 
-/// Every committed change of the keys that begin with a prefix: once, and in the order of their chain's history. The
-/// order doesn't depend on the members that serve the watch. A change of the expiry alone isn't reported. If the prefix
-/// has a whole `{…}`, only the chain of these keys is asked.
+/// The committed changes of the keys that begin with a prefix. Once opened ([`OpenWatch`]), a watch returns each change
+/// once, in the order of its chain's history. The order doesn't depend on the members that serve the watch. A change of
+/// the expiry alone isn't reported. If the prefix has a whole `{…}`, only the chain of these keys is asked.
 ///
 /// The watch sends a query when it is polled for the next change. Members queue nothing for it, but keep a number of
 /// committed updates (`limits.backlog_bytes`). A watch that falls further behind fails with
-/// [`Compacted`](crate::Refusal::Compacted). Then start over: take the [frontier](crate::Session::frontier) of a
-/// session that has read from every chain, read the keys in that session, and watch from this frontier. After a
-/// recovery the watch fails with [`OtherHistory`](crate::Refusal::OtherHistory), since changes that it returned may be
-/// missing from the new history.
-#[must_use = "a watch does nothing until its changes are asked for"]
-pub struct Watch(Fetched<WatchState>);
+/// [`Compacted`](crate::Refusal::Compacted). After a recovery the watch fails with
+/// [`OtherHistory`](crate::Refusal::OtherHistory), since changes that it returned may be missing from the new history.
+///
+/// # A copy without gaps
+/// To copy the keys and keep the copy current, also after [`Compacted`](crate::Refusal::Compacted):
+/// 1. Open a watch.
+/// 2. Scan the prefix in a session that has the watch's [position](Self::position) as its frontier. In every mode, each
+///    page then shows a state at or after this position.
+/// 3. Follow the watch, and skip each change whose version isn't newer than that of the key's entry in the copy.
+///
+/// A key that was deleted before its page was read has no entry. The watch may return its earlier changes, followed by
+/// the deletion. During a long scan the watch may fall behind: then keep the changes that it returns during the scan.
+///
+/// ```no_run
+/// # async fn example(kv: artillery_ddata::Kv) -> Result<(), artillery_ddata::Error> {
+/// # use std::collections::BTreeMap;
+/// # use artillery_ddata::{ReadMode, Session};
+/// let mut watch = kv.watch("stock/").await?;
+/// let session = Session::resume(watch.position());
+/// let mut scan = kv.scan("stock/").mode(ReadMode::Eventual).session(&session);
+/// let mut copy = BTreeMap::new();
+/// while let Some(entry) = scan.next().await {
+///     let entry = entry?;
+///     copy.insert(entry.key, (entry.version, entry.value));
+/// }
+/// while let Some(change) = watch.next().await {
+///     let change = change?;
+///     if copy.get(&change.key).is_some_and(|&(version, _)| change.version <= version) {
+///         continue;
+///     }
+///     match change.value {
+///         Some(value) => copy.insert(change.key, (change.version, value)),
+///         None => copy.remove(&change.key),
+///     };
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "a watch returns nothing until its changes are asked for"]
+pub struct Watch {
+    changes: Fetched<WatchState>,
+    reached: Session,
+}
 
 struct WatchState {
-    kv: Kv,
-    how: HowToRead,
-    prefix: Bytes,
-    from: Frontier,
-    /// The position reached; `None` before the watch has begun.
-    position: Option<Frontier>,
+    target: WatchTarget,
+    /// The position reached. A session can hold it, and shares it with [`Watch::position`] during a fetch.
+    reached: Session,
     turn: usize,
     ready: VecDeque<(ChainId, ScanRecord)>,
     /// Per chain, the update whose changes didn't fit one answer: the next query asks for the rest.
@@ -87,34 +121,25 @@ struct ShownPart {
 }
 
 impl Watch {
-    pub(super) fn new(kv: &Kv, prefix: Bytes) -> Self {
-        let how = HowToRead { mode: ReadMode::Eventual, ..how_to_read(kv) };
+    /// The watch of the changes after this position, which belongs to a history.
+    fn after(target: WatchTarget, position: Frontier) -> Self {
+        let reached = Session::resume(position);
         let state = WatchState {
-            kv: kv.clone(),
-            how,
-            prefix,
-            from: Frontier::default(),
-            position: None,
+            target,
+            reached: reached.clone(),
             turn: 0,
             ready: VecDeque::new(),
             parts: BTreeMap::new(),
             refusing: BTreeMap::new(),
         };
-        Self(Fetched::new(state))
-    }
-
-    /// Returns the changes after this position, which another watch ([`position`](Self::position)) or a session
-    /// reported. By default a watch begins with the changes after its first poll.
-    pub fn from(self, from: Frontier) -> Self {
-        Self(self.0.set(|state| state.from = from))
+        Self { changes: Fetched::new(state), reached }
     }
 
     /// The position up to which all changes were returned, for another watch of the same prefix to continue
-    /// [from](Self::from). A position
-    /// lies between updates: after part of a batch was returned, another watch returns the whole batch. `None` before
-    /// the watch has begun, or while it waits for the next change.
-    pub fn position(&self) -> Option<Frontier> {
-        self.0.source()?.position.clone()
+    /// [from](OpenWatch::from). It may also rise while the watch waits for the next change. A position lies between
+    /// updates: after part of a batch was returned, another watch returns the whole batch.
+    pub fn position(&self) -> Frontier {
+        self.reached.frontier()
     }
 
     /// The next change. `None` after an error. Dropping the future loses no change.
@@ -131,7 +156,7 @@ impl Stream for Watch {
     type Item = Result<Change, Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.0.poll_next(context)
+        self.changes.poll_next(context)
     }
 }
 
@@ -143,45 +168,37 @@ impl PageSource for WatchState {
         let is_last = self.ready.front().is_none_or(|(_, next)| next.held.version != held.version);
         if is_last
             && self.parts.get(&chain).is_none_or(|part| part.after.next() != held.version.sequence)
-            && let Some(position) = &mut self.position
-            && let Some(cluster) = position.cluster()
+            && let Some(history) = self.reached.history_id()
         {
-            position.raise(cluster, chain, held.version.sequence);
+            self.reached.raise(history, chain, held.version.sequence);
         }
         let expired = held.value.is_none() && held.expires.is_some();
         NextItem::Item(Change { key, version: held.version, value: held.value, expired })
     }
 
     async fn fetch(&mut self) -> Result<(), Error> {
-        self.kv.router.begin_call().await?;
-        let position = self.position.as_ref().unwrap_or(&self.from);
+        let router = &self.target.kv.router;
+        router.begin_call().await?;
         // A position is valid in one history only: in another the watch would skip changes (trap 59). Each query names
         // the history too, since the node that answers may be in another one.
-        let mut routing = self.kv.router.routing_of(position.cluster(), from_now(self.how.timeout)).await?;
-        if self.position.is_none() {
-            match self.begin(&routing).await {
-                // A watch without a given position belongs to no history yet, so only the routing is outdated: fetch a
-                // newer one.
-                Err(Error::Refused { reason: Refusal::OtherHistory, .. }) if self.from.cluster().is_none() => {
-                    routing = self.kv.router.routing(from_now(self.how.timeout)).await?;
-                    self.begin(&routing).await?;
-                }
-                begun => begun?,
-            }
-        }
+        let routing = router.routing_of(self.reached.history_id(), from_now(self.target.how.timeout)).await?;
         while self.ready.is_empty() {
             // With several chains, wait only briefly for each, so that an idle chain doesn't delay the others.
-            let watched = watched(&routing, &self.prefix);
+            let watched = self.target.chains(&routing);
             let chains = watched.len().max(1);
             let patience = if chains == 1 { WATCH_TIMEOUT } else { Duration::from_millis(20) };
             self.turn = (self.turn + 1) % chains;
             let chain = watched[self.turn];
-            let position = || self.position.as_ref().map(|position| position.floor(chain));
+            let position = || self.reached.frontier().floor(chain);
             let part = self.parts.get(&chain).copied();
-            let (after, shown) = part.map_or_else(|| (position(), 0), |part| (Some(part.after), part.shown));
-            let changes = match self.ask_chain(&routing, chain, after, shown, patience).await {
-                Ok(Some(changes)) => changes,
-                Ok(None) => continue,
+            let (after, shown) = part.map_or_else(|| (position(), 0), |part| (part.after, part.shown));
+            let asked = match self.target.ask(&routing, chain, (Some(after), shown), from_now(patience)).await {
+                // No answer in time is treated as no change.
+                Err(Error::NotApplied { reason: NotApplied::TimedOut }) => continue,
+                asked => asked.and_then(changes),
+            };
+            let changes = match asked {
+                Ok(changes) => changes,
                 // A refusal within such a short time may be temporary: query the other chains in the meantime.
                 Err(error) if chains > 1 && error.way_on() == Advice::Retry && self.is_excused(chain) => {
                     tokio::time::sleep(patience).await;
@@ -196,7 +213,7 @@ impl PageSource for WatchState {
                 _ => drop(self.parts.insert(chain, ShownPart { after: upto, shown })),
             }
             if changes.records.is_empty() {
-                self.reach(&routing, chain, upto);
+                self.reached.raise(routing.history_id(), chain, upto);
             }
             self.ready.extend(changes.records.into_iter().map(|record| (chain, record)));
         }
@@ -204,71 +221,25 @@ impl PageSource for WatchState {
     }
 }
 
-/// The chains that keys with this prefix belong to.
-fn watched(routing: &Routing, prefix: &[u8]) -> Vec<ChainId> {
-    let only = chain_of_prefix(prefix, routing.chains.len() as u32);
-    let chains = routing.chains.iter().map(|config| config.chain);
-    chains.filter(|&chain| only.is_none_or(|only| only == chain)).collect()
-}
-
 impl WatchState {
-    fn reach(&mut self, routing: &Routing, chain: ChainId, upto: Sequence) {
-        self.position.get_or_insert_default().raise(routing.history_id(), chain, upto);
-    }
-
-    /// Sets the position. By default each chain is watched from its current watermark on.
-    async fn begin(&mut self, routing: &Routing) -> Result<(), Error> {
-        let mut position = self.from.clone();
-        for chain in watched(routing, &self.prefix) {
-            if self.from.cluster().is_none() {
-                let now = self.ask_chain(routing, chain, None, 0, self.how.timeout).await?;
-                let now = now.ok_or(Error::not_applied(NotApplied::TimedOut))?;
-                position.raise(routing.history_id(), chain, now.upto);
-            }
-        }
-        self.position = Some(position);
-        Ok(())
-    }
-
     /// Whether a chain's refusal is tolerated: the chain has answered only with refusals for less than a call's
     /// timeout.
     fn is_excused(&mut self, chain: ChainId) -> bool {
         let since = *self.refusing.entry(chain).or_insert_with(Instant::now);
-        let is_excused = since.elapsed() < self.how.timeout;
+        let is_excused = since.elapsed() < self.target.how.timeout;
         if !is_excused {
             // The caller gets the error. If it keeps polling, the time starts again.
             self.refusing.remove(&chain);
         }
         is_excused
     }
-
-    /// Queries one chain for the changes after `after`; without `after`, for its current watermark. `None`: no answer
-    /// to a query with `after` arrived in time, which is treated as no change.
-    async fn ask_chain(
-        &self,
-        routing: &Routing,
-        chain: ChainId,
-        after: Option<Sequence>,
-        shown: u32,
-        patience: Duration,
-    ) -> Result<Option<WatchReply>, Error> {
-        let query = Query::Changes(api::WatchQuery { prefix: self.prefix.clone(), after, shown });
-        let deadline = from_now(patience);
-        let asked = self.kv.router.read_in(routing, chain, query, &self.how, None, deadline).await;
-        let CallAnswer { reply, node, .. } = match asked {
-            Ok(answer) => answer,
-            Err(Error::NotApplied { reason: NotApplied::TimedOut }) if after.is_some() => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        match reply {
-            Reply::Changes(changes) => Ok(Some(changes)),
-            other => Err(no_read(&other, node)),
-        }
-    }
 }
 
 impl fmt::Debug for Watch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watch").field("fetching", &self.0.is_fetching()).finish_non_exhaustive()
+        f.debug_struct("Watch")
+            .field("reached", &self.reached)
+            .field("fetching", &self.changes.is_fetching())
+            .finish_non_exhaustive()
     }
 }

@@ -96,7 +96,7 @@ async fn calls_after_the_end_of_a_node_report_that_it_stopped() {
         assert!(is(&kv.put("k", "w").await.unwrap_err(), &NotApplied::Stopped));
         assert!(is(&kv.get_many(["k", "l"]).await.unwrap_err(), &NotApplied::Stopped));
         assert!(is(&kv.scan("").next().await.unwrap().unwrap_err(), &NotApplied::Stopped));
-        assert!(is(&kv.watch("").next().await.unwrap().unwrap_err(), &NotApplied::Stopped));
+        assert!(is(&kv.watch("").await.unwrap_err(), &NotApplied::Stopped));
         assert!(is(&kv.new_request_id("k").await.unwrap_err(), &NotApplied::Stopped));
         assert!(kv.get_local("k").is_err());
     }

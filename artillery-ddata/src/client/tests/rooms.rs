@@ -129,11 +129,10 @@ async fn a_room_full_of_other_watches_ends_no_watch() {
     node.form_all(&routing);
     let client = connect(&cluster, &node).await;
     let kv = client.kv().with_timeout(Duration::from_secs(20));
-    let mut first = kv.watch("k");
-    while tokio::time::timeout(Duration::from_millis(100), first.next()).await.is_err() {
-        kv.put("k", "v").await.unwrap();
-    }
-    let position = first.position().unwrap();
+    let mut first = kv.watch("k").await.unwrap();
+    let put = kv.put("k", "v").await.unwrap();
+    assert_eq!(first.next().await.unwrap().unwrap().version, put.version);
+    let position = first.position();
     drop(first);
     // The watch's last query may still wait at the node.
     until(|| taken(&node, "watches") == 0).await;
@@ -151,7 +150,7 @@ async fn a_room_full_of_other_watches_ends_no_watch() {
             break;
         }
     }
-    let mut watch = kv.watch("k").from(position);
+    let mut watch = kv.watch("k").from(position).await.unwrap();
     assert!(tokio::time::timeout(Duration::from_millis(200), watch.next()).await.is_err(), "it receives nothing");
     kv.put("k", "w").timeout(Duration::from_secs(2)).await.unwrap();
     assert!(kv.get("k").await.unwrap().value().is_some(), "reads and writes have their own capacity");
@@ -218,7 +217,7 @@ async fn a_watch_reports_a_chain_that_refuses_for_good() {
         }
     };
     let refused = async {
-        let mut watch = kv.watch("k").from(from);
+        let mut watch = kv.watch("k").from(from).await.unwrap();
         while let Some(change) = watch.next().await {
             if let Err(error) = change {
                 return error;

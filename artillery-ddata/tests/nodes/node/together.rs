@@ -142,7 +142,7 @@ async fn every_member_shows_each_change_once() {
         writes.spawn(cluster.nodes[n as usize % 3].kv().put(format!("w/{n}"), "v").into_future());
     }
     for node in &cluster.nodes {
-        let mut watch = node.kv().watch("w/").from(from.clone());
+        let mut watch = within(node.kv().watch("w/").from(from.clone()).into_future()).await.unwrap();
         let mut seen = std::collections::BTreeSet::new();
         let mut last = first.version;
         while seen.len() < 200 {

@@ -9,14 +9,15 @@ use super::output::{Output, with_value};
 /// Prints one key per change and line, or with `--json` one object per change, until it is stopped or standard output
 /// is closed.
 pub(super) async fn run(kv: &Kv, prefix: &str, from: Option<&Frontier>, output: Output) -> Result<u8, Failure> {
-    let mut watch = kv.watch(prefix);
-    if let Some(from) = from {
-        watch = watch.from(from.clone());
-    }
+    let watch = kv.watch(prefix);
+    let mut watch = match from {
+        Some(from) => watch.from(from.clone()).await?,
+        None => watch.await?,
+    };
     while let Some(change) = watch.next().await {
         let change = change?;
         let is_written = if output.json {
-            let position = watch.position().map(|position| position.to_string());
+            let position = watch.position().to_string();
             let (key, version) = (String::from_utf8_lossy(&change.key), change.version.to_string());
             let object = json!({ "key": key, "version": version, "expired": change.expired, "position": position });
             output.object(&with_value(object, change.value.as_deref()))

@@ -123,7 +123,7 @@ async fn old_sessions_and_watches_are_refused_and_new_ones_are_not() {
     let kv = client.kv().with_timeout(Duration::from_secs(20));
     let old = Session::new();
     let put = kv.put("k/0", "before").session(&old).await.unwrap();
-    let mut watch = kv.watch("k/").from(old.frontier());
+    let mut watch = kv.watch("k/").from(old.frontier()).await.unwrap();
     kv.put("k/0", "again").await.unwrap();
     assert!(watch.next().await.unwrap().unwrap().version > put.version);
     for node in &mut cluster.nodes[..2] {
@@ -140,7 +140,7 @@ async fn old_sessions_and_watches_are_refused_and_new_ones_are_not() {
         let seen = kv.get("k/0").mode(mode).session(&new).await.unwrap();
         assert_eq!(seen.value().map(|value| &value[..]), Some(&b"after"[..]), "{mode:?}");
     }
-    let mut watch = kv.watch("k/").from(new.frontier());
+    let mut watch = kv.watch("k/").from(new.frontier()).await.unwrap();
     kv.put("k/1", "after").await.unwrap();
     assert_eq!(watch.next().await.unwrap().unwrap().key, "k/1");
 }

@@ -1,0 +1,66 @@
+//! The watched keys, and how a watch queries their chains.
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use crate::{
+    ChainId, Error, Frontier, Kv, Routing, Sequence,
+    api::{Query, ReadMode, Reply, WatchQuery, WatchReply},
+    control::chain_of_prefix,
+    kv::{get::no_read, handle::how_to_read},
+    rpc::router::{CallAnswer, HowToRead},
+};
+
+/// The keys that a watch is for, and how it asks for their changes.
+#[derive(Clone, Debug)]
+pub(super) struct WatchTarget {
+    pub(super) kv: Kv,
+    pub(super) how: HowToRead,
+    prefix: Bytes,
+}
+
+impl WatchTarget {
+    pub(super) fn new(kv: &Kv, prefix: Bytes) -> Self {
+        let how = HowToRead { mode: ReadMode::Eventual, ..how_to_read(kv) };
+        Self { kv: kv.clone(), how, prefix }
+    }
+
+    /// The chains that the keys belong to.
+    pub(super) fn chains(&self, routing: &Routing) -> Vec<ChainId> {
+        let only = chain_of_prefix(&self.prefix, routing.chains.len() as u32);
+        let chains = routing.chains.iter().map(|config| config.chain);
+        chains.filter(|&chain| only.is_none_or(|only| only == chain)).collect()
+    }
+
+    /// The present position: a watermark of each chain. The answering members may lag behind, so that changes committed
+    /// before may follow this position.
+    pub(super) async fn present(&self, routing: &Routing, deadline: Instant) -> Result<Frontier, Error> {
+        let mut position = Frontier::default();
+        for chain in self.chains(routing) {
+            let now = changes(self.ask(routing, chain, (None, 0), deadline).await?)?;
+            position.raise(routing.history_id(), chain, now.upto);
+        }
+        Ok(position)
+    }
+
+    /// Queries one chain for the changes after a sequence, without the first `shown` of the next update; without a
+    /// sequence, for its watermark.
+    pub(super) async fn ask(
+        &self,
+        routing: &Routing,
+        chain: ChainId,
+        (after, shown): (Option<Sequence>, u32),
+        deadline: Instant,
+    ) -> Result<CallAnswer, Error> {
+        let query = Query::Changes(WatchQuery { prefix: self.prefix.clone(), after, shown });
+        self.kv.router.read_in(routing, chain, query, &self.how, None, deadline).await
+    }
+}
+
+/// The changes in the answer to a query.
+pub(super) fn changes(answer: CallAnswer) -> Result<WatchReply, Error> {
+    match answer.reply {
+        Reply::Changes(changes) => Ok(changes),
+        other => Err(no_read(&other, answer.node)),
+    }
+}
