@@ -250,8 +250,13 @@ pub enum Refusal {
         /// The highest allowed number.
         limit: u64,
     },
-    /// The member no longer keeps the requested changes: the watch fell behind, or began too far back.
-    #[error("changes before sequence {first} are no longer kept")]
+    /// The member no longer keeps the requested changes: the watch fell behind, or began too far back. To return to a
+    /// copy without gaps, open a new watch first. Then scan in a session that has the watch's position as its frontier,
+    /// and skip each change whose version isn't newer than the found one.
+    #[error(
+        "changes before sequence {first} are no longer kept: open a new watch, then scan from its position, and skip \
+         changes that aren't newer than the found versions"
+    )]
     Compacted {
         /// The first sequence that is still kept.
         first: u64,
