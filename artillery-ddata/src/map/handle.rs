@@ -6,7 +6,8 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 
 use super::{
-    AsKey, Bincode, Decimal, Get, KeySpace, Leading, MapError, MapScan, MapUpdate, MapWrite, NameError, ValueCodec,
+    AsKey, Bincode, Decimal, Get, KeySpace, Leading, MapError, MapScan, MapUpdate, MapWrite, NameError, OpenMapWatch,
+    ValueCodec,
 };
 use crate::{
     Error, Kv, ReadMode, Session, Version,
@@ -221,6 +222,15 @@ impl<K: DeserializeOwned, V, C: ValueCodec<V>> Map<K, V, C> {
         Q: Leading<K, FIELDS> + ?Sized,
     {
         MapScan::new(&self.kv, self.keys.clone(), self.keys.leading(fields), C::decode)
+    }
+
+    /// Opens a watch of all entries ([`Kv::watch`]). When awaited, returns once the watch has begun: it returns every
+    /// change that is committed from then on.
+    ///
+    /// # Errors
+    /// When awaited, errors of [`Kv::watch`] as [`MapError::Call`].
+    pub fn watch(&self) -> OpenMapWatch<K, V> {
+        OpenMapWatch::new(&self.kv, self.keys.clone(), C::decode)
     }
 }
 

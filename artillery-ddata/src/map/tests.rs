@@ -219,6 +219,39 @@ async fn undecodable_entries_are_errors_in_their_place() {
 }
 
 #[tokio::test]
+async fn changes_are_typed_and_undecodable_ones_are_errors_in_their_place() {
+    let node = alone(&unique("map"));
+    let kv = node.kv();
+    let users: Map<u8, User> = kv.map("users").unwrap();
+    users.put(&0, &ann(0)).await.unwrap();
+    let mut watch = users.watch().timeout(Duration::from_secs(5)).await.unwrap();
+    let opened = watch.position();
+    let put = users.put(&1, &ann(1)).await.unwrap();
+    kv.put(users.key(&2).unwrap(), "no user").await.unwrap();
+    kv.put("users\0no key of one byte", "x").await.unwrap();
+    kv.put("users2\0", "of another map").await.unwrap();
+    let deleted = users.delete(&1).await.unwrap();
+    users.put(&3, &ann(3)).ttl(Duration::ZERO).await.unwrap();
+    let first = watch.next().await.unwrap().unwrap();
+    assert_eq!(first, MapChange::new(1, put.version, Some(ann(1))));
+    let after_first = watch.position();
+    for mut watch in [watch, users.watch().from(after_first).timeout(Duration::from_secs(5)).await.unwrap()] {
+        assert!(matches!(watch.next().await, Some(Err(MapError::Value(ValueError::Decode(_))))));
+        assert!(matches!(watch.next().await, Some(Err(MapError::Key(_)))));
+        assert_eq!(watch.next().await.unwrap().unwrap(), MapChange::new(1, deleted.version, None));
+        assert_eq!(watch.position().floor(crate::ChainId(0)), deleted.version.sequence);
+        let [created, expired] = [watch.next().await.unwrap().unwrap(), watch.next().await.unwrap().unwrap()];
+        assert_eq!((created.key, created.value, created.expired), (3, Some(ann(3)), false));
+        assert_eq!((expired.key, expired.value, expired.expired), (3, None, true));
+    }
+    assert_eq!(users.watch().from(opened).await.unwrap().next().await.unwrap().unwrap(), first);
+    let mut elsewhere = crate::Frontier::default();
+    elsewhere.raise(crate::ClusterId(u128::MAX), crate::ChainId(0), crate::Sequence(1));
+    let error = users.watch().from(elsewhere).await.unwrap_err();
+    assert!(matches!(error.call(), Some(Error::Refused { reason: Refusal::OtherHistory, .. })), "{error:?}");
+}
+
+#[tokio::test]
 async fn a_map_whose_name_is_not_allowed_is_not_made() {
     let node = alone(&unique("map"));
     let bad: Result<Map<String, u8>, _> = node.kv().map("a\0b");
