@@ -249,9 +249,10 @@ async fn a_watch_shows_each_change_once_and_resumes() {
 #[tokio::test]
 async fn a_watch_has_begun_once_it_is_open() {
     let (_node, kv) = kv_of_one();
-    kv.put("stock/0", "before").await.unwrap();
+    let before = kv.put("stock/0", "before").await.unwrap();
     let mut watch = kv.watch("stock/").timeout(Duration::from_secs(5)).await.unwrap();
     let opened = watch.position();
+    assert_eq!(opened.floor(ChainId(0)), before.version.sequence, "the position is settled");
     let put = kv.put("stock/1", "between").await.unwrap();
     assert_eq!(watch.position(), opened, "the change wasn't returned");
     let change = watch.next().await.unwrap().unwrap();
