@@ -6,8 +6,9 @@
 //! Once the changes reach the highest sequence of any page, all keys show one point of the history: the follower is
 //! *level*.
 //!
-//! If its changes are no longer kept, or the cluster continues in another history, it begins again
-//! ([`Follower::restart`]).
+//! If its changes are no longer kept, it begins again at a position that no earlier report exceeds
+//! ([`Follower::fell_behind`]): a member that is far behind, or has just restarted with nothing, would show an older
+//! state. If the cluster continues in another history, earlier positions mean nothing ([`Follower::restart`]).
 
 mod copy;
 
@@ -50,6 +51,8 @@ pub enum Followed {
 pub struct Follower {
     prefix: Bytes,
     state: FollowerState,
+    /// The newest point of the history that it has reported.
+    reached: Option<Sequence>,
     guards: Guards,
 }
 
@@ -100,10 +103,11 @@ impl Pages {
 impl Follower {
     /// A follower of the keys with this prefix.
     pub fn new(prefix: Bytes, guards: Guards) -> Self {
-        Self { prefix, state: FollowerState::New { late: None }, guards }
+        Self { prefix, state: FollowerState::New { late: None }, reached: None, guards }
     }
 
-    /// The next read. It must be answered, or repeated at another member, or given up by [`restart`](Self::restart).
+    /// The next read. It must be answered, or repeated at another member, or abandoned by
+    /// [`fell_behind`](Self::fell_behind) or [`restart`](Self::restart).
     pub fn next(&self) -> FollowerQuery {
         let watch = |after, shown| Query::Changes(WatchQuery { prefix: self.prefix.clone(), after, shown });
         let scan = |after: &Option<Bytes>| {
@@ -114,7 +118,7 @@ impl Follower {
             FollowerState::New { late: None } if allows!(self.guards, PositionLate) => {
                 FollowerQuery { query: scan(&None), floor: None }
             }
-            FollowerState::New { .. } => FollowerQuery { query: watch(None, 0), floor: None },
+            FollowerState::New { .. } => FollowerQuery { query: watch(None, 0), floor: self.reached },
             FollowerState::Reading { position, after, .. } => {
                 let floor = Some(*position).filter(|_| !allows!(self.guards, ReadPagesBehind));
                 FollowerQuery { query: scan(after), floor }
@@ -134,9 +138,15 @@ impl Follower {
         }
     }
 
-    /// Begins again: the changes after its position can't be read any more.
-    pub fn restart(&mut self) {
+    /// Begins again in the same history: the changes after its position are no longer kept.
+    pub fn fell_behind(&mut self) {
         self.state = FollowerState::New { late: None };
+    }
+
+    /// Begins again in another history, which may be shorter.
+    pub fn restart(&mut self) {
+        self.fell_behind();
+        self.reached = None;
     }
 
     /// Whether all that it reported shows one point of the history, and which.
@@ -176,6 +186,7 @@ impl Follower {
     fn changed(&mut self, changes: WatchReply, out: &mut Vec<Followed>) {
         let WatchReply { mut records, upto, shown: shown_now } = changes;
         match &mut self.state {
+            FollowerState::New { .. } if self.reached.is_some_and(|reached| upto < reached) => return,
             FollowerState::New { late } => {
                 self.state = match late.take() {
                     Some(pages) => FollowerState::Following {
@@ -216,6 +227,7 @@ impl Follower {
         if let FollowerState::Following { pages, .. } = &mut self.state {
             *pages = Pages::default();
         }
+        self.reached = Some(level);
         out.push(Followed::Level(level));
     }
 }

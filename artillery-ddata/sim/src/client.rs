@@ -2,6 +2,7 @@
 
 mod ask;
 mod choice;
+mod contender;
 mod keys;
 mod mix;
 mod session;
@@ -23,6 +24,7 @@ use artillery_proto::{
 
 pub use ask::{Ask, Asked, Part, PartCall, Request, request};
 pub use choice::Choice;
+pub use contender::{Act, Process, ProcessClock};
 pub use keys::{KeyKind, Keys, key_bytes, key_of, place};
 pub use mix::Mix;
 pub use session::{Session, Standing};

@@ -23,7 +23,7 @@ pub fn expected_seeds(mutant: Mutant) -> u64 {
 }
 
 /// All mutants hunted with seeds, in hunting order. Unit tests cover the others (`tests/simulator/catalogue.rs`).
-pub const HUNTED: [Hunted; 85] = {
+pub const HUNTED: [Hunted; 94] = {
     use Mutant as M;
     use Scenario as S;
     [
@@ -112,6 +112,15 @@ pub const HUNTED: [Hunted; 85] = {
         (M::VoteYoung, S::Young),
         (M::NeverPause, S::Busy),
         (M::RemoveNewer, S::Expiry),
+        (M::TrustWakeUp, S::Locks),
+        (M::WatchFromNow, S::Locks),
+        (M::PassDeadWaiter, S::Locks),
+        (M::CountFromAnswer, S::Locks),
+        (M::SuspendClock, S::Locks),
+        (M::TrustUnknownRenewal, S::Locks),
+        (M::PositionLate, S::Locks),
+        (M::ReadPagesBehind, S::Locks),
+        (M::KeepMissing, S::Locks),
     ]
 };
 
@@ -121,14 +130,14 @@ pub fn hunted(name: &str) -> Option<Hunted> {
 }
 
 /// Whether a failure of this oracle convicts this mutant. Usually only an oracle that [convicts](Oracle::convicts) any
-/// mutant does. The mutants of nine traps break no rule of such an oracle. Eight of them show only as a missing or slow
+/// mutant does. The mutants of ten traps break no rule of such an oracle. Nine of them show only as a missing or slow
 /// recovery, so [`Oracle::Liveness`] convicts them: a catch-up that never ends (16), a log that has lost its majority
 /// to nodes that left (44), died (60) or died young (89), a member that is kept out (49), an isolated leader that never
-/// resigns (51), a joiner that is removed repeatedly (90), a chain that stays sealed (96). Trap 13 splits one cluster's
+/// resigns (51), a joiner that is removed repeatedly (90), a chain that stays sealed (96), a lock without a holder (108). Trap 13 splits one cluster's
 /// nodes into two clusters, which no client can observe, so [`Oracle::Formation`] convicts it.
 pub const fn is_convicted_by(mutant: Mutant, oracle: Oracle) -> bool {
     match oracle {
-        Oracle::Liveness => matches!(mutant.trap(), 16 | 44 | 49 | 51 | 60 | 89 | 90 | 96),
+        Oracle::Liveness => matches!(mutant.trap(), 16 | 44 | 49 | 51 | 60 | 89 | 90 | 96 | 108),
         Oracle::Formation => mutant.trap() == 13,
         _ => oracle.convicts(),
     }

@@ -45,6 +45,10 @@ pub enum Caller {
     Client(Origin),
     /// A watcher, and the number of its attempt.
     Watcher(usize, u64),
+    /// A contender for a lock, and the number of its attempt.
+    Contender(usize, u64),
+    /// A follower, and the number of its attempt.
+    Follower(usize, u64),
 }
 
 /// An input of a chain.

@@ -5,6 +5,8 @@
 //! history(i+1) ⊕ sent(i)` it remains to check that `sent(i)` is kept.
 
 mod claims;
+mod copies;
+mod locks;
 mod moving;
 mod once;
 
@@ -20,6 +22,8 @@ use bytes::Bytes;
 
 use crate::history::History;
 
+pub use copies::CopyOracle;
+pub use locks::{LockHolder, LockOracle};
 pub use once::Requests;
 
 /// A rule that can be broken.
@@ -77,6 +81,10 @@ pub enum Oracle {
     ChainTime,
     /// A key with a time to live was removed too early, returned, or stayed.
     Expiry,
+    /// A lock had two holders at once, or holders out of the order of their keys, or its resource refused a holder.
+    Locks,
+    /// A copy of keys showed a state that was never committed, or reported a change twice.
+    Copies,
     /// The code under test panicked.
     Panic,
 }
@@ -111,6 +119,8 @@ impl Oracle {
             Self::Service => "service comes back in time",
             Self::ChainTime => "chain time: it never runs ahead of the clocks",
             Self::Expiry => "expiry: no key is removed early, returns or stays",
+            Self::Locks => "locks: one holder at a time, in the order of the queue, with rising tokens",
+            Self::Copies => "copies: only committed states, each change once",
             Self::Panic => "panic",
         }
     }
@@ -121,7 +131,7 @@ impl Oracle {
         match self {
             Self::History | Self::Prefix | Self::Sent | Self::Contiguity => true,
             Self::Watermark | Self::Claims | Self::Once | Self::Bounds | Self::Durable | Self::Disk => true,
-            Self::Reopened | Self::ChainTime | Self::Expiry => true,
+            Self::Reopened | Self::ChainTime | Self::Expiry | Self::Locks | Self::Copies => true,
             Self::Stalled | Self::Unknown | Self::Lost | Self::Stops | Self::Ready | Self::Service => true,
             Self::Answers | Self::Formation | Self::Wire | Self::Halted => false,
             Self::Convergence | Self::Liveness | Self::Progress | Self::Panic => false,

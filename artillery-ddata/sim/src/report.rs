@@ -237,6 +237,29 @@ impl fmt::Display for ScenarioReport {
                 "         unreplicated records: {settled_by_start} settled by starts, {settled_by_read} by reads, {superseded} superseded"
             )?;
         }
+        if counts.locks.contenders > 0 {
+            let locks = &counts.locks;
+            writeln!(
+                f,
+                "         locks: {} keys, {} holders, {} lost; {} pauses ({} of holders), {} deaths, {} cut off; {} renewals, {} unknown; {} writes accepted, {} refused",
+                locks.placed,
+                locks.holds,
+                locks.lost,
+                locks.pauses,
+                locks.paused_holders,
+                locks.deaths,
+                locks.cuts,
+                locks.renewals,
+                locks.unknown_renewals,
+                locks.stored,
+                locks.fenced
+            )?;
+            writeln!(
+                f,
+                "         copies: {} changes, {} read in whole, {} times because changes were no longer kept",
+                locks.copied, locks.copies, locks.restarts
+            )?;
+        }
         if counts.gave_way > 0 {
             writeln!(f, "         {} clusters gave way to another one", counts.gave_way)?;
         }
@@ -394,6 +417,7 @@ impl Counts {
         self.fell_behind += other.fell_behind;
         self.disks.add(other.disks);
         self.walks += other.walks;
+        self.locks.add(other.locks);
         self.session_bytes = self.session_bytes.max(other.session_bytes);
         self.version_queries += other.version_queries;
         self.retries += other.retries;

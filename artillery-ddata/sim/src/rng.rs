@@ -33,6 +33,10 @@ pub enum Concern {
     Formation,
     /// The choices of one watcher, and whether its requests are lost.
     Watcher(usize),
+    /// The choices of one contender for a lock, and the fate of its requests.
+    Contender(usize),
+    /// The choices of one follower, and whether its requests are lost.
+    Follower(usize),
     /// Which nodes an operator restarts, and when.
     Operator,
     /// Leaders, and the fate of proposals.
@@ -62,6 +66,8 @@ impl Concern {
             Self::Orders => (12, 0, 0),
             Self::Operator => (13, 0, 0),
             Self::Disks => (14, 0, 0),
+            Self::Contender(process) => (15, process, 0),
+            Self::Follower(follower) => (16, follower, 0),
         };
         kind << 48 | (a as u64) << 24 | b as u64
     }

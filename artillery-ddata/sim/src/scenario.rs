@@ -17,13 +17,13 @@ use artillery_proto::{
 
 use self::directed::{busy, crowd, disturbed, forks, halves, last_words, overlaps, race, stalls, unequal, whispers};
 use self::draw::{
-    addresses, batches, clocks, common, disks, evictions, expiry, founded, hold_lists, lags, large, losses, mixed,
-    moving, one_key, power, readers, resync, retries, scripts, sole, turmoil, unrest, walks, watches, young,
+    addresses, batches, clocks, common, disks, evictions, expiry, founded, hold_lists, lags, large, locks, losses,
+    mixed, moving, one_key, power, readers, resync, retries, scripts, sole, turmoil, unrest, walks, watches, young,
 };
 pub use self::{
     every_write::every_write,
     gray::{BACK, Gray, gray_setup},
-    setup::{ControlSetup, FoundingSetup, Setup},
+    setup::{ControlSetup, FoundingSetup, LockSetup, Setup},
 };
 
 use crate::{
@@ -196,6 +196,8 @@ pub enum Scenario {
     Busy,
     /// Keys with times to live, under all faults that change a configuration.
     Expiry,
+    /// Processes that contend for locks, pause, die and are cut off, and copies of keys that fall behind.
+    Locks,
 }
 
 impl Scenario {
@@ -219,6 +221,7 @@ impl Scenario {
             Self::Readers => &[Delay],
             Self::Failover => &[Restart, Delay, Break],
             Self::Busy => &[Restart, Delay],
+            Self::Locks => &[Restart, Loss, Delay, Break, Cut, Pause, Isolate],
             Self::Expiry => {
                 &[Outage, Restart, Halt, Loss, Duplication, Reorder, Delay, Break, Cut, Slow, Pause, Isolate]
             }
@@ -356,6 +359,7 @@ impl Scenario {
             Self::Young => young(&mut rng, &mut setup),
             Self::Busy => busy(&mut rng, &mut setup),
             Self::Expiry => expiry(&mut rng, &mut setup),
+            Self::Locks => locks(&mut rng, &mut setup),
         }
         let restarts = setup.control.is_some() || setup.founding.is_some();
         // The time for which a node is busy does not include its disk work.
@@ -370,6 +374,10 @@ impl Scenario {
         if let Some(of) = setup.durable.as_mut().filter(|_| matches!(self, Self::Gray | Self::Relapses)) {
             // A failed disk would end the member before the leader finds it slow.
             of.fails = 0;
+        }
+        if let Some(of) = setup.durable.as_mut().filter(|_| self == Self::Locks) {
+            // Without syncs a power failure may lose acknowledged writes, and a lock with them.
+            of.never = 0;
         }
         if !matches!(self, Self::Slow | Self::Mixed) {
             hold_lists(&mut setup);

@@ -3,12 +3,14 @@
 mod answers;
 mod boundary;
 mod clients;
+mod contenders;
 mod control;
 mod counts;
 mod disks;
 mod end;
 mod event;
 mod faults;
+mod followers;
 mod founding;
 mod plays;
 mod power_cut;
@@ -26,11 +28,13 @@ use std::{collections::BTreeSet, sync::Arc};
 pub(crate) use self::event::{Addressed, Arrival, Event, Phase};
 pub use self::{
     boundary::{Boundary, ResyncCounts, ResyncEnd},
-    counts::{Counts, DiskEvents, Served},
+    counts::{Counts, DiskEvents, LockCounts, Served},
     power_cut::{PowerCounts, PowerCut},
 };
 use self::{
+    contenders::Contenders,
     control::{Control, Loss},
+    followers::CopyKeeper,
     founding::Founders,
     reopening::Lacking,
     service::Service,
@@ -106,6 +110,8 @@ pub struct World {
     /// By application and chain.
     standings: Vec<Vec<Standing>>,
     watchers: Vec<Watcher>,
+    contenders: Contenders,
+    followers: Vec<CopyKeeper>,
     claim: Option<Failure>,
     audit: Vec<Served>,
     in_flight: u64,
@@ -185,6 +191,10 @@ impl World {
             standings: vec![vec![Standing::default(); setup.chains]; setup.clients.div_ceil(setup.lanes)],
             watchers: (0..setup.watchers * setup.chains)
                 .map(|index| Watcher::new(seed, index, index % setup.chains))
+                .collect(),
+            contenders: Contenders::new(seed, &setup),
+            followers: (0..setup.followers * setup.chains)
+                .map(|index| CopyKeeper::new(seed, index, index % setup.chains, setup.guards))
                 .collect(),
             claim: None,
             audit: Vec::new(),
@@ -317,6 +327,8 @@ impl World {
         for watcher in 0..self.watchers.len() {
             self.queue.push(self.now + 1, Event::Watch { watcher, attempt: 0 });
         }
+        self.begin_contenders();
+        self.begin_followers();
     }
 
     fn handle(&mut self, event: Event) -> Result<(), Failure> {
@@ -334,6 +346,8 @@ impl World {
             Event::Watch { watcher, attempt } => self.watch(watcher, attempt),
             Event::AskForChanges { watcher, attempt, node } => self.ask_for_changes(watcher, attempt, node),
             Event::Changes { watcher, attempt, reply } => return self.changes(watcher, attempt, *reply),
+            Event::Contend(event) => return self.contend(event),
+            Event::Follow(event) => return self.follow(event),
             Event::Founding(event) => return self.founding_event(event),
             Event::Control(event) => return self.control_event(event),
             Event::Tick { node, slot, number } => self.tick(node, slot, number),

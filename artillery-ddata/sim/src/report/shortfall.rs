@@ -10,6 +10,13 @@ use crate::{
     world::Outcome,
 };
 
+/// The fewest holders, where processes contend for locks.
+const HOLDERS: u64 = 5;
+/// The fewest changes that copies report, where they are kept.
+const COPIED: u64 = 50;
+/// The fewest copies that are read in whole.
+const COPIES: u64 = 2;
+
 /// A figure that is too low: the run found no violation, but proves little.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Shortfall {
@@ -32,7 +39,14 @@ impl Shortfall {
             ("virtual nanoseconds", counts.virtual_nanos, STOP),
             ("planned faults", counts.planned, FEWEST as u64),
         ];
-        let low = figures.into_iter().find(|(_, value, least)| value < least);
+        let locks = counts.locks;
+        let of_locks = [
+            ("holders of locks", locks.holds, HOLDERS),
+            ("changes in copies", locks.copied, COPIED),
+            ("copies read in whole", locks.copies, COPIES),
+        ];
+        let of_locks = of_locks.into_iter().filter(|_| locks.contenders > 0);
+        let low = figures.into_iter().chain(of_locks).find(|(_, value, least)| value < least);
         low.map(|(figure, value, least)| Self { seed, figure, value, least })
     }
 }
@@ -51,7 +65,7 @@ mod tests {
         oracle::{Failure, Oracle},
         report::ScenarioReport,
         scenario::Scenario,
-        world::Counts,
+        world::{Counts, LockCounts},
     };
 
     /// The report of a seed that does exactly enough, except for `change`. `None` if it passes.
@@ -74,6 +88,15 @@ mod tests {
         assert!(short.contains("seed 7 has 29999999999 virtual nanoseconds"), "{short}");
         let calm = complaint(|outcome| outcome.counts.planned -= 1).expect("too few faults");
         assert!(calm.contains("seed 7 has 4 planned faults"), "{calm}");
+    }
+
+    #[test]
+    fn a_seed_with_few_holders_fails() {
+        let locks =
+            |holds| LockCounts { contenders: 4, holds, copied: COPIED, copies: COPIES, ..LockCounts::default() };
+        assert_eq!(complaint(|outcome| outcome.counts.locks = locks(HOLDERS)), None);
+        let few = complaint(|outcome| outcome.counts.locks = locks(HOLDERS - 1)).expect("too few holders");
+        assert!(few.contains("seed 7 has 4 holders of locks"), "{few}");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use artillery_proto::{Mode, guards::Guards};
 
-use super::{ControlSetup, FoundingSetup, HEALED, OPERATIONS, STOP, Setup};
+use super::{ControlSetup, FoundingSetup, HEALED, LockSetup, OPERATIONS, STOP, Setup};
 use crate::{
     client::{Keys, Mix},
     disk::DiskSetup,
@@ -73,6 +73,7 @@ pub(super) fn common(rng: &mut Rng) -> Setup {
         record_cost: 0,
         turn: Duration::MAX,
         longest_ttl: None,
+        locks: None,
         gray: None,
         excused: true,
         peaceful: false,
@@ -84,6 +85,7 @@ pub(super) fn common(rng: &mut Rng) -> Setup {
         fewest: OPERATIONS,
         most: u64::MAX,
         watchers: 0,
+        followers: 0,
         wired: rng.chance(300),
         founding: None,
         control: None,
@@ -424,4 +426,24 @@ pub(super) fn expiry(rng: &mut Rng, setup: &mut Setup) {
         // Without syncs a power failure may lose acknowledged writes, which ends a run.
         durable.never = 0;
     }
+}
+
+/// Locks with short times to live, and copies. The history is short, and answers are small, so that copies fall behind
+/// and are read in many pages.
+pub(super) fn locks(rng: &mut Rng, setup: &mut Setup) {
+    moving(rng, setup);
+    setup.chains = rng.between(1, 2) as usize;
+    setup.keys.registers = rng.between(4, 12) as u32;
+    setup.backlog = rng.pick(&[16 << 10, 16 << 10, 64 << 10]);
+    setup.answer = rng.pick(&[700, 2 << 10, 256 << 10]);
+    setup.watch_steps = rng.pick(&[20, 300, 16 << 10]);
+    setup.mix = Mix { writes: rng.between(400, 700) as u32, deletes: 300, cuts: 0, scans: 0, ..setup.mix };
+    setup.control_mut().drift = rng.pick(&[4_900, 49_000]);
+    setup.locks = Some(LockSetup {
+        processes: rng.between(4, 6) as usize,
+        names: rng.pick(&[1, 1, 2]),
+        longest_ttl: 3000,
+        drift_ppm: setup.control_mut().drift_ppm(),
+    });
+    setup.followers = rng.between(2, 3) as usize;
 }

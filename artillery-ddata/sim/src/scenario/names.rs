@@ -4,7 +4,7 @@ use super::Scenario;
 
 impl Scenario {
     /// All scenarios, in the order in which `--scenario all` runs them.
-    pub const ALL: [Self; 61] = [
+    pub const ALL: [Self; 62] = [
         Self::Calm,
         Self::Lossy,
         Self::Links,
@@ -66,6 +66,7 @@ impl Scenario {
         Self::Young,
         Self::Busy,
         Self::Expiry,
+        Self::Locks,
     ];
 
     /// The name on the command line.
@@ -132,6 +133,7 @@ impl Scenario {
             Self::Young => "young",
             Self::Busy => "busy",
             Self::Expiry => "expiry",
+            Self::Locks => "locks",
         }
     }
 
@@ -200,6 +202,7 @@ impl Scenario {
             Self::Young => "nodes without names in a crash loop",
             Self::Busy => "members restart with empty memory, and processing a snapshot blocks a node's other work",
             Self::Expiry => "keys with times to live, under power failures, orders and all other faults",
+            Self::Locks => "processes that contend for locks, pause and die, and copies of keys that fall behind",
             Self::Recovery => "most voters of the log are lost permanently, and an operator recovers the rest",
             Self::Leaves => "members leave until one or two remain, which continue and admit one again",
             Self::Scripts => "scripts that read and write many keys, with some failing groups, retried and duplicated",

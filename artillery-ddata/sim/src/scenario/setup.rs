@@ -84,6 +84,8 @@ pub struct Setup {
     pub turn: Duration,
     /// The longest time to live of the clients' own keys, in milliseconds. `None`: no key expires.
     pub longest_ttl: Option<u64>,
+    /// The processes that contend for locks. `None`: none do.
+    pub locks: Option<LockSetup>,
     /// The interval in which one member holds up its chain, if it does. Writes must recover soon.
     pub gray: Option<Gray>,
     /// Whether a node that is kept out for a gray failure may be missing from its chain after healing.
@@ -106,6 +108,8 @@ pub struct Setup {
     pub most: u64,
     /// Number of watchers of each chain.
     pub watchers: usize,
+    /// Number of copies that are kept of each chain.
+    pub followers: usize,
     /// Whether frames between nodes are encoded and decoded.
     pub wired: bool,
     /// How the cluster forms. `None`: it exists from the start.
@@ -139,6 +143,26 @@ impl Setup {
     pub(super) fn control_mut(&mut self) -> &mut ControlSetup {
         self.control.as_mut().expect("a scenario whose configuration changes")
     }
+}
+
+impl ControlSetup {
+    /// The maximum drift between a fast clock and a slow one, plus a margin, in millionths.
+    pub const fn drift_ppm(&self) -> u32 {
+        2 * self.drift + 2 * self.drift / 10 + 200
+    }
+}
+
+/// The processes that contend for locks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LockSetup {
+    /// Number of processes.
+    pub processes: usize,
+    /// Number of locks.
+    pub names: usize,
+    /// The longest time to live of a key, in milliseconds.
+    pub longest_ttl: u64,
+    /// How far the clocks of two nodes may differ in rate, in millionths, as routings state it.
+    pub drift_ppm: u32,
 }
 
 /// The formation of a cluster.

@@ -20,6 +20,14 @@ impl World {
     pub(super) fn answer(&mut self, index: usize, slot: usize, caller: Caller, reply: Reply) -> Result<(), Failure> {
         let origin = match caller {
             Caller::Watcher(watcher, attempt) => return self.answer_changes(watcher, attempt, reply),
+            Caller::Contender(process, attempt) => {
+                self.answer_contender(process, attempt, reply);
+                return Ok(());
+            }
+            Caller::Follower(follower, attempt) => {
+                self.answer_follower(follower, attempt, reply);
+                return Ok(());
+            }
             Caller::Client(origin) => origin,
         };
         self.trace.line(self.now, |out| {

@@ -190,13 +190,7 @@ impl Control {
 
 impl ControlSetup {
     pub(super) fn timing(&self) -> Timing {
-        Timing {
-            lease: self.lease,
-            suspect: self.suspect,
-            slow: self.slow,
-            // The maximum drift between a fast clock and a slow one, plus a margin.
-            drift_ppm: 2 * self.drift + 2 * self.drift / 10 + 200,
-        }
+        Timing { lease: self.lease, suspect: self.suspect, slow: self.slow, drift_ppm: self.drift_ppm() }
     }
 }
 

@@ -56,6 +56,8 @@ pub struct Counts {
     pub watched_parts: u64,
     /// Answers that refuse a watcher because it fell behind.
     pub fell_behind: u64,
+    /// Events of locks and of copies.
+    pub locks: LockCounts,
     /// Completed walks in hash order.
     pub walks: u64,
     /// Time after healing until every chain was complete and each of its members had served, in virtual nanoseconds.
@@ -139,6 +141,71 @@ impl DiskEvents {
         *settled_by_start += other.settled_by_start;
         *settled_by_read += other.settled_by_read;
         *superseded += other.superseded;
+    }
+}
+
+/// Counts of the events of locks, of the resources that they protect, and of copies.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct LockCounts {
+    /// Processes that contend for locks.
+    pub contenders: u64,
+    /// Keys that were put into a queue.
+    pub placed: u64,
+    /// Answers to waiting processes.
+    pub watched: u64,
+    /// Waiting processes whose changes were no longer kept.
+    pub fell_behind: u64,
+    /// Processes that began to hold a lock.
+    pub holds: u64,
+    /// Holders whose lease ended.
+    pub lost: u64,
+    /// Processes that waited for a renewal before they could hold a lock.
+    pub confirms: u64,
+    /// Acknowledged renewals.
+    pub renewals: u64,
+    /// Renewals with an unknown outcome.
+    pub unknown_renewals: u64,
+    /// Pauses of processes.
+    pub pauses: u64,
+    /// Pauses of holders.
+    pub paused_holders: u64,
+    /// Processes that died.
+    pub deaths: u64,
+    /// Processes cut off from all nodes.
+    pub cuts: u64,
+    /// Writes that a resource accepted.
+    pub stored: u64,
+    /// Writes that a resource refused because of their token.
+    pub fenced: u64,
+    /// Changes that copies reported.
+    pub copied: u64,
+    /// Copies read in whole.
+    pub copies: u64,
+    /// Followers that began again because their changes were no longer kept.
+    pub restarts: u64,
+}
+
+impl LockCounts {
+    /// Adds other counts.
+    pub fn add(&mut self, other: Self) {
+        self.contenders += other.contenders;
+        self.placed += other.placed;
+        self.watched += other.watched;
+        self.fell_behind += other.fell_behind;
+        self.holds += other.holds;
+        self.lost += other.lost;
+        self.confirms += other.confirms;
+        self.renewals += other.renewals;
+        self.unknown_renewals += other.unknown_renewals;
+        self.pauses += other.pauses;
+        self.paused_holders += other.paused_holders;
+        self.deaths += other.deaths;
+        self.cuts += other.cuts;
+        self.stored += other.stored;
+        self.fenced += other.fenced;
+        self.copied += other.copied;
+        self.copies += other.copies;
+        self.restarts += other.restarts;
     }
 }
 

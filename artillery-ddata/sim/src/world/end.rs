@@ -48,17 +48,19 @@ impl World {
             self.catch_up(index)?;
         }
         self.check_progress()?;
+        self.check_contenders()?;
         for chain in 0..self.setup.chains {
             self.check_chain(chain)?;
         }
         self.check_watchers()?;
+        self.check_followers()?;
         self.check_nothing_due()?;
         self.check_all_ready()
     }
 
     /// Checks that no key has stayed for a second after it was due: the heads have led for long enough.
     fn check_nothing_due(&self) -> Result<(), Failure> {
-        if self.setup.longest_ttl.is_none() {
+        if self.setup.longest_ttl.is_none() && self.setup.locks.is_none() {
             return Ok(());
         }
         for chain in 0..self.setup.chains {
@@ -160,7 +162,7 @@ impl World {
         let callers = self.nodes[index].slots.iter().flat_map(|slot| slot.runner.callers());
         let mut clients = callers.filter_map(|caller| match caller {
             Caller::Client(origin) => Some(origin),
-            Caller::Watcher(..) => None,
+            Caller::Watcher(..) | Caller::Contender(..) | Caller::Follower(..) => None,
         });
         match clients.next() {
             Some(origin) => {
@@ -247,6 +249,7 @@ impl World {
     }
 
     fn count(&mut self) {
+        self.count_contenders();
         let effects = self.network.effects;
         let counts = &mut self.counts;
         counts.virtual_nanos = self.now;

@@ -2,7 +2,7 @@
 
 use artillery_proto::{MemberId, api::Reply, message::ChainFrame, types::update::RequestKey};
 
-use super::{boundary::ResyncEnd, clients::Stalled, control, founding};
+use super::{boundary::ResyncEnd, clients::Stalled, contenders, control, followers, founding};
 use crate::{client::Request, faults::Fault, network::Flight, node::Origin};
 
 #[derive(Debug)]
@@ -33,6 +33,8 @@ pub(crate) enum Event {
     Watch { watcher: usize, attempt: u64 },
     AskForChanges { watcher: usize, attempt: u64, node: usize },
     Changes { watcher: usize, attempt: u64, reply: Box<Reply> },
+    Contend(contenders::Event),
+    Follow(followers::Event),
     Founding(founding::Event),
     Control(control::Event),
     Fault { index: usize, begins: bool },
@@ -54,6 +56,8 @@ impl Event {
             Self::Request(arrival) => Some(arrival.node),
             Self::Leave { node, .. } | Self::Synced { node, .. } => Some(*node),
             Self::Control(event) => event.waits_for(),
+            Self::Contend(event) => event.waits_for(),
+            Self::Follow(event) => event.waits_for(),
             _ => None,
         }
     }

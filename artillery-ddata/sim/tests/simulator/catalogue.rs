@@ -10,7 +10,7 @@ use artillery_proto::guards::Mutant;
 use artillery_sim::mutants::HUNTED;
 
 /// Mutants that no seed hunts, each with the file and the name of the test that disables the guard.
-const TESTED: [(Mutant, &str, &str); 73] = [
+const TESTED: [(Mutant, &str, &str); 75] = [
     (
         Mutant::AnyAnswerRefutes,
         "proto/src/node/succession/tests/gave_way.rs",
@@ -128,6 +128,8 @@ const TESTED: [(Mutant, &str, &str); 73] = [
     (Mutant::BrokenPromise, FORMATION, "every_rule_is_needed"),
     (Mutant::RefuseForNow, FORMATION, "every_rule_is_needed"),
     (Mutant::ProposeOnAnswer, FORMATION, "every_rule_of_unequal_nodes_is_needed"),
+    (Mutant::ReportAgain, FOLLOWER, "each_guard_is_needed"),
+    (Mutant::RepeatChange, FOLLOWER, "each_guard_is_needed"),
     (Mutant::FreshVerdict, "proto/src/control/formation/poll/tests.rs", "the_soup_has_teeth"),
 ];
 
@@ -142,6 +144,7 @@ const LEAVING: &str = "proto/src/control/coordinator/tests/leaving.rs";
 const REOPEN: &str = "proto/src/control/coordinator/tests/reopen.rs";
 const RUNNER: &str = "proto/src/runner/tests.rs";
 const EMBEDDED: &str = "src/control/embedded/tests/seeds.rs";
+const FOLLOWER: &str = "proto/src/follower/tests.rs";
 const FORMATION: &str = "proto/src/control/formation/tests/chaos.rs";
 
 fn library() -> PathBuf {

@@ -10,6 +10,7 @@ mod determinism;
 mod every_write;
 mod gray;
 mod large;
+mod locks;
 mod mutants;
 mod oracles;
 mod overload;

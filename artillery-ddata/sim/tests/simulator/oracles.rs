@@ -4,6 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use artillery_proto::{
     ChainId, Incarnation, MemberId, NodeId, Sequence, Version,
+    follower::{Copy, CopyEdit},
+    guards::Guards,
     message::Fullness,
     replica::{Halt, Rereplication, Status},
     store::{Held, MemoryStore, ScanRecord, Size, Store, StoreBatch, StoreOp},
@@ -11,7 +13,7 @@ use artillery_proto::{
 };
 use artillery_sim::{
     faults::{Fault, Planned},
-    oracle::{ChainOracle, Failure, Oracle, Requests, check_content},
+    oracle::{ChainOracle, CopyOracle, Failure, Oracle, Requests, check_content},
     scenario::{SECOND, Scenario},
     world::World,
 };
@@ -247,4 +249,28 @@ fn a_chain_that_never_heals_is_seen() {
     assert_eq!(unhealed(Fault::Loss(1000)), Some(Oracle::Progress));
     // The watermark also arrives along the chain.
     assert_eq!(unhealed(Fault::Cut(2, 0)), None);
+}
+
+#[test]
+fn a_copy_shows_committed_states_and_reports_each_change_once() {
+    let chain = healthy();
+    let edit = |update: &Update| {
+        let value = update.changes.iter().next().and_then(|change| change.value.clone());
+        CopyEdit::Update(vec![ScanRecord { key: "key".into(), held: Held::new(update.version, value) }])
+    };
+    let [first, second, third] = &history()[..] else { panic!("three updates") };
+    let copied = |updates: &[&Update], at: u64| {
+        let (mut copy, mut oracle) = (Copy::new(Guards::ALL), CopyOracle::new(Bytes::new()));
+        let edits = updates.iter().map(|update| edit(update)).chain([CopyEdit::Reach(Sequence(at))]);
+        edits.into_iter().try_for_each(|edit| oracle.report(copy.edit(edit), false))?;
+        oracle.check(&chain, &copy, Sequence(at), false)?;
+        oracle.check_whole(&copy)
+    };
+    assert_eq!(copied(&[first, second], 2), Ok(()));
+    assert_eq!(copied(&[second], 2), Ok(()));
+    for (updates, at) in [(&[first][..], 2), (&[first, second], 1), (&[first, second, third], 3), (&[first, first], 1)]
+    {
+        let failure = copied(updates, at).expect_err("a wrong copy");
+        assert_eq!(failure.oracle, Oracle::Copies);
+    }
 }
