@@ -22,10 +22,10 @@ pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
 /// [`get_local`](Self::get_local). Concurrent calls are pipelined, and may be applied in any order.
 #[derive(Clone)]
 pub struct Kv {
-    pub(super) router: Arc<Router>,
+    pub(crate) router: Arc<Router>,
     pub(super) timeout: Duration,
     pub(super) mode: ReadMode,
-    pub(super) session: Option<Session>,
+    pub(crate) session: Option<Session>,
 }
 
 impl Kv {
