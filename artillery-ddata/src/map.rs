@@ -14,6 +14,7 @@ mod scan;
 mod tests;
 mod update;
 mod value;
+mod view;
 
 pub use calls::{Get, MapWrite};
 pub use error::MapError;
@@ -21,3 +22,4 @@ pub use key::{AsKey, KeyError, KeySpace, Leading, NameError};
 pub use scan::{MapEntry, MapScan};
 pub use update::MapUpdate;
 pub use value::{Bincode, Decimal, ValueCodec, ValueError};
+pub use view::{MapView, MapViewChange, OpenMapView};
