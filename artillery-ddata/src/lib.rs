@@ -111,7 +111,8 @@
 //! ```
 //!
 //! A program that isn't a node uses a [`Client`], which gives the same [`Kv`]. A program without a runtime uses a
-//! [`blocking::Client`]. A [`Map`] has keys and values of your own types.
+//! [`blocking::Client`]. A [`Map`] has keys and values of your own types. A [`View`] is a local copy of the keys with a
+//! prefix.
 //!
 //! # Platforms
 //!
@@ -119,10 +120,11 @@
 //!
 //! # Modules
 //!
-//! The handles are at the root: [`Node`], [`Client`], [`Kv`], [`Map`]. The modules hold the other types:
+//! The handles are at the root: [`Node`], [`Client`], [`Kv`], [`Map`], [`View`]. The modules hold the other types:
 //!
 //! - [`node`] and [`client`]: why a node or client can't start, or why a node never becomes ready.
 //! - [`kv`] and [`map`]: calls, results and conflicts.
+//! - [`view`]: local copies, which a program reads without waiting.
 //! - [`blocking`]: the same calls for plain threads.
 //! - [`config`]: the settings of a node.
 //! - [`error`]: the reasons in an [`Error`].
@@ -170,6 +172,7 @@ pub mod status;
 mod system;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub mod view;
 
 pub use artillery_core::{ClusterId, Incarnation, MemberId, NodeId, Timestamp};
 pub use artillery_proto::{
@@ -184,4 +187,5 @@ pub use self::{
     kv::{batch::Batch, handle::Kv, script::Script},
     map::handle::Map,
     node::{builder::NodeBuilder, handle::Node},
+    view::View,
 };

@@ -14,6 +14,7 @@ mod scan;
 mod tests;
 mod update;
 mod value;
+mod view;
 mod watch;
 
 pub use calls::{Get, MapWrite};
@@ -22,4 +23,5 @@ pub use key::{AsKey, KeyError, KeySpace, Leading, NameError};
 pub use scan::{MapEntry, MapScan};
 pub use update::MapUpdate;
 pub use value::{Bincode, Decimal, ValueCodec, ValueError};
+pub use view::{MapView, MapViewChange, OpenMapView};
 pub use watch::{MapChange, MapWatch, OpenMapWatch};

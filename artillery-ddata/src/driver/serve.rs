@@ -29,7 +29,7 @@ use crate::{
     driver::BoxFuture,
     error::NotApplied,
     local::{
-        LONGEST_WAIT, Local,
+        LONGEST_WAIT, Local, answer_by,
         answering::{Answering, Answers},
         handle::{ChainHandle, ReadRequest, Responder, WriteRequest},
         room::{ConnectionRoom, RoomKind, Rooms, Sizes},
@@ -340,12 +340,14 @@ async fn write_here(
 
 /// Passes the request to the chain's task. While the chain's queue is full, nothing is read from the stream.
 async fn serve_here(handle: &ChainHandle, request: Request, deadline: Instant, answering: Answering) {
-    let (responder, deadline) = (Responder::Stream(answering), on_the_clock(deadline));
+    let responder = Responder::Stream(answering);
     match request.operation {
         Operation::Read { query, mode, floor, history } => {
+            let deadline = on_the_clock(answer_by(&query, deadline));
             handle.read(ReadRequest { query, mode, floor, history, deadline, caller: responder }).await;
         }
         Operation::Write { request, history, write } => {
+            let deadline = on_the_clock(deadline);
             handle.write(WriteRequest { request, history, write, deadline, caller: responder }).await;
         }
         Operation::Admin(_) => {}

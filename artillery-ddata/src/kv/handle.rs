@@ -25,7 +25,7 @@ pub struct Kv {
     pub(crate) router: Arc<Router>,
     pub(super) timeout: Duration,
     pub(super) mode: ReadMode,
-    pub(super) session: Option<Session>,
+    pub(crate) session: Option<Session>,
 }
 
 impl Kv {

@@ -94,6 +94,10 @@ impl<K, V, C> Map<K, V, C> {
         Self { kv: self.kv.in_session(session), ..self.clone() }
     }
 
+    pub(super) fn kv(&self) -> &Kv {
+        &self.kv
+    }
+
     /// The key space of the map.
     pub fn keys(&self) -> &KeySpace<K> {
         &self.keys

@@ -120,7 +120,7 @@ impl<K: DeserializeOwned, V> Stream for MapScan<K, V> {
     }
 }
 
-fn typed<K: DeserializeOwned, V>(
+pub(super) fn typed<K: DeserializeOwned, V>(
     keys: &KeySpace<K>,
     decode: Decode<V>,
     entry: Entry,

@@ -13,7 +13,7 @@ use crate::{
     api::{Query, Refusal, retry::Repeat},
     error::{NotApplied, Unknown},
     local::{
-        Here,
+        Here, answer_by,
         handle::{ReadRequest, Responder, WriteRequest},
     },
     message::request::{Operation, ResponseAnswer},
@@ -107,16 +107,18 @@ type PendingHandover<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 pub(super) async fn ask_here(Here { handle, me, place }: &Here, question: &Question, deadline: Instant) -> Tried {
     let (responder, reply) = oneshot::channel();
-    let (responder, until) = (Responder::Caller(responder), on_the_clock(deadline));
+    let responder = Responder::Caller(responder);
     let is_write = question.operation.is_write();
     let waiting: Option<PendingHandover<'_>> = match &question.operation {
         Operation::Read { query, mode, floor, history } => {
             let (query, mode, floor, history) = (query.clone(), *mode, *floor, *history);
+            let until = on_the_clock(answer_by(&query, deadline));
             let read = ReadRequest { query, mode, floor, history, deadline: until, caller: responder };
             handle.try_read(read).map(|read| -> PendingHandover<'_> { Box::pin(handle.read(read)) })
         }
         Operation::Write { request, history, write } => {
             let (request, history, write) = (*request, *history, write.clone());
+            let until = on_the_clock(deadline);
             let write = WriteRequest { request, history, write, deadline: until, caller: responder };
             handle.try_write(write).map(|write| -> PendingHandover<'_> { Box::pin(handle.write(write)) })
         }
