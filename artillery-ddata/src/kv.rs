@@ -56,7 +56,8 @@ pub use many::{GetMany, MultiGet};
 pub use result::{Committed, Conflict, Read, ReadState, Record, Resolution, Served, Taken, Versioned};
 pub use scan::{Entry, Scan};
 pub use script::Group;
-pub use watch::{Change, FromNow, FromPosition, OpenWatch, Watch};
+pub(crate) use watch::follow;
+pub use watch::{Change, FromNow, FromPosition, OpenWatch, Watch, WithPrevious};
 pub use write::{NoOptions, SetsExpiry, SetsValue, WriteCall};
 
 /// A call in progress. It borrows nothing, so it can be spawned.

@@ -49,7 +49,9 @@ mod contest;
 mod election;
 mod error;
 mod guard;
+mod instances;
 mod lock;
+mod observe;
 mod registration;
 mod registry;
 mod renewer;
@@ -62,7 +64,9 @@ pub use self::{
     election::{Campaign, Election, Leader, Leadership},
     error::{LockError, RegistrationError},
     guard::Guard,
+    instances::{RegistryEvent, RegistryWatch},
     lock::{Acquire, Lock, TryAcquire},
+    observe::Observe,
     registration::Registration,
     registry::{Instance, Register, Registry},
 };

@@ -247,6 +247,23 @@ async fn a_watch_shows_each_change_once_and_resumes() {
 }
 
 #[tokio::test]
+async fn a_watch_reports_previous_values() {
+    let (_node, kv) = kv_of_one();
+    let first = kv.put("stock/0", "one").await.unwrap();
+    let mut watch = kv.watch("stock/").with_previous().await.unwrap();
+    let second = kv.put("stock/0", "two").await.unwrap();
+    kv.write(Batch::new().put("stock/1", "new").delete("stock/0")).await.unwrap();
+    let mut seen = Vec::new();
+    while seen.len() < 3 {
+        let change = watch.next().await.unwrap().unwrap();
+        seen.push((change.key, change.previous));
+    }
+    let found = |version, value: &'static str| Some(Versioned { version, value: Bytes::from(value) });
+    let (one, two) = (found(first.version, "one"), found(second.version, "two"));
+    assert_eq!(seen, [("stock/0".into(), one), ("stock/1".into(), None), ("stock/0".into(), two)]);
+}
+
+#[tokio::test]
 async fn a_watch_has_begun_once_it_is_open() {
     let (_node, kv) = kv_of_one();
     let before = kv.put("stock/0", "before").await.unwrap();

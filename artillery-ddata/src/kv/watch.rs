@@ -1,6 +1,7 @@
 //! Watches: changes as they are committed.
 
 mod open;
+mod previous;
 mod target;
 
 use std::{
@@ -16,9 +17,16 @@ use bytes::Bytes;
 use futures_core::Stream;
 use tokio::time::Instant;
 
-pub use self::open::{FromNow, FromPosition, OpenWatch};
-use self::target::{WatchTarget, changes};
-use super::fetched::{Fetched, NextItem, PageSource};
+pub use self::open::{FromNow, FromPosition, OpenWatch, WithPrevious};
+pub(crate) use self::target::follow;
+use self::{
+    previous::PreviousValues,
+    target::{WatchTarget, changes},
+};
+use super::{
+    Versioned,
+    fetched::{Fetched, NextItem, PageSource},
+};
 use crate::{
     ChainId, Error, Frontier, Sequence, Session, Version,
     api::WatchReply,
@@ -42,12 +50,15 @@ pub struct Change {
     pub value: Option<Bytes>,
     /// Whether the key was deleted because it was due.
     pub expired: bool,
+    /// The value before the change, if the watch was opened [with previous values](OpenWatch::with_previous). `None`:
+    /// the key was absent, or the watch was opened without.
+    pub previous: Option<Versioned<Bytes>>,
 }
 
 impl Change {
     /// Creates a change, for tests of code that takes one.
     pub fn new(key: Bytes, version: Version, value: Option<Bytes>) -> Self {
-        Self { key, version, value, expired: false }
+        Self { key, version, value, expired: false, previous: None }
     }
 }
 
@@ -111,6 +122,8 @@ struct WatchState {
     parts: BTreeMap<ChainId, ShownPart>,
     /// Per chain, the start of the current streak of refusals.
     refusing: BTreeMap<ChainId, Instant>,
+    /// `None`: previous values aren't reported.
+    previous: Option<PreviousValues>,
 }
 
 /// An update whose changes have been returned in part.
@@ -122,7 +135,7 @@ struct ShownPart {
 
 impl Watch {
     /// The watch of the changes after this position, which belongs to a history.
-    fn after(target: WatchTarget, position: Frontier) -> Self {
+    fn after(target: WatchTarget, position: Frontier, previous: Option<PreviousValues>) -> Self {
         let reached = Session::resume(position);
         let state = WatchState {
             target,
@@ -131,6 +144,7 @@ impl Watch {
             ready: VecDeque::new(),
             parts: BTreeMap::new(),
             refusing: BTreeMap::new(),
+            previous,
         };
         Self { changes: Fetched::new(state), reached }
     }
@@ -173,7 +187,11 @@ impl PageSource for WatchState {
             self.reached.raise(history, chain, held.version.sequence);
         }
         let expired = held.value.is_none() && held.expires.is_some();
-        NextItem::Item(Change { key, version: held.version, value: held.value, expired })
+        let mut change = Change { expired, ..Change::new(key, held.version, held.value) };
+        if let Some(previous) = &mut self.previous {
+            previous.complete(&mut change);
+        }
+        NextItem::Item(change)
     }
 
     async fn fetch(&mut self) -> Result<(), Error> {

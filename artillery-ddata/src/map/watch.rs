@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use super::{KeySpace, MapError, calls::Decode};
 use crate::{
     Frontier, Kv, Version,
-    kv::{Call, Change, FromNow, FromPosition, OpenWatch, Watch},
+    kv::{Call, Change, FromNow, FromPosition, OpenWatch, Versioned, Watch, WithPrevious},
 };
 
 /// A committed change of a typed map.
@@ -29,12 +29,14 @@ pub struct MapChange<K, V> {
     pub value: Option<V>,
     /// Whether the entry was deleted because it was due.
     pub expired: bool,
+    /// The value before the change, if the watch was opened [with previous values](OpenMapWatch::with_previous).
+    pub previous: Option<Versioned<V>>,
 }
 
 impl<K, V> MapChange<K, V> {
     /// Creates a change, for tests of code that takes one.
     pub fn new(key: K, version: Version, value: Option<V>) -> Self {
-        Self { key, version, value, expired: false }
+        Self { key, version, value, expired: false, previous: None }
     }
 }
 
@@ -59,6 +61,14 @@ impl<K, V> OpenMapWatch<K, V, FromNow> {
     pub fn from(self, position: Frontier) -> OpenMapWatch<K, V, FromPosition> {
         let Self { open, keys, decode } = self;
         OpenMapWatch { open: open.from(position), keys, decode }
+    }
+}
+
+impl<K, V> OpenMapWatch<K, V, FromNow> {
+    /// Reports the previous value of each change ([`OpenWatch::with_previous`]).
+    pub fn with_previous(self) -> OpenMapWatch<K, V, WithPrevious> {
+        let Self { open, keys, decode } = self;
+        OpenMapWatch { open: open.with_previous(), keys, decode }
     }
 }
 
@@ -129,8 +139,10 @@ fn typed<K: DeserializeOwned, V>(
     decode: Decode<V>,
     change: Change,
 ) -> Result<MapChange<K, V>, MapError> {
-    let Change { key, version, value, expired } = change;
-    Ok(MapChange { key: keys.decode(&key)?, version, value: value.as_ref().map(decode).transpose()?, expired })
+    let Change { key, version, value, expired, previous } = change;
+    let previous = previous.map(|found| decode(&found.value).map(|value| Versioned { version: found.version, value }));
+    let (key, value, previous) = (keys.decode(&key)?, value.as_ref().map(decode).transpose()?, previous.transpose()?);
+    Ok(MapChange { key, version, value, expired, previous })
 }
 
 impl<K, V> fmt::Debug for MapWatch<K, V> {

@@ -69,6 +69,10 @@ impl Election {
         Ok(None)
     }
 
+    pub(super) fn kv(&self) -> &Kv {
+        &self.0.kv
+    }
+
     /// The prefix of the keys of the election's candidates.
     pub fn prefix(&self) -> Bytes {
         self.0.prefix()

@@ -71,6 +71,10 @@ impl Registry {
         Ok(instances)
     }
 
+    pub(super) fn kv(&self) -> &Kv {
+        &self.kv
+    }
+
     /// The prefix of the keys of the instances.
     pub fn prefix(&self) -> Bytes {
         prefix(Kind::Registry, &self.name)

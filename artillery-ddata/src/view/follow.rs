@@ -16,11 +16,11 @@ use super::{
     shared::{ChainCopy, SharedView, versioned},
 };
 use crate::{
-    ChainId, ClusterId, Error, Frontier, Kv, ReadMode, Refusal, Session, Version,
+    ChainId, ClusterId, Error, Kv, Refusal, Version,
     api::{Query, Reply, WatchQuery},
     error::NotApplied,
-    kv::{DEFAULT_TIMEOUT, Versioned},
-    rpc::router::{HowToRead, from_now},
+    kv::{self, DEFAULT_TIMEOUT, Versioned},
+    rpc::router::from_now,
 };
 
 /// How long one query waits for changes.
@@ -272,17 +272,6 @@ async fn ask(
     if routing.chains.len() as u32 != chains {
         return Err(Error::refused(Refusal::OtherHistory, None));
     }
-    let history = routing.history_id();
-    let session = asked.floor.map(|floor| {
-        let mut frontier = Frontier::default();
-        frontier.raise(history, chain, floor);
-        Session::resume(frontier)
-    });
-    let how = HowToRead { mode: ReadMode::Eventual, timeout, session };
-    let answer = kv.router.read_in(&routing, chain, asked.query, &how, None, deadline).await?;
-    match answer.reply {
-        reply @ (Reply::Page(_) | Reply::Changes(_)) => Ok((history, reply)),
-        Reply::Refused(reason) => Err(Error::refused(reason, Some(answer.node.node))),
-        _ => Err(Error::not_applied(NotApplied::TimedOut)),
-    }
+    let reply = kv::follow(&kv, &routing, chain, asked, deadline).await?;
+    Ok((routing.history_id(), reply))
 }

@@ -1,10 +1,11 @@
 //! The watched keys, and how a watch queries their chains.
 
+use artillery_proto::follower::FollowerQuery;
 use bytes::Bytes;
 use tokio::time::Instant;
 
 use crate::{
-    ChainId, Error, Frontier, Kv, Routing, Sequence,
+    ChainId, Error, Frontier, Kv, Routing, Sequence, Session,
     api::{Query, ReadMode, Reply, WatchQuery, WatchReply},
     control::chain_of_prefix,
     kv::{get::no_read, handle::how_to_read},
@@ -16,7 +17,7 @@ use crate::{
 pub(super) struct WatchTarget {
     pub(super) kv: Kv,
     pub(super) how: HowToRead,
-    prefix: Bytes,
+    pub(super) prefix: Bytes,
 }
 
 impl WatchTarget {
@@ -54,6 +55,39 @@ impl WatchTarget {
     ) -> Result<CallAnswer, Error> {
         let query = Query::Changes(WatchQuery { prefix: self.prefix.clone(), after, shown });
         self.kv.router.read_in(routing, chain, query, &self.how, None, deadline).await
+    }
+
+    /// Makes one read of a follower.
+    pub(super) async fn follow(
+        &self,
+        routing: &Routing,
+        chain: ChainId,
+        asked: FollowerQuery,
+        deadline: Instant,
+    ) -> Result<Reply, Error> {
+        follow(&self.kv, routing, chain, asked, deadline).await
+    }
+}
+
+/// Makes one read of a follower, in the history of `routing`.
+pub(crate) async fn follow(
+    kv: &Kv,
+    routing: &Routing,
+    chain: ChainId,
+    asked: FollowerQuery,
+    deadline: Instant,
+) -> Result<Reply, Error> {
+    let history = routing.history_id();
+    let session = asked.floor.map(|floor| {
+        let mut frontier = Frontier::default();
+        frontier.raise(history, chain, floor);
+        Session::resume(frontier)
+    });
+    let how = HowToRead { mode: ReadMode::Eventual, timeout: kv.timeout, session };
+    let answer = kv.router.read_in(routing, chain, asked.query, &how, None, deadline).await?;
+    match answer.reply {
+        reply @ (Reply::Page(_) | Reply::Changes(_)) => Ok(reply),
+        other => Err(no_read(&other, answer.node)),
     }
 }
 

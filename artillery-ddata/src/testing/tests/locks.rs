@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use super::super::*;
 use crate::{
     Batch, Kv, Version,
-    recipes::{FencingToken, Guard, Instance, RegistrationError},
+    recipes::{FencingToken, Guard, Instance, RegistrationError, RegistryEvent},
 };
 
 const TTL: Duration = Duration::from_secs(2);
@@ -245,4 +245,49 @@ async fn the_keys_of_a_process_share_updates() {
     assert!(held.iter().all(Guard::is_held));
     // Each key alone would be renewed 12 times.
     assert!(updates < 50 * 12 / 5, "{updates} updates");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_registry_is_followed() {
+    let cluster = Cluster::builder().seed(5).start().await;
+    let (kv, other) = (cluster.client(), cluster.client());
+    let registry = kv.registry("web").with_ttl(TTL);
+    let first = registry.register("1", "a:1").await.unwrap();
+    let mut watch = other.registry("web").watch().await.unwrap();
+    let event = |event: RegistryEvent| match event {
+        RegistryEvent::Up(instance) => (true, instance.id, instance.value),
+        RegistryEvent::Down(instance) => (false, instance.id, instance.value),
+    };
+    assert_eq!(event(watch.next().await.unwrap()), (true, "1".into(), "a:1".into()));
+    let second = registry.register("2", "b:1").await.unwrap();
+    assert_eq!(event(watch.next().await.unwrap()), (true, "2".into(), "b:1".into()));
+    first.update("a:2").await.unwrap();
+    assert_eq!(event(watch.next().await.unwrap()), (true, "1".into(), "a:2".into()));
+    second.deregister().await.unwrap();
+    assert_eq!(event(watch.next().await.unwrap()), (false, "2".into(), "b:1".into()));
+    assert_eq!(watch.instances().len(), 1);
+    drop(first);
+    assert_eq!(event(watch.next().await.unwrap()), (false, "1".into(), "a:2".into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_election_is_observed() {
+    let cluster = Cluster::builder().seed(5).start().await;
+    let (kv, other) = (cluster.client(), cluster.client());
+    let election = kv.election("db").with_ttl(TTL);
+    let mut observed = other.election("db").observe().await.unwrap();
+    assert_eq!(observed.next().await.unwrap(), None);
+    let first = election.campaign("a").await.unwrap();
+    let leader = observed.next().await.unwrap().unwrap();
+    assert_eq!((&leader.value[..], leader.token), (&b"a"[..], first.token()));
+    first.proclaim("a, ready").await.unwrap();
+    assert_eq!(observed.next().await.unwrap().unwrap().value, "a, ready");
+    let next = tokio::spawn(election.campaign("b").timeout(TTL * 10).into_future());
+    sleep(TTL).await;
+    first.resign().await.unwrap();
+    let next = next.await.unwrap().unwrap();
+    assert_eq!(observed.next().await.unwrap().unwrap().token, next.token());
+    assert_eq!(observed.leader().unwrap().value, "b");
+    next.resign().await.unwrap();
+    assert_eq!(observed.next().await.unwrap(), None);
 }
