@@ -9,6 +9,7 @@ use std::{
     fmt,
     future::poll_fn,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -24,19 +25,21 @@ use self::{
     target::{WatchTarget, changes},
 };
 use super::{
-    Versioned,
+    Call, Versioned,
     fetched::{Fetched, NextItem, PageSource},
 };
 use crate::{
-    ChainId, Error, Frontier, Sequence, Session, Version,
+    ChainId, Error, Frontier, Routing, Sequence, Session, Version,
     api::WatchReply,
     error::{Advice, NotApplied},
     rpc::router::from_now,
     store::ScanRecord,
 };
 
-/// How long one query waits for changes if the cluster has a single chain.
+/// How long one query waits for changes.
 const WATCH_TIMEOUT: Duration = Duration::from_secs(10);
+/// The pause before a chain that refused a query is asked again.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// A committed change.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -116,7 +119,11 @@ struct WatchState {
     target: WatchTarget,
     /// The position reached. A session can hold it, and shares it with [`Watch::position`] during a fetch.
     reached: Session,
-    turn: usize,
+    /// The chain whose answer was taken last: the others are looked at first.
+    turn: ChainId,
+    /// The query of each chain that waits for its answer. A chain is asked for as long as it takes: an idle one doesn't
+    /// delay the others, nor does a slow network.
+    asked: BTreeMap<ChainId, Call<Result<WatchReply, Error>>>,
     ready: VecDeque<(ChainId, ScanRecord)>,
     /// Per chain, the update whose changes didn't fit one answer: the next query asks for the rest.
     parts: BTreeMap<ChainId, ShownPart>,
@@ -140,7 +147,8 @@ impl Watch {
         let state = WatchState {
             target,
             reached: reached.clone(),
-            turn: 0,
+            turn: ChainId(0),
+            asked: BTreeMap::new(),
             ready: VecDeque::new(),
             parts: BTreeMap::new(),
             refusing: BTreeMap::new(),
@@ -200,26 +208,21 @@ impl PageSource for WatchState {
         // A position is valid in one history only: in another the watch would skip changes (trap 59). Each query names
         // the history too, since the node that answers may be in another one.
         let routing = router.routing_of(self.reached.history_id(), from_now(self.target.how.timeout)).await?;
+        let watched = self.target.chains(&routing);
         while self.ready.is_empty() {
-            // With several chains, wait only briefly for each, so that an idle chain doesn't delay the others.
-            let watched = self.target.chains(&routing);
-            let chains = watched.len().max(1);
-            let patience = if chains == 1 { WATCH_TIMEOUT } else { Duration::from_millis(20) };
-            self.turn = (self.turn + 1) % chains;
-            let chain = watched[self.turn];
-            let position = || self.reached.frontier().floor(chain);
-            let part = self.parts.get(&chain).copied();
-            let (after, shown) = part.map_or_else(|| (position(), 0), |part| (part.after, part.shown));
-            let asked = match self.target.ask(&routing, chain, (Some(after), shown), from_now(patience)).await {
+            for &chain in &watched {
+                if !self.asked.contains_key(&chain) {
+                    self.ask(&routing, chain, Duration::ZERO);
+                }
+            }
+            let (chain, answer) = poll_fn(|context| self.poll_asked(context)).await;
+            let changes = match answer {
+                Ok(changes) => changes,
                 // No answer in time is treated as no change.
                 Err(Error::NotApplied { reason: NotApplied::TimedOut }) => continue,
-                asked => asked.and_then(changes),
-            };
-            let changes = match asked {
-                Ok(changes) => changes,
-                // A refusal within such a short time may be temporary: query the other chains in the meantime.
-                Err(error) if chains > 1 && error.way_on() == Advice::Retry && self.is_excused(chain) => {
-                    tokio::time::sleep(patience).await;
+                // A refusal within such a short time may be temporary: the other chains are asked in the meantime.
+                Err(error) if watched.len() > 1 && error.way_on() == Advice::Retry && self.is_excused(chain) => {
+                    self.ask(&routing, chain, PAUSE);
                     continue;
                 }
                 Err(error) => return Err(error),
@@ -240,6 +243,40 @@ impl PageSource for WatchState {
 }
 
 impl WatchState {
+    /// Asks a chain for its changes, after a pause.
+    fn ask(&mut self, routing: &Arc<Routing>, chain: ChainId, pause: Duration) {
+        let part = self.parts.get(&chain).copied();
+        let position = || (self.reached.frontier().floor(chain), 0);
+        let (after, shown) = part.map_or_else(position, |part| (part.after, part.shown));
+        let (target, routing) = (self.target.clone(), routing.clone());
+        let asked = Box::pin(async move {
+            if !pause.is_zero() {
+                tokio::time::sleep(pause).await;
+            }
+            let answer = target.ask(&routing, chain, (Some(after), shown), from_now(WATCH_TIMEOUT)).await;
+            answer.and_then(changes)
+        });
+        self.asked.insert(chain, asked);
+    }
+
+    /// The answer of some chain.
+    fn poll_asked(&mut self, context: &mut Context<'_>) -> Poll<(ChainId, Result<WatchReply, Error>)> {
+        let turn = self.turn;
+        let mut others = self.asked.iter_mut().filter(|(chain, _)| **chain > turn);
+        let mut ready = |(&chain, asked): (&ChainId, &mut Call<_>)| match asked.as_mut().poll(context) {
+            Poll::Ready(answer) => Some((chain, answer)),
+            Poll::Pending => None,
+        };
+        let mut found = others.find_map(&mut ready);
+        if found.is_none() {
+            found = self.asked.range_mut(..=turn).find_map(&mut ready);
+        }
+        let Some((chain, answer)) = found else { return Poll::Pending };
+        self.asked.remove(&chain);
+        self.turn = chain;
+        Poll::Ready((chain, answer))
+    }
+
     /// Whether a chain's refusal is tolerated: the chain has answered only with refusals for less than a call's
     /// timeout.
     fn is_excused(&mut self, chain: ChainId) -> bool {
