@@ -260,7 +260,7 @@ async fn a_watch_reports_previous_values() {
     }
     let found = |version, value: &'static str| Some(Versioned { version, value: Bytes::from(value) });
     let (one, two) = (found(first.version, "one"), found(second.version, "two"));
-    assert_eq!(seen, [("stock/0".into(), one), ("stock/1".into(), None), ("stock/0".into(), two)]);
+    assert_eq!(seen, [("stock/0".into(), one), ("stock/0".into(), two), ("stock/1".into(), None)]);
 }
 
 #[tokio::test]

@@ -123,7 +123,7 @@ struct WatchState {
     turn: ChainId,
     /// The query of each chain that waits for its answer. A chain is asked for as long as it takes: an idle one doesn't
     /// delay the others, nor does a slow network.
-    asked: BTreeMap<ChainId, Call<Result<WatchReply, Error>>>,
+    asked: BTreeMap<ChainId, AskedChain>,
     ready: VecDeque<(ChainId, ScanRecord)>,
     /// Per chain, the update whose changes didn't fit one answer: the next query asks for the rest.
     parts: BTreeMap<ChainId, ShownPart>,
@@ -131,6 +131,12 @@ struct WatchState {
     refusing: BTreeMap<ChainId, Instant>,
     /// `None`: previous values aren't reported.
     previous: Option<PreviousValues>,
+}
+
+/// A query that waits for its answer.
+struct AskedChain {
+    since: Instant,
+    answer: Call<Result<WatchReply, Error>>,
 }
 
 /// An update whose changes have been returned in part.
@@ -215,13 +221,13 @@ impl PageSource for WatchState {
                     self.ask(&routing, chain, Duration::ZERO);
                 }
             }
-            let (chain, answer) = poll_fn(|context| self.poll_asked(context)).await;
+            let (chain, since, answer) = poll_fn(|context| self.poll_asked(context)).await;
             let changes = match answer {
                 Ok(changes) => changes,
                 // No answer in time is treated as no change.
                 Err(Error::NotApplied { reason: NotApplied::TimedOut }) => continue,
                 // A refusal within such a short time may be temporary: the other chains are asked in the meantime.
-                Err(error) if watched.len() > 1 && error.way_on() == Advice::Retry && self.is_excused(chain) => {
+                Err(error) if watched.len() > 1 && error.way_on() == Advice::Retry && self.is_excused(chain, since) => {
                     self.ask(&routing, chain, PAUSE);
                     continue;
                 }
@@ -249,38 +255,38 @@ impl WatchState {
         let position = || (self.reached.frontier().floor(chain), 0);
         let (after, shown) = part.map_or_else(position, |part| (part.after, part.shown));
         let (target, routing) = (self.target.clone(), routing.clone());
-        let asked = Box::pin(async move {
+        let answer = Box::pin(async move {
             if !pause.is_zero() {
                 tokio::time::sleep(pause).await;
             }
             let answer = target.ask(&routing, chain, (Some(after), shown), from_now(WATCH_TIMEOUT)).await;
             answer.and_then(changes)
         });
-        self.asked.insert(chain, asked);
+        self.asked.insert(chain, AskedChain { since: Instant::now(), answer });
     }
 
     /// The answer of some chain.
-    fn poll_asked(&mut self, context: &mut Context<'_>) -> Poll<(ChainId, Result<WatchReply, Error>)> {
+    fn poll_asked(&mut self, context: &mut Context<'_>) -> Poll<(ChainId, Instant, Result<WatchReply, Error>)> {
         let turn = self.turn;
         let mut others = self.asked.iter_mut().filter(|(chain, _)| **chain > turn);
-        let mut ready = |(&chain, asked): (&ChainId, &mut Call<_>)| match asked.as_mut().poll(context) {
-            Poll::Ready(answer) => Some((chain, answer)),
+        let mut ready = |(&chain, asked): (&ChainId, &mut AskedChain)| match asked.answer.as_mut().poll(context) {
+            Poll::Ready(answer) => Some((chain, asked.since, answer)),
             Poll::Pending => None,
         };
         let mut found = others.find_map(&mut ready);
         if found.is_none() {
             found = self.asked.range_mut(..=turn).find_map(&mut ready);
         }
-        let Some((chain, answer)) = found else { return Poll::Pending };
+        let Some((chain, since, answer)) = found else { return Poll::Pending };
         self.asked.remove(&chain);
         self.turn = chain;
-        Poll::Ready((chain, answer))
+        Poll::Ready((chain, since, answer))
     }
 
     /// Whether a chain's refusal is tolerated: the chain has answered only with refusals for less than a call's
     /// timeout.
-    fn is_excused(&mut self, chain: ChainId) -> bool {
-        let since = *self.refusing.entry(chain).or_insert_with(Instant::now);
+    fn is_excused(&mut self, chain: ChainId, asked: Instant) -> bool {
+        let since = *self.refusing.entry(chain).or_insert(asked);
         let is_excused = since.elapsed() < self.target.how.timeout;
         if !is_excused {
             // The caller gets the error. If it keeps polling, the time starts again.

@@ -89,11 +89,12 @@ impl Registration {
     /// [`RegistrationError`]. A value that is refused, for instance for its size, changes nothing. After any other error
     /// of the call the new value is still written in the background.
     pub async fn update(&self, value: impl Into<Bytes>) -> Result<(), RegistrationError> {
-        let former = self.kept.set(value.into()).await;
+        let value = value.into();
+        let former = self.kept.set(value.clone()).await;
         let written = self.kept.write(from_now(self.kept.kv.timeout())).await;
         if let Err(error) = &written {
             if error.way_on() == Advice::Change {
-                self.kept.set(former).await;
+                self.kept.revert(&value, former).await;
             }
             self.kept.restore();
         }
@@ -150,6 +151,12 @@ impl KeptRegistration {
         let mut state = self.lock();
         state.renewing = None;
         state.registrant.update(value)
+    }
+
+    /// Returns to the former value, unless a later update has replaced the refused one.
+    async fn revert(&self, refused: &Bytes, former: Bytes) {
+        let _writing = self.writing.lock().await;
+        self.lock().registrant.revert(refused, former);
     }
 
     /// Writes the key, until the outcome is certain or the deadline has passed, and begins its renewals.

@@ -109,6 +109,15 @@ impl Registrant {
         std::mem::replace(&mut self.value, value)
     }
 
+    /// Returns to the former value, since the newer one was refused, unless a later update has replaced that one.
+    pub fn revert(&mut self, refused: &Bytes, former: Bytes) {
+        if self.value != refused {
+            return;
+        }
+        self.formers.retain(|other| *other != former);
+        self.value = former;
+    }
+
     /// The write that removes the registration, unless another process has replaced it.
     pub fn removal(&self) -> Write {
         let values = std::iter::once(&self.value).chain(&self.formers);
@@ -176,6 +185,10 @@ mod tests {
         let expected: Vec<_> = script.groups.iter().map(|group| group.require[0].expected.clone()).collect();
         let value = |value: &'static str| Expected::Value(value.into());
         assert_eq!(expected, [value("c:3"), Expected::Absent, value("a:1"), value("b:2")]);
+        let former = here.update("too large".into());
+        here.revert(&"too large".into(), former);
+        here.revert(&"too large".into(), "another".into());
+        assert_eq!(groups(here.next()), 4, "the refused value was never written");
         here.renewed(Renewal::Replaced);
         assert!(!here.is_replaced(), "a renewal of a former value shows nothing");
         here.written(Some(&[unmet(), unmet(), Ok(Vec::new())]));

@@ -134,7 +134,10 @@ async fn a_room_full_of_other_watches_ends_no_watch() {
     assert_eq!(first.next().await.unwrap().unwrap().version, put.version);
     let position = first.position();
     drop(first);
-    // The watch's last query may still wait at the node.
+    // The watch's last queries wait at the node for a change in each chain.
+    for n in 0..10 {
+        kv.put(format!("k{n}"), "v").await.unwrap();
+    }
     until(|| taken(&node, "watches") == 0).await;
 
     let prefix = Bytes::from(vec![b'p'; 700]);

@@ -70,8 +70,8 @@ impl OpenWatch<FromNow> {
 }
 
 impl<S> OpenWatch<S> {
-    /// Sets how long opening the watch may take. Later, a watch of several chains fails if one of them refuses all
-    /// queries for this length of time.
+    /// Sets how long opening the watch may take. Later, the watch fails if a chain refuses all queries for this length of
+    /// time, or for ten seconds if that is longer.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.target.how.timeout = timeout;
         self
