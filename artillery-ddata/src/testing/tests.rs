@@ -3,3 +3,4 @@ mod disks;
 mod expiring;
 mod mutants;
 mod network;
+mod views;
