@@ -4,3 +4,4 @@ mod expiring;
 mod locks;
 mod mutants;
 mod network;
+mod views;

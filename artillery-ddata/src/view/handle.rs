@@ -187,6 +187,16 @@ impl View {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn shares_copy(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
+    #[cfg(test)]
+    pub(super) fn weak(&self) -> std::sync::Weak<SharedView> {
+        Arc::downgrade(&self.shared)
+    }
+
     /// The condition of the view.
     pub fn status(&self) -> ViewStatus {
         let shared = &self.shared;

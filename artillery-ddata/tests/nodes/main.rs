@@ -12,3 +12,4 @@ mod meeting;
 mod node;
 mod reaching;
 mod support;
+mod views;

@@ -1,7 +1,7 @@
 //! Whole nodes on loopback: reads on a member, and reads and writes of a remote client.
 #![allow(missing_docs, reason = "criterion's macros make public items")]
 
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 
 use artillery_benches::{Load, Loopback, VALUE, holds};
 use artillery_core::internal::clock;
@@ -48,6 +48,33 @@ fn local(c: &mut Criterion) {
                 }
                 clock::now() - begin
             })
+        });
+    });
+    group.finish();
+}
+
+/// Look-ups in a view, and in a map behind a lock: what a program would keep itself.
+fn view(c: &mut Criterion) {
+    let (chain, load) = filled(1);
+    let kv = chain.nodes[0].kv();
+    let view = chain.run(async move { kv.view("").await }).expect("a view");
+    #[expect(clippy::disallowed_types, reason = "the usual map of a program")]
+    let map: RwLock<std::collections::HashMap<_, _>> =
+        RwLock::new(view.iter().map(|entry| (entry.key, entry.value)).collect());
+    let mut group = c.benchmark_group("view_get");
+    group.throughput(Throughput::Elements(1));
+    let mut n = 0;
+    group.bench_function("view", |b| {
+        b.iter(|| {
+            n += 1;
+            view.get(load.nth(n).0).expect("a value")
+        });
+    });
+    let mut n = 0;
+    group.bench_function("map", |b| {
+        b.iter(|| {
+            n += 1;
+            map.read().expect("no panic").get(load.nth(n).0).expect("a value").clone()
         });
     });
     group.finish();
@@ -100,5 +127,5 @@ fn pipelined(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, local, one_at_a_time, pipelined);
+criterion_group!(benches, local, view, one_at_a_time, pipelined);
 criterion_main!(benches);

@@ -109,6 +109,13 @@ impl Builder {
         self
     }
 
+    /// The size of the history that members keep, in bytes.
+    #[cfg(test)]
+    pub(in crate::testing) fn backlog(mut self, bytes: usize) -> Self {
+        self.settings.backlog = bytes;
+        self
+    }
+
     /// Starts the nodes, and returns when all chains are open.
     ///
     /// # Panics

@@ -11,7 +11,7 @@ fn durable() -> Builder {
 }
 
 /// Depending on `number`, all nodes lose power, or some lose power, some crash and some keep running. Then all restart.
-async fn restart(cluster: &Cluster, number: u64) {
+pub(super) async fn restart(cluster: &Cluster, number: u64) {
     let all = number.is_multiple_of(2);
     for (node, at) in cluster.nodes().into_iter().zip(0..) {
         match (number >> (2 * at + 1)) % 3 {
