@@ -75,6 +75,9 @@ impl ChainTask {
         let shared = self.shared.clone();
         let copy = &shared.copies[self.index];
         loop {
+            if let Some(end) = shared.end() {
+                return end.clone();
+            }
             self.introduce(copy);
             if let Err(error) = self.kv.router.begin_call().await {
                 return error.into();

@@ -53,7 +53,7 @@ fn local(c: &mut Criterion) {
     group.finish();
 }
 
-/// Look-ups in a view, and in a map behind a lock: what a program would keep itself.
+/// Look-ups in a view, and in a locked map, which a program would keep without views.
 fn view(c: &mut Criterion) {
     let (chain, load) = filled(1);
     let kv = chain.nodes[0].kv();

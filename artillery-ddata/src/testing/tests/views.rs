@@ -19,7 +19,7 @@ use crate::{
     view::{ViewChange, ViewState},
 };
 
-/// Far longer than any step takes in virtual time.
+/// Longer than any step takes in virtual time.
 const PATIENCE: Duration = Duration::from_secs(120);
 const ROUNDS: u64 = 12;
 /// Each pair is always written together, with one value.
