@@ -32,6 +32,7 @@ mod contest;
 mod election;
 mod error;
 mod guard;
+mod leaving;
 mod lock;
 mod registration;
 mod registry;
@@ -41,6 +42,7 @@ mod tests;
 
 pub use artillery_proto::recipes::FencingToken;
 
+pub(crate) use self::leaving::Leaving;
 pub use self::{
     election::{Campaign, Election, Leader, Leadership},
     error::{LockError, RegistrationError},
