@@ -21,8 +21,8 @@ use super::{args::CtlArgs, output::Output};
 pub(super) struct HoldArgs {
     /// The name
     name: String,
-    /// Time in milliseconds after which another process can take over from one that died or was cut off; choose several
-    /// times the duration of a failover
+    /// How long it stays held after its holder dies or is cut off, in milliseconds; should be several times the duration
+    /// of a failover
     #[arg(long, value_name = "MS", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(500..=86_400_000))]
     ttl: u64,
     /// Fail if others are first for this many milliseconds (default: wait without a limit)

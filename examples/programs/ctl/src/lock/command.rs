@@ -30,7 +30,7 @@ const KILL_PART: u32 = 10;
 const NOT_EXECUTABLE: u8 = 126;
 const NO_SUCH_COMMAND: u8 = 127;
 
-/// What the command may rely on.
+/// The lock that protects the command.
 pub(super) struct Held<'a> {
     pub(super) guard: &'a Guard,
     pub(super) name: &'a str,
