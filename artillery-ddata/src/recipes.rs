@@ -50,6 +50,7 @@ mod election;
 mod error;
 mod guard;
 mod instances;
+mod leaving;
 mod lock;
 mod observe;
 mod registration;
@@ -60,6 +61,7 @@ mod tests;
 
 pub use artillery_proto::recipes::FencingToken;
 
+pub(crate) use self::leaving::Leaving;
 pub use self::{
     election::{Campaign, Election, Leader, Leadership},
     error::{LockError, RegistrationError},

@@ -15,6 +15,7 @@ use crate::{
     control::message::{AdminCommand, ArrangeError},
     error::NotApplied,
     message::request::{AdminOperation, ResponseAnswer},
+    recipes::Leaving,
     rpc::{NoAnswer, router::Router},
     status::{NodeStatus, StatusError},
 };
@@ -118,7 +119,11 @@ impl Client {
 
     /// Closes all connections and notifies the nodes. Calls in progress end as if their connections were lost, and are
     /// not retried. Waits at most one second in total for nodes that don't acknowledge this.
+    ///
+    /// Before that, calls that wait for a lock end, and their keys and those of dropped guards are deleted. This takes at
+    /// most one second, too.
     pub async fn close(&self) {
+        Leaving::close(&self.router).await;
         self.router.stop();
         self.endpoint.shutdown().await;
     }

@@ -10,6 +10,7 @@ use crate::{
     control::Timing,
     driver::phase::{NeverReady, NodePhase, Ready, Stopped},
     metrics::NodeMetrics,
+    recipes::Leaving,
     status::NodeStatus,
 };
 
@@ -196,7 +197,11 @@ impl Node {
     /// [`NotApplied::Stopped`](crate::error::NotApplied::Stopped). If the disk takes longer than 10 s for its last
     /// operation, this returns all the same and logs an error; the directory is in use until that operation has ended.
     /// The same applies to [`leave`](Self::leave) and [`abort`](Self::abort).
+    ///
+    /// Before that, calls that wait for a lock end, and their keys and those of dropped guards are deleted. This takes at
+    /// most one second, and [`leave`](Self::leave) does it too.
     pub async fn shutdown(&self) {
+        Leaving::close(&self.inner.kv.router).await;
         match self.inner.data.dir {
             Some(_) => self.inner.data.withdraw().await,
             None => self.inner.data.resign().await,
@@ -212,6 +217,7 @@ impl Node {
     /// The wait is limited, except for the last serving member of a chain. With a fixed configuration there is no such
     /// wait, and the chains miss the node from then on.
     pub async fn leave(&self) {
+        Leaving::close(&self.inner.kv.router).await;
         self.inner.data.resign().await;
         self.inner.cluster.leave().await;
         self.end(Stopped::Left).await;

@@ -23,6 +23,7 @@ use tokio::{
 use super::{
     FencingToken, LockError,
     error::without_condition,
+    leaving::Leaving,
     renewer::{NextRenewal, Renewed, Renewing},
 };
 use crate::{
@@ -80,23 +81,33 @@ impl Contested {
         tries: bool,
     ) -> Result<Option<Arc<Contest>>, LockError> {
         self.kv.router.begin_call().await?;
-        let (ended, mut result) = tokio::sync::oneshot::channel();
+        let (mut ended, mut result) = tokio::sync::oneshot::channel();
         // A task, so that a caller that drops the call leaves no key behind.
-        let runtime = self.kv.runtime().clone();
+        let (runtime, task) = (self.kv.runtime().clone(), Leaving::begin(&self.kv.router));
         runtime.spawn(async move {
             let deadline = from_now(timeout);
-            let contest = match self.begin(value, deadline).await {
+            let begun = tokio::select! {
+                biased;
+                begun = self.begin(value, deadline) => begun,
+                () = task.closing() => return,
+            };
+            let contest = match begun {
                 Ok(contest) => contest,
                 Err(error) => return drop(ended.send(Err(error))),
             };
-            let mut ended = Some(ended);
             let held = {
                 let contend = contest.run(deadline, tries);
                 let mut contend = std::pin::pin!(contend);
+                let given_up = async {
+                    tokio::select! {
+                        () = ended.closed() => {}
+                        () = task.closing() => {}
+                    }
+                };
                 tokio::select! {
                     biased;
                     held = &mut contend => held,
-                    () = async { if let Some(ended) = &mut ended { ended.closed().await } } => {
+                    () = given_up => {
                         contest.give_up();
                         contend.await
                     }
@@ -104,7 +115,7 @@ impl Contested {
             };
             let is_held = held == Ok(true);
             let result = held.map(|held| held.then(|| contest.clone()));
-            let is_taken = ended.take().is_some_and(|ended| ended.send(result).is_ok());
+            let is_taken = ended.send(result).is_ok();
             if !is_held || !is_taken {
                 contest.leave().await;
             }

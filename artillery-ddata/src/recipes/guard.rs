@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 
-use super::{FencingToken, LockError, contest::Contest};
+use super::{FencingToken, LockError, contest::Contest, leaving::Leaving};
 use crate::Batch;
 
 /// A lock that this process holds. Its key is renewed in the background. Dropping the guard releases the lock too,
@@ -75,7 +75,11 @@ impl Drop for Guard {
     fn drop(&mut self) {
         if !self.is_released {
             let contest = self.contest.clone();
-            self.contest.kv().runtime().spawn(async move { contest.leave().await });
+            let (runtime, task) = (contest.kv().runtime().clone(), Leaving::begin(&contest.kv().router));
+            runtime.spawn(async move {
+                contest.leave().await;
+                drop(task);
+            });
         }
     }
 }

@@ -82,6 +82,24 @@ async fn a_call_that_is_dropped_leaves_no_key() {
 }
 
 #[tokio::test]
+async fn the_end_of_a_client_waits_until_keys_are_deleted() {
+    let (_node, kv) = kv_of_one();
+    let lock = kv.lock("jobs");
+    let guard = lock.acquire().await.unwrap();
+    let waiting = tokio::spawn(lock.acquire().timeout(LONG).into_future());
+    while keys(&kv, &lock.prefix()).await < 2 {
+        tokio::task::yield_now().await;
+    }
+    drop(guard);
+    Leaving::close(&kv.router).await;
+    if let Ok(guard) = waiting.await.unwrap() {
+        // The drop made it the holder before the end.
+        guard.release().await.unwrap();
+    }
+    assert_eq!(keys(&kv, &lock.prefix()).await, 0);
+}
+
+#[tokio::test]
 async fn a_guard_whose_key_is_gone_is_lost() {
     let (_node, kv) = kv_of_one();
     let guard = kv.lock("jobs").with_ttl(SHORT).acquire().await.unwrap();

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use rustix::process::Signal as Number;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Receives SIGINT and SIGTERM from its creation on.
@@ -21,11 +22,24 @@ impl Signals {
 
     /// Waits for either signal.
     pub async fn asked_to_stop(&mut self) {
+        self.next().await;
+    }
+
+    /// Waits for either signal, and returns its number.
+    pub async fn next(&mut self) -> i32 {
         tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => Number::INT.as_raw(),
+            _ = self.terminate.recv() => Number::TERM.as_raw(),
         }
     }
+}
+
+/// Ignores Ctrl-Z from now on.
+///
+/// # Errors
+/// The system refuses the handler.
+pub fn ignore_suspension() -> io::Result<()> {
+    signal(SignalKind::from_raw(Number::TSTP.as_raw())).map(drop)
 }
 
 /// Receives SIGHUP from its creation on.

@@ -6,7 +6,10 @@ use artillery_ddata::{ClusterId, Frontier, ReadMode, RequestId, Version};
 use artillery_programs::args::{Bytes, LogArgs, cluster_id, duration};
 use clap::{Parser, Subcommand};
 
-use crate::find::{ACCESS, FindArgs};
+use crate::{
+    find::{ACCESS, FindArgs},
+    lock::{HoldArgs, RunHeldArgs},
+};
 
 const OUTPUT: &str = "Output";
 
@@ -17,6 +20,7 @@ Examples:
   ctl --cluster shop get greeting --read eventual
   ctl --cluster shop put session/7 ann --ttl 30m
   ctl --secret-file secret --seed db-1.example:7400 --no-mdns --json scan user/
+  ctl --cluster shop lock nightly -- ./report.sh
   ctl --cluster shop load --clients 64 --seconds 5 --reads 90 --check
   ctl check /var/lib/shop
 
@@ -26,6 +30,7 @@ Exit codes:
   2  bad arguments
   3  the outcome of a write or an order is unknown: `ctl outcome` settles a write, `ctl status` shows the effect of an order
   4  conflict: the condition of a write did not hold
+`lock` and `elect` exit with the code of their command, or 128 and the number of the signal that ended it.
 
 Not yet: rereplicate, digest, snapshot, restore";
 
@@ -185,6 +190,23 @@ pub(super) enum Command {
         /// The directory given to `node --data`; it is not modified
         dir: PathBuf,
     },
+    /// Run a command while holding a lock; exit code 1 if the lock is lost, before which the command is stopped
+    Lock {
+        #[command(flatten)]
+        hold: HoldArgs,
+    },
+    /// Run a command while leading an election; exit code 1 if the leadership is lost, before which the command is
+    /// stopped
+    Elect {
+        #[command(flatten)]
+        hold: HoldArgs,
+        /// The value that the leader publishes, for example its address
+        #[arg(long, value_name = "TEXT", default_value = "")]
+        value: String,
+    },
+    /// Started by `lock` and `elect`
+    #[command(hide = true)]
+    RunHeld(RunHeldArgs),
     /// Generate load on the cluster and measure it
     Load(LoadArgs),
     #[command(external_subcommand)]

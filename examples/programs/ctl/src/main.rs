@@ -11,6 +11,7 @@ mod get;
 mod give_up;
 mod leader;
 mod load;
+mod lock;
 mod outcome;
 mod output;
 mod recover;
@@ -33,6 +34,7 @@ use clap::{CommandFactory, Parser, error::ErrorKind};
 
 use self::{
     args::{Command, CtlArgs, LATER},
+    lock::Contest,
     output::Output,
 };
 
@@ -41,14 +43,20 @@ fn main() -> ExitCode {
     if let Command::Other(words) = &args.command {
         refuse(words.first().map_or("", String::as_str));
     }
+    if let Command::RunHeld(held) = &args.command {
+        return lock::run_held(held).into();
+    }
     log::begin("ctl", args.log.level);
     let output = Output { json: args.json };
     exit::run(async {
         let done = run(&args, output).await;
-        if let Err(failure) = &done
-            && !failure.is_usage()
-        {
-            output.failure(failure);
+        match &done {
+            Err(failure) if failure.is_usage() => {}
+            Err(failure) if matches!(args.command, Command::Lock { .. } | Command::Elect { .. }) => {
+                output.failure_aside(failure);
+            }
+            Err(failure) => output.failure(failure),
+            Ok(_) => {}
         }
         done
     })
@@ -66,6 +74,12 @@ async fn run(args: &CtlArgs, output: Output) -> Result<u8, Failure> {
     if let Command::Load(load) = &args.command {
         // The load ends by itself on a signal, and then reports its results up to that point.
         return load::run(load, args, output, &mut signals).await;
+    }
+    if let Command::Lock { hold } = &args.command {
+        return lock::run(Contest::Lock, hold, args, output, &mut signals).await;
+    }
+    if let Command::Elect { hold, value } = &args.command {
+        return lock::run(Contest::Election(value), hold, args, output, &mut signals).await;
     }
     if let Command::Check { dir } = &args.command {
         return tokio::select! {
@@ -127,6 +141,12 @@ async fn command(client: &Client, command: &Command, timeout: Duration, output: 
         Command::GiveUp { accept_loss } => give_up::run(client, *accept_loss, timeout, output).await,
         Command::Recover { accept_loss } => recover::run(client, *accept_loss, timeout, output).await,
         Command::Outcome { request } => outcome::run(&kv, *request, output).await,
-        Command::CreateAnew { .. } | Command::Check { .. } | Command::Load(_) | Command::Other(_) => Ok(exit::DONE),
+        Command::CreateAnew { .. }
+        | Command::Check { .. }
+        | Command::Load(_)
+        | Command::Lock { .. }
+        | Command::Elect { .. }
+        | Command::RunHeld(_)
+        | Command::Other(_) => Ok(exit::DONE),
     }
 }

@@ -33,9 +33,20 @@ impl Output {
     /// Reports a failed command as JSON. Without `--json` the message on standard error suffices.
     pub(super) fn failure(self, failure: &Failure) {
         if self.json {
-            self.object(&json!({ "error": failure.to_string(), "kind": failure.kind }));
+            self.object(&failed(failure));
         }
     }
+
+    /// Like [`failure`](Self::failure), on standard error: standard output belongs to another program.
+    pub(super) fn failure_aside(self, failure: &Failure) {
+        if self.json {
+            eprintln!("{}", failed(failure));
+        }
+    }
+}
+
+fn failed(failure: &Failure) -> Value {
+    json!({ "error": failure.to_string(), "kind": failure.kind })
 }
 
 /// Waits until the reader of standard output has closed it. Never returns if that can't be detected: with a file, and

@@ -5,6 +5,7 @@ mod check;
 mod families;
 mod live;
 mod load;
+mod lock;
 mod moving;
 mod recover;
 mod usage;

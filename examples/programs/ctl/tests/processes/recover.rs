@@ -33,6 +33,14 @@ async fn filled() -> (Cluster, String, String) {
     (cluster, id, last)
 }
 
+/// Runs a command under a lock, and returns the cluster and the token of the lock.
+async fn locked(cluster: &Cluster, addr: &str) -> (String, String) {
+    let print = ["lock", "jobs", "--", "sh", "-c", "echo $ARTILLERY_CLUSTER $ARTILLERY_TOKEN"];
+    let (out, _) = cluster.ctl(addr, 0, &print).await;
+    let (cluster, token) = out.trim().split_once(' ').unwrap();
+    (cluster.to_owned(), token.to_owned())
+}
+
 async fn is_whole(cluster: &Cluster, addr: &str) {
     for n in [0, 7, 19] {
         let (out, _) = cluster.ctl(addr, 0, &["get", &format!("k/{n}")]).await;
@@ -66,6 +74,9 @@ async fn recover(cluster: &Cluster, addr: &str, id: &str) -> Value {
 #[tokio::test]
 async fn the_last_of_three_goes_on_when_it_is_told_to() {
     let (mut cluster, id, last) = filled().await;
+    let lock = locked(&cluster, &last).await;
+    assert!(lock < locked(&cluster, &last).await, "tokens rise");
+    let lock = locked(&cluster, &last).await;
     let (code, _, err) = ctl(&cluster, &last, &["recover", "--accept-loss", &id]).await;
     assert!(code == Some(1) && err.contains("nothing is lost"), "{code:?} {err}");
     let (code, ..) = ctl(&cluster, &last, &["recover"]).await;
@@ -91,6 +102,8 @@ async fn the_last_of_three_goes_on_when_it_is_told_to() {
     let done = recover(&cluster, &last, &id).await;
     assert_eq!(done["node"], cluster.lines[2]["node"], "{done}");
     keys_end(&cluster, &last, "after").await;
+    let lock_after = locked(&cluster, &last).await;
+    assert!(lock_after.0 == lock.0 && lock_after.1 > lock.1, "{lock_after:?} {lock:?}");
     assert!(done["history"].as_str().unwrap().starts_with("1-"), "{done}");
     let told = done["chains"][0]["text"].as_str().unwrap();
     assert!(told.contains("is kept") && told.to_lowercase().contains("missing"), "{told}");

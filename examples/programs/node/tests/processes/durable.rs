@@ -3,10 +3,13 @@
 
 mod expiring;
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use artillery_ddata::Client;
-use artillery_processes::{CTL, Node, eventually, expect, token};
+use artillery_processes::{CTL, Node, TEST_TIMEOUT, eventually, expect, token};
 use serde_json::Value;
 
 struct Durable {
@@ -74,7 +77,7 @@ impl Drop for Durable {
 
 #[tokio::test]
 async fn all_nodes_are_killed_and_nothing_is_lost() {
-    let mut durable = Durable::new();
+    let (mut durable, mut tokens) = (Durable::new(), Vec::new());
     for round in 0..3 {
         let client = durable.start_all().await;
         for node in durable.nodes.iter().filter(|_| round > 0) {
@@ -88,8 +91,13 @@ async fn all_nodes_are_killed_and_nothing_is_lost() {
             assert_eq!(read.value().map(|value| value.to_vec()), Some(format!("value-{before}").into_bytes()));
         }
         client.kv().put(format!("key-{round}"), format!("value-{round}")).await.unwrap();
+        // The lock of the round before is never released: it ends by its time to live.
+        let lock = client.kv().lock("jobs").with_ttl(Duration::from_secs(1));
+        let guard = lock.acquire().timeout(TEST_TIMEOUT).await.unwrap();
+        tokens.push(guard.token());
         durable.kill_all().await;
     }
+    assert!(tokens.is_sorted_by(|one, next| one.cluster() == next.cluster() && one < next), "{tokens:?}");
 }
 
 #[tokio::test]
