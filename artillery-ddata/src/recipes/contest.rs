@@ -100,6 +100,7 @@ impl Contested {
                 let mut contend = std::pin::pin!(contend);
                 let given_up = async {
                     tokio::select! {
+                        biased;
                         () = ended.closed() => {}
                         () = task.closing() => {}
                     }

@@ -1,7 +1,7 @@
 //! Locks and registries: the hand-over of a lock with a hundred waiters, and its requests; how soon the lock of a dead
 //! holder is free; and the processor time that the renewals of many instances cost the head.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use artillery_benches::{
     SECRET, start_nodes,
@@ -10,7 +10,11 @@ use artillery_benches::{
 use artillery_ddata::{Client, Kv, Node, metrics::OperationKind};
 use artillery_processes::{Cluster, token};
 use clap::Parser;
-use tokio::{sync::mpsc, task::JoinSet, time::sleep};
+use tokio::{
+    sync::mpsc,
+    task::JoinSet,
+    time::{Instant, sleep},
+};
 
 const LONG: Duration = Duration::from_secs(120);
 
@@ -41,14 +45,31 @@ async fn client(name: &str, nodes: &[Node]) -> Result<Client, Failed> {
     Ok(Client::builder().cluster(name).secret(SECRET).seeds(seeds).connect().await?)
 }
 
-/// Requests of these kinds at all nodes, without those that a node only forwarded.
-fn requests(nodes: &[Node], kinds: &[OperationKind]) -> u64 {
-    let of = |node: &Node| -> u64 {
-        let metrics = node.metrics();
-        let counted = metrics.operations.iter().filter(|operation| kinds.contains(&operation.kind));
-        counted.map(|operation| operation.done).sum()
-    };
-    nodes.iter().map(of).sum()
+/// Requests that the nodes have answered, without those that a node only forwarded.
+struct Requests {
+    writes: u64,
+    looks: u64,
+    watches: u64,
+    renewals: u64,
+}
+
+impl Requests {
+    async fn count(nodes: &[Node]) -> Self {
+        let mut operations = Vec::new();
+        for node in nodes {
+            operations.extend(node.metrics().await.operations);
+        }
+        let of = |kinds: &[OperationKind]| {
+            let counted = operations.iter().filter(|operation| kinds.contains(&operation.kind));
+            counted.map(|operation| operation.done).sum()
+        };
+        Self {
+            writes: of(&[OperationKind::Put, OperationKind::Delete]),
+            looks: of(&[OperationKind::Scan]),
+            watches: of(&[OperationKind::Changes]),
+            renewals: of(&[OperationKind::Batch]),
+        }
+    }
 }
 
 fn median(mut times: Vec<Duration>) -> Duration {
@@ -76,12 +97,7 @@ async fn hand_over(options: &Options) -> Result<(), Failed> {
 
     let lock = kv.lock("jobs").with_ttl(LONG);
     let first = lock.acquire().await?;
-    let count = || {
-        let writes = requests(&nodes, &[OperationKind::Put, OperationKind::Delete]);
-        let looks = requests(&nodes, &[OperationKind::Scan]);
-        (writes, looks, requests(&nodes, &[OperationKind::Changes]), requests(&nodes, &[OperationKind::Batch]))
-    };
-    let before = count();
+    let before = Requests::count(&nodes).await;
     let (acquired, mut guards) = mpsc::channel(1);
     let mut waiting = JoinSet::new();
     for _ in 0..options.waiters {
@@ -93,7 +109,7 @@ async fn hand_over(options: &Options) -> Result<(), Failed> {
     }
     drop(acquired);
     // Until all of them wait: each has put a key and looked for its predecessor.
-    while count().1 - before.1 < options.waiters as u64 {
+    while Requests::count(&nodes).await.looks - before.looks < options.waiters as u64 {
         sleep(Duration::from_millis(10)).await;
     }
     sleep(Duration::from_secs(1)).await;
@@ -105,7 +121,7 @@ async fn hand_over(options: &Options) -> Result<(), Failed> {
         released = Instant::now();
         guard.release().await?;
     }
-    let after = count();
+    let after = Requests::count(&nodes).await;
     let each = |total: u64| total as f64 / options.waiters as f64;
     let hand_over = median(times);
     println!("put, median: {put:.2?}");
@@ -116,10 +132,10 @@ async fn hand_over(options: &Options) -> Result<(), Failed> {
     );
     println!(
         "requests per waiter: {:.2} puts and deletes, {:.2} looks, {:.2} watches, {:.2} renewals",
-        each(after.0 - before.0),
-        each(after.1 - before.1),
-        each(after.2 - before.2),
-        each(after.3 - before.3)
+        each(after.writes - before.writes),
+        each(after.looks - before.looks),
+        each(after.watches - before.watches),
+        each(after.renewals - before.renewals)
     );
     Ok(())
 }

@@ -67,7 +67,7 @@ async fn write(kv: Kv, seed: u64, writer: u64, acknowledged: Acknowledged) {
                 kv.write(batch).await.ok().map(|done| (vec![x, y], done.version))
             }
         };
-        for (keys, version) in done {
+        if let Some((keys, version)) = done {
             let all = keys.into_iter().map(|key| (key.to_owned(), version, value.clone()));
             acknowledged.lock().unwrap().extend(all);
         }
@@ -250,7 +250,9 @@ fn views_survive_gaps_of_the_kept_history() {
     let resyncs = AtomicU64::new(0);
     let observe = |cluster| {
         let resyncs = &resyncs;
-        async move { drop(resyncs.fetch_add(observe(cluster, false).await.resyncs, Ordering::Relaxed)) }
+        async move {
+            resyncs.fetch_add(observe(cluster, false).await.resyncs, Ordering::Relaxed);
+        }
     };
     Cluster::builder().trouble(Trouble::rough()).backlog(300).explore(0..30, observe);
     many_chains().backlog(300).explore(0..30, observe);
