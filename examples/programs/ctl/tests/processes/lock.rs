@@ -129,7 +129,7 @@ async fn the_command_dies_with_ctl() {
 #[tokio::test]
 async fn a_holder_that_was_stopped_fails_and_kills_its_command() {
     let cluster = Cluster::start(&[]).await;
-    let (mut held, command) = start_forever(&cluster, &["lock", "jobs", "--ttl", "1000"]).await;
+    let (mut held, command) = start_forever(&cluster, &["lock", "jobs", "--ttl", "3000"]).await;
     let group = format!("-{command}");
     held.signal("-STOP").await;
     kill("-STOP", &group).await;
@@ -144,9 +144,10 @@ async fn a_holder_that_was_stopped_fails_and_kills_its_command() {
 #[tokio::test]
 async fn a_command_whose_lock_is_deleted_is_killed() {
     let cluster = Cluster::start(&[]).await;
-    let (mut held, _) = start_forever(&cluster, &["--json", "lock", "jobs", "--ttl", "1000"]).await;
-    let keys = queue(&cluster, "jobs").await;
-    cluster.ctl(&cluster.addrs[0], 0, &["del", &keys[0]]).await;
+    let print = "echo $ARTILLERY_LOCK_KEY; exec sleep 1000";
+    let mut held = start(&cluster, &["--json", "lock", "jobs", "--ttl", "3000", "--", "sh", "-c", print]);
+    let key = held.out.until(|lines| !lines.is_empty()).await.unwrap()[0].clone();
+    cluster.ctl(&cluster.addrs[0], 0, &["del", &key]).await;
     assert_eq!(held.ended().await, Some(1));
     let err = held.err.all();
     assert!(err.iter().any(|line| line.starts_with("error: the lock was lost")), "{err:?}");
@@ -159,7 +160,7 @@ async fn a_command_ends_before_a_lock_that_cannot_be_renewed() {
     let cluster = Cluster::start(&[]).await;
     // It ignores the first signal.
     let stay = "trap 'echo asked' TERM; echo $$; while :; do sleep 0.02; done";
-    let mut held = start(&cluster, &["lock", "jobs", "--ttl", "4000", "--", "sh", "-c", stay]);
+    let mut held = start(&cluster, &["lock", "jobs", "--ttl", "5000", "--", "sh", "-c", stay]);
     let command = held.out.until(|lines| !lines.is_empty()).await.unwrap()[0].clone();
     for node in &cluster.nodes {
         node.signal("-STOP").await;
