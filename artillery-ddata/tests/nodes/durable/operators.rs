@@ -155,6 +155,9 @@ async fn a_chain_whose_only_store_is_gone_goes_on_when_an_operator_accepts_that(
     }
     durable.start([], 3).await;
     durable.nodes[0].kv().put("key", "lost").await.unwrap();
+    let guard = durable.nodes[0].kv().lock("jobs").acquire().await.unwrap();
+    let token = guard.token();
+    guard.release().await.unwrap();
     let mut served = 0;
     while durable.nodes[served].status().await.chains.is_empty() {
         served += 1;
@@ -191,6 +194,9 @@ async fn a_chain_whose_only_store_is_gone_goes_on_when_an_operator_accepts_that(
     let kv = durable.nodes[0].kv();
     assert!(kv.get("key").await.unwrap().value().is_none());
     kv.put("key", "anew").await.unwrap();
+    let guard = kv.lock("jobs").acquire().await.unwrap();
+    assert!(guard.token() > token, "the chain has forgotten the lock, and its tokens rise");
+    guard.release().await.unwrap();
     // The node whose directory is gone begins with an empty one, and all restart once more.
     let number = name.strip_prefix("node-").unwrap().parse().unwrap();
     durable.start([number], 3).await;
