@@ -53,6 +53,11 @@ impl Kv {
         Self { session: Some(session.clone()), ..self.clone() }
     }
 
+    /// A handle to the same data with strong reads, outside of sessions.
+    pub(crate) fn plain(&self) -> Self {
+        Self { mode: ReadMode::Strong, session: None, ..self.clone() }
+    }
+
     /// A strong read from this node's own state, for any thread, with or without a runtime. `None`: the key is absent.
     /// It may wait briefly for a thread that is changing this key or the routing. It wakes no task, and outside a
     /// session it allocates nothing.

@@ -227,7 +227,7 @@ impl PageSource for WatchState {
                 // No answer in time is treated as no change.
                 Err(Error::NotApplied { reason: NotApplied::TimedOut }) => continue,
                 // A refusal within such a short time may be temporary: the other chains are asked in the meantime.
-                Err(error) if watched.len() > 1 && error.way_on() == Advice::Retry && self.is_excused(chain, since) => {
+                Err(error) if error.way_on() == Advice::Retry && self.is_excused(chain, since) => {
                     self.ask(&routing, chain, PAUSE);
                     continue;
                 }

@@ -21,17 +21,17 @@ use tokio::{
 };
 
 use super::{
-    FencingToken, LockError,
+    FencingToken, Guard, LockError,
     error::without_condition,
     leaving::Leaving,
     renewer::{NextRenewal, Renewed, Renewing},
 };
 use crate::{
-    ClusterId, Error, Kv, ReadMode, Refusal, RequestId, Version,
+    ClusterId, Error, Kv, ReadMode, Refusal, RequestId, Timestamp, Version,
     api::{Query, Reply, Write},
     control::chain_of_prefix,
     error::{Advice, NotApplied, Unknown},
-    kv::{no_read, outcome},
+    kv::{DEFAULT_TIMEOUT, no_read, outcome},
     rpc::router::{CallAnswer, HowToRead, HowToWrite, from_now},
 };
 
@@ -79,7 +79,7 @@ impl Contested {
         value: Bytes,
         timeout: Duration,
         tries: bool,
-    ) -> Result<Option<Arc<Contest>>, LockError> {
+    ) -> Result<Option<Guard>, LockError> {
         self.kv.router.begin_call().await?;
         let (mut ended, mut result) = tokio::sync::oneshot::channel();
         // A task, so that a caller that drops the call leaves no key behind.
@@ -115,9 +115,9 @@ impl Contested {
                 }
             };
             let is_held = held == Ok(true);
-            let result = held.map(|held| held.then(|| contest.clone()));
-            let is_taken = ended.send(result).is_ok();
-            if !is_held || !is_taken {
+            // If the caller has dropped the call, or drops it now, the dropped guard deletes the key.
+            let _ = ended.send(held.map(|held| held.then(|| Guard::new(contest.clone()))));
+            if !is_held {
                 contest.leave().await;
             }
         });
@@ -180,7 +180,9 @@ impl Contest {
 
     /// How much longer the lock is certainly held; zero if it isn't.
     pub(super) fn held_for(&self) -> Duration {
-        let (now, state) = (clock::now(), self.lock());
+        let mut state = self.lock();
+        let now = clock::now();
+        state.contender.lapse(now);
         if state.contender.is_held(now) { state.contender.lease().until() - now } else { Duration::ZERO }
     }
 
@@ -244,6 +246,9 @@ impl Contest {
                 let mut state = self.lock();
                 if state.is_given_up || Instant::now() >= deadline {
                     return Err(LockError::TimedOut { last });
+                }
+                if self.kv.is_stopped() {
+                    return Err(Error::not_applied(NotApplied::Stopped).into());
                 }
                 (state.contender.next(clock::now()), state.contender.is_behind())
             };
@@ -324,21 +329,21 @@ impl Contest {
         }
     }
 
-    fn placed(self: &Arc<Self>, version: Version, sent: crate::Timestamp) {
+    fn placed(self: &Arc<Self>, version: Version, sent: Timestamp) {
         let mut state = self.lock();
         state.unsettled = None;
         state.contender.placed(version, sent, clock::now());
         let Some(key) = state.contender.key() else { return };
         let lease = *state.contender.lease();
         let contest = Arc::downgrade(self);
-        let report = move |outcome, sent, now| match contest.upgrade() {
-            Some(contest) => contest.renewed(version, outcome, sent, now),
+        let report = move |outcome, _, sent| match contest.upgrade() {
+            Some(contest) => contest.renewed(version, outcome, sent),
             None => NextRenewal::Never,
         };
         let renewed = Renewed {
             key: RenewedKey { key, ttl: lease.ttl(), value: None },
             due: lease.renew_at(),
-            timeout: lease.renewal_timeout(),
+            timeout: lease.renewal_timeout().min(DEFAULT_TIMEOUT),
             report: Arc::new(report),
         };
         let former = state.renewing.replace(Renewing::begin(&self.kv, renewed));
@@ -346,15 +351,10 @@ impl Contest {
         drop(former);
     }
 
-    fn renewed(
-        &self,
-        version: Version,
-        outcome: Renewal,
-        sent: crate::Timestamp,
-        now: crate::Timestamp,
-    ) -> NextRenewal {
+    fn renewed(&self, version: Version, outcome: Renewal, sent: Timestamp) -> NextRenewal {
         let mut state = self.lock();
-        state.contender.renewed(version, outcome, sent, now);
+        // The clock is read under the lock: an older reading could extend a lease that a caller saw ended.
+        state.contender.renewed(version, outcome, sent, clock::now());
         let next = match outcome {
             _ if state.contender.version() != Some(version) || state.contender.is_lost() => NextRenewal::Never,
             Renewal::Renewed => NextRenewal::At(state.contender.lease().renew_at()),
@@ -370,7 +370,8 @@ impl Contest {
         if let Some(renewing) = &self.lock().renewing {
             renewing.hurry();
         }
-        let _ = timeout_at(deadline, changed.changed()).await;
+        // The renewals end without a report when this node or client stops.
+        let _ = timeout_at(deadline.min(from_now(MAX_PAUSE)), changed.changed()).await;
         // A renewal may be refused at once, again and again.
         let _ = timeout_at(deadline, sleep(MIN_PAUSE)).await;
     }

@@ -21,7 +21,7 @@ pub struct Election(Contested);
 impl Kv {
     /// The election with this name. This contacts no node.
     pub fn election(&self, name: impl Into<String>) -> Election {
-        Election(Contested { kv: self.clone(), kind: Kind::Election, name: name.into(), ttl: DEFAULT_TTL })
+        Election(Contested { kv: self.plain(), kind: Kind::Election, name: name.into(), ttl: DEFAULT_TTL })
     }
 }
 
@@ -109,9 +109,9 @@ impl IntoFuture for Campaign {
     fn into_future(self) -> Self::IntoFuture {
         let Self { election, value, timeout } = self;
         Box::pin(async move {
-            let contest = election.0.contend(value, timeout, false).await?;
+            let guard = election.0.contend(value, timeout, false).await?;
             // Only an attempt that doesn't wait ends without a guard.
-            contest.map(|contest| Leadership(Guard::new(contest))).ok_or(LockError::TimedOut { last: None })
+            guard.map(Leadership).ok_or(LockError::TimedOut { last: None })
         })
     }
 }

@@ -23,7 +23,7 @@ pub struct Lock {
 impl Kv {
     /// The lock with this name. This contacts no node.
     pub fn lock(&self, name: impl Into<String>) -> Lock {
-        let contested = Contested { kv: self.clone(), kind: Kind::Lock, name: name.into(), ttl: DEFAULT_TTL };
+        let contested = Contested { kv: self.plain(), kind: Kind::Lock, name: name.into(), ttl: DEFAULT_TTL };
         Lock { contested, owner: Bytes::new() }
     }
 }
@@ -99,9 +99,9 @@ impl IntoFuture for Acquire {
     fn into_future(self) -> Self::IntoFuture {
         let Self { lock: Lock { contested, owner }, timeout } = self;
         Box::pin(async move {
-            let contest = contested.contend(owner, timeout, false).await?;
+            let guard = contested.contend(owner, timeout, false).await?;
             // Only an attempt that doesn't wait ends without a guard.
-            contest.map(Guard::new).ok_or(LockError::TimedOut { last: None })
+            guard.ok_or(LockError::TimedOut { last: None })
         })
     }
 }
@@ -112,7 +112,7 @@ impl IntoFuture for Acquire {
 pub struct TryAcquire(Acquire);
 
 impl TryAcquire {
-    /// Sets how long the call may take (the timeout of the handle).
+    /// Sets how long each of the two steps of the call may take: a look, and an attempt (the timeout of the handle).
     pub fn timeout(self, timeout: Duration) -> Self {
         Self(self.0.timeout(timeout))
     }
@@ -126,10 +126,12 @@ impl IntoFuture for TryAcquire {
         let Self(Acquire { lock: Lock { contested, owner }, timeout }) = self;
         Box::pin(async move {
             // A key would delay the others, even if it is deleted soon.
-            if contested.is_contended(timeout).await? {
-                return Ok(None);
+            match contested.is_contended(timeout).await {
+                Ok(true) => Ok(None),
+                Ok(false) => contested.contend(owner, timeout, true).await,
+                Err(error) if error.is_timeout() => Err(LockError::TimedOut { last: Some(error) }),
+                Err(error) => Err(error.into()),
             }
-            Ok(contested.contend(owner, timeout, true).await?.map(Guard::new))
         })
     }
 }

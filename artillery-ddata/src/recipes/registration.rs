@@ -13,49 +13,59 @@ use artillery_proto::{
 };
 use bytes::Bytes;
 use tokio::{
-    sync::watch,
-    time::{Instant, sleep},
+    sync::{Notify, mpsc, oneshot, watch},
+    time::{sleep, timeout_at},
 };
 
 use super::{
     RegistrationError,
     error::without_condition,
-    renewer::{NextRenewal, Renewed, Renewing},
+    leaving::{Leaving, LeavingTask},
+    renewer::{NextRenewal, Renewed, Renewing, Report},
 };
 use crate::{
-    Error, Kv,
-    api::{Computed, Write},
-    error::{Advice, Unknown},
-    kv::{WriteError, outcome},
+    Error, Kv, RequestId, Timestamp, Version,
+    api::Computed,
+    error::{Advice, NotApplied, Unknown},
+    kv::{DEFAULT_TIMEOUT, WriteError, outcome},
     rpc::router::{HowToWrite, from_now},
 };
 
 const MIN_PAUSE: Duration = Duration::from_millis(50);
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
-/// A registered instance of this process. Its key is renewed in the background, and put again if it expired, for
-/// instance because the cluster couldn't be reached for too long. Dropping it removes the instance, without waiting for
-/// the result.
+/// A registered instance of this process. A task renews its key, and puts it again if it expired, for instance because
+/// the cluster couldn't be reached for too long. Dropping the registration removes the instance, without waiting for the
+/// result.
 #[must_use = "the instance is removed when its registration is dropped"]
 pub struct Registration {
-    kept: Arc<KeptRegistration>,
-    is_removed: bool,
+    kept: Arc<Kept>,
+    commands: mpsc::Sender<Command>,
 }
 
-struct KeptRegistration {
+/// The state that a registration, its task and its renewals share.
+struct Kept {
     kv: Kv,
     key: Bytes,
-    state: Mutex<RegistrationState>,
-    /// Held during a write, so that updates take effect in order.
-    writing: tokio::sync::Mutex<()>,
+    renewed: Mutex<RenewedState>,
+    /// Notified when a renewal finds that the key is gone, or has another value.
+    ended: Notify,
+    last_error: watch::Sender<Option<Error>>,
     replaced: watch::Sender<bool>,
+    /// Set when the registration is dropped: the end of the node or client waits for the removal.
+    leaving: Mutex<Option<LeavingTask>>,
 }
 
-struct RegistrationState {
-    registrant: Registrant,
+struct RenewedState {
     lease: KeyLease,
-    renewing: Option<Renewing>,
-    is_removed: bool,
+    /// The version of the last acknowledged write or renewal.
+    version: Version,
+    outcome: Renewal,
+}
+
+enum Command {
+    Update(Bytes, oneshot::Sender<Result<(), RegistrationError>>),
+    Remove(oneshot::Sender<Result<(), Error>>),
 }
 
 impl Registration {
@@ -70,46 +80,61 @@ impl Registration {
         let deadline = from_now(timeout);
         let drift_ppm = kv.router.routing(deadline).await?.drift_ppm;
         let lease = KeyLease::new(ttl, drift_ppm, Guards::ALL);
-        let state = RegistrationState {
-            registrant: Registrant::new(key.clone(), value, lease),
-            lease,
-            renewing: None,
-            is_removed: false,
-        };
-        let (writing, replaced) = (tokio::sync::Mutex::default(), watch::Sender::new(false));
-        let kept = Arc::new(KeptRegistration { kv, key, state: Mutex::new(state), writing, replaced });
-        let registration = Self { kept, is_removed: false };
-        registration.kept.write(deadline).await?;
-        Ok(registration)
+        let renewed = RenewedState { lease, version: Version::NONE, outcome: Renewal::Renewed };
+        let registrant = Registrant::new(key.clone(), value, lease);
+        let kept = Arc::new(Kept {
+            key,
+            renewed: Mutex::new(renewed),
+            ended: Notify::new(),
+            last_error: watch::Sender::new(None),
+            replaced: watch::Sender::new(false),
+            leaving: Mutex::default(),
+            kv,
+        });
+        let (commands, received) = mpsc::channel(1);
+        let (registered, done) = oneshot::channel();
+        let task = RegistrationTask { kept: kept.clone(), registrant, commands: received };
+        kept.kv.runtime().spawn(task.run(registered));
+        // If this call ends early, the dropped registration removes the key.
+        let registration = Self { kept, commands };
+        match timeout_at(deadline, done).await {
+            Ok(Ok(registered)) => registered.map(|()| registration),
+            Ok(Err(_)) => Err(Error::not_applied(NotApplied::Stopped)),
+            Err(_) => Err(registration.kept.last_error()),
+        }
     }
 
-    /// Changes the value of the instance.
+    /// Changes the value of the instance. Updates of one registration take effect in order.
     ///
     /// # Errors
-    /// [`RegistrationError`]. A value that is refused, for instance for its size, changes nothing. After any other error
-    /// of the call the new value is still written in the background.
+    /// [`RegistrationError`]. A value that is refused, for instance for its size, changes nothing. If the timeout of the
+    /// handle expires, the new value is still written in the background; the error is that of the last attempt.
     pub async fn update(&self, value: impl Into<Bytes>) -> Result<(), RegistrationError> {
-        let value = value.into();
-        let former = self.kept.set(value.clone()).await;
-        let written = self.kept.write(from_now(self.kept.kv.timeout())).await;
-        if let Err(error) = &written {
-            if error.way_on() == Advice::Change {
-                self.kept.revert(&value, former).await;
-            }
-            self.kept.restore();
-        }
-        written?;
-        if self.is_replaced() { Err(RegistrationError::Replaced) } else { Ok(()) }
+        let (reply, done) = oneshot::channel();
+        self.ask(Command::Update(value.into(), reply), done).await?
     }
 
-    /// Removes the instance, unless another process has registered under its id.
+    /// Removes the instance, unless another process has registered under its id. If a renewal is in flight, the instance
+    /// may stay for its time to live.
     ///
     /// # Errors
     /// Those of [`Kv::delete`]. If the removal wasn't applied, the instance disappears after its time to live.
-    pub async fn deregister(mut self) -> Result<(), Error> {
-        let removed = self.kept.remove().await;
-        self.is_removed = removed.is_ok();
-        removed
+    pub async fn deregister(self) -> Result<(), Error> {
+        let (reply, done) = oneshot::channel();
+        self.ask(Command::Remove(reply), done).await?
+    }
+
+    async fn ask<T>(&self, command: Command, done: oneshot::Receiver<T>) -> Result<T, Error> {
+        let deadline = from_now(self.kept.kv.timeout());
+        let asked = async {
+            self.commands.send(command).await.ok()?;
+            done.await.ok()
+        };
+        match timeout_at(deadline, asked).await {
+            Ok(Some(done)) => Ok(done),
+            Ok(None) => Err(Error::not_applied(NotApplied::Stopped)),
+            Err(_) => Err(self.kept.last_error()),
+        }
     }
 
     /// Whether another process has registered under this id since. Then this registration ends.
@@ -126,10 +151,8 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        if !self.is_removed {
-            let kept = self.kept.clone();
-            self.kept.kv.runtime().spawn(async move { kept.remove().await });
-        }
+        // The task ends when its commands do, and drops this.
+        *self.kept.leaving() = Some(Leaving::begin(&self.kept.kv.router));
     }
 }
 
@@ -139,151 +162,194 @@ impl fmt::Debug for Registration {
     }
 }
 
-impl KeptRegistration {
-    fn lock(&self) -> MutexGuard<'_, RegistrationState> {
+impl Kept {
+    fn renewed(&self) -> MutexGuard<'_, RenewedState> {
         // No code that holds the lock can panic halfway through a change.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.renewed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the value to be written, and returns the former one.
-    async fn set(&self, value: Bytes) -> Bytes {
-        let _writing = self.writing.lock().await;
-        let mut state = self.lock();
-        state.renewing = None;
-        state.registrant.update(value)
+    fn leaving(&self) -> MutexGuard<'_, Option<LeavingTask>> {
+        // No code that holds the lock can panic halfway through a change.
+        self.leaving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns to the former value, unless a later update has replaced the refused one.
-    async fn revert(&self, refused: &Bytes, former: Bytes) {
-        let _writing = self.writing.lock().await;
-        self.lock().registrant.revert(refused, former);
+    fn last_error(&self) -> Error {
+        self.last_error.borrow().clone().unwrap_or(Error::not_applied(NotApplied::TimedOut))
     }
 
-    /// Writes the key, until the outcome is certain or the deadline has passed, and begins its renewals.
-    async fn write(self: &Arc<Self>, deadline: Instant) -> Result<(), Error> {
-        let _writing = self.writing.lock().await;
-        let mut pause = MIN_PAUSE;
-        loop {
-            let write = {
-                let state = self.lock();
-                match state.registrant.next() {
-                    RegisterStep::Write(write) if !state.is_removed => write,
-                    _ => return Ok(()),
-                }
-            };
-            let timeout = self.kv.timeout().min(deadline.saturating_duration_since(Instant::now()));
-            let Err(error) = self.attempt(write, timeout).await else { continue };
-            if error.way_on() == Advice::Change || Instant::now() + pause >= deadline || self.kv.is_stopped() {
-                return Err(error);
-            }
-            sleep(pause).await;
-            pause = (pause * 2).min(MAX_PAUSE);
-        }
-    }
-
-    async fn attempt(self: &Arc<Self>, write: Write, timeout: Duration) -> Result<(), Error> {
-        let sent = clock::now();
-        let how = HowToWrite { timeout, session: None, request_id: None };
-        let written = self.kv.router.write(write, how).await;
-        let written = written.map_err(WriteError::from).and_then(|(answer, id)| outcome(answer, id));
-        let mut state = self.lock();
-        match written {
-            Ok(done) => match done.result {
-                Computed::Ran(groups) => state.registrant.written(Some(&groups)),
-                Computed::Nothing => state.registrant.written(None),
-                _ => {
-                    state.registrant.doubt();
-                    return Err(Error::unknown(Unknown::ResultsLost(done.version), done.request_id));
-                }
-            },
-            Err(error) => {
-                let error = without_condition(error);
-                if error.is_outcome_unknown() {
-                    state.registrant.doubt();
-                }
-                return Err(error);
-            }
-        }
-        state.lease.acknowledge(sent, clock::now());
-        self.keep(&mut state);
-        Ok(())
-    }
-
-    /// Begins the renewals, or ends the registration if it was replaced.
-    fn keep(self: &Arc<Self>, state: &mut RegistrationState) {
-        let key = match state.registrant.next() {
-            RegisterStep::Renew(key) => key,
-            RegisterStep::Stop => {
-                self.replaced.send_replace(true);
-                return;
-            }
-            RegisterStep::Write(_) => return,
-        };
-        let kept = Arc::downgrade(self);
-        let report = move |outcome, sent, now| match kept.upgrade() {
-            Some(kept) => kept.renewed(outcome, sent, now),
-            None => NextRenewal::Never,
-        };
-        let (due, timeout) = (state.lease.renew_at(), state.lease.renewal_timeout());
-        state.renewing = Some(Renewing::begin(&self.kv, Renewed { key, due, timeout, report: Arc::new(report) }));
-    }
-
-    fn renewed(self: &Arc<Self>, outcome: Renewal, sent: crate::Timestamp, now: crate::Timestamp) -> NextRenewal {
-        let mut state = self.lock();
-        state.registrant.renewed(outcome);
+    fn report(&self, outcome: Renewal, version: Option<Version>, sent: Timestamp) -> NextRenewal {
+        let mut state = self.renewed();
         match outcome {
             Renewal::Renewed => {
-                state.lease.acknowledge(sent, now);
+                state.lease.acknowledge(sent, clock::now());
+                state.version = version.unwrap_or(state.version);
                 NextRenewal::At(state.lease.renew_at())
             }
             Renewal::Unknown => NextRenewal::Retry,
             Renewal::Gone | Renewal::Replaced => {
-                let is_replaced = state.registrant.is_replaced();
+                state.outcome = outcome;
                 drop(state);
-                if is_replaced {
-                    self.replaced.send_replace(true);
-                } else {
-                    self.restore();
-                }
+                self.ended.notify_one();
                 NextRenewal::Never
             }
         }
     }
+}
 
-    /// Puts the key again in the background, as long as the registration exists and wasn't replaced.
-    fn restore(self: &Arc<Self>) {
-        let kept = Arc::downgrade(self);
-        self.kv.runtime().spawn(async move {
-            while let Some(kept) = kept.upgrade() {
-                if kept.kv.is_stopped() {
-                    return;
-                }
-                match kept.write(from_now(MAX_PAUSE)).await {
-                    Ok(()) => return,
-                    Err(error) if error.way_on() == Advice::Change => return,
-                    Err(_) => sleep(MAX_PAUSE).await,
-                }
-            }
-        });
+/// The only writer of the key: each write ends before the next one begins.
+struct RegistrationTask {
+    kept: Arc<Kept>,
+    registrant: Registrant,
+    commands: mpsc::Receiver<Command>,
+}
+
+impl RegistrationTask {
+    async fn run(mut self, registered: oneshot::Sender<Result<(), Error>>) {
+        let first = self.settle().await;
+        let is_registered = first.is_ok();
+        if registered.send(first).is_ok() && is_registered {
+            self.keep().await;
+        }
+        if self.registrant.is_present() {
+            let _ = self.remove().await;
+        }
+        self.kept.leaving().take();
     }
 
-    async fn remove(&self) -> Result<(), Error> {
-        let _writing = self.writing.lock().await;
-        let removal = {
-            let mut state = self.lock();
-            state.renewing = None;
-            state.is_removed = true;
-            state.registrant.removal()
-        };
-        let how = HowToWrite { timeout: self.kv.timeout(), session: None, request_id: None };
-        match self
-            .kv
-            .router
-            .write(removal, how)
-            .await
-            .map_err(WriteError::from)
-            .and_then(|(answer, id)| outcome(answer, id))
-        {
+    /// Renews the key and obeys, until the registration is dropped or the instance removed.
+    async fn keep(&mut self) {
+        loop {
+            let renewing = match self.registrant.next() {
+                RegisterStep::Renew(key) => Some(self.renew(key)),
+                RegisterStep::Stop => {
+                    self.kept.replaced.send_replace(true);
+                    None
+                }
+                RegisterStep::Write(_) => None,
+            };
+            let kept = self.kept.clone();
+            tokio::select! {
+                biased;
+                command = self.commands.recv() => {
+                    drop(renewing);
+                    match command {
+                        None => return,
+                        Some(Command::Update(value, reply)) => {
+                            let updated = self.update(value).await;
+                            let _ = reply.send(updated);
+                        }
+                        Some(Command::Remove(reply)) => {
+                            let removed = self.remove().await;
+                            self.registrant.renewed(Renewal::Replaced);
+                            let _ = reply.send(removed);
+                            return;
+                        }
+                    }
+                }
+                () = kept.ended.notified() => {
+                    drop(renewing);
+                    let outcome = kept.renewed().outcome;
+                    self.registrant.renewed(outcome);
+                    // A time to live that is too short always ends before its renewal.
+                    sleep(MIN_PAUSE).await;
+                    let _ = self.settle().await;
+                }
+                () = sleep(MAX_PAUSE), if matches!(self.registrant.next(), RegisterStep::Write(_)) => {
+                    let _ = self.settle().await;
+                }
+            }
+        }
+    }
+
+    fn renew(&self, key: artillery_proto::recipes::renewal::RenewedKey) -> Renewing {
+        let kept = Arc::downgrade(&self.kept);
+        let report: Report = Arc::new(move |outcome, version, sent| match kept.upgrade() {
+            Some(kept) => kept.report(outcome, version, sent),
+            None => NextRenewal::Never,
+        });
+        let lease = self.kept.renewed().lease;
+        let timeout = lease.renewal_timeout().min(DEFAULT_TIMEOUT);
+        Renewing::begin(&self.kept.kv, Renewed { key, due: lease.renew_at(), timeout, report })
+    }
+
+    async fn update(&mut self, value: Bytes) -> Result<(), RegistrationError> {
+        self.registrant.update(value);
+        let settled = self.settle().await;
+        if settled.is_err() && self.registrant.refused() {
+            // The key may have expired during the attempts.
+            let _ = self.settle().await;
+        }
+        settled?;
+        if self.registrant.is_replaced() { Err(RegistrationError::Replaced) } else { Ok(()) }
+    }
+
+    /// Makes the write that the registrant needs, until its outcome is certain. Without that, a late attempt could undo
+    /// a later write.
+    ///
+    /// # Errors
+    /// The write can't be made, or the registration was dropped.
+    async fn settle(&mut self) -> Result<(), Error> {
+        let (mut id, mut sent, mut pause) = (None, clock::now(), MIN_PAUSE);
+        while let RegisterStep::Write(write) = self.registrant.next() {
+            let timeout = self.kept.kv.timeout().min(DEFAULT_TIMEOUT);
+            let how = HowToWrite { timeout, session: None, request_id: id };
+            let written = self.kept.kv.router.write(write, how).await.map_err(WriteError::from);
+            match written.and_then(|(answer, id)| outcome(answer, id)).map_err(without_condition) {
+                Ok(done) => {
+                    self.written(&done.result, done.version, sent);
+                    (id, sent) = (None, clock::now());
+                }
+                Err(error) => {
+                    id = self.failed(&error, id)?;
+                    self.kept.last_error.send_replace(Some(error));
+                    if self.commands.is_closed() || self.kept.kv.is_stopped() {
+                        return Err(Error::not_applied(NotApplied::Stopped));
+                    }
+                    sleep(pause).await;
+                    pause = (pause * 2).min(MAX_PAUSE);
+                    if id.is_none() {
+                        sent = clock::now();
+                    }
+                }
+            }
+        }
+        self.kept.last_error.send_replace(None);
+        Ok(())
+    }
+
+    fn written(&mut self, result: &Computed, version: Version, sent: Timestamp) {
+        match result {
+            Computed::Nothing => self.registrant.written(None),
+            Computed::Ran(groups) => self.registrant.written(Some(groups)),
+            _ => return self.registrant.forgotten(),
+        }
+        let mut state = self.kept.renewed();
+        state.lease.acknowledge(sent, clock::now());
+        state.version = version;
+    }
+
+    /// Returns the id under which the write must be repeated; `None`: its outcome is certain.
+    fn failed(&mut self, error: &Error, id: Option<RequestId>) -> Result<Option<RequestId>, Error> {
+        match error {
+            Error::OutcomeUnknown { reason: Unknown::SessionExpired, .. } => {
+                self.registrant.forgotten();
+                Ok(None)
+            }
+            Error::OutcomeUnknown { request_id, .. } => Ok(Some(*request_id)),
+            // Another history has begun, or the id was barred: the write isn't in the present history and never will be.
+            Error::Refused { .. } if id.is_some() && error.way_on() == Advice::Change => {
+                self.registrant.forgotten();
+                Ok(None)
+            }
+            _ if error.way_on() == Advice::Change => Err(error.clone()),
+            _ => Ok(id),
+        }
+    }
+
+    /// Deletes the key, if no other process has written it.
+    async fn remove(&mut self) -> Result<(), Error> {
+        let version = self.kept.renewed().version;
+        match self.kept.kv.compare_and_delete(&self.kept.key, version).await {
             Ok(_) | Err(WriteError::Conflict(_)) => Ok(()),
             Err(WriteError::Call(error)) => Err(error),
         }

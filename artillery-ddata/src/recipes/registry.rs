@@ -22,7 +22,7 @@ pub struct Registry {
 impl Kv {
     /// The registry with this name. This contacts no node.
     pub fn registry(&self, name: impl Into<String>) -> Registry {
-        Registry { kv: self.clone(), name: name.into(), ttl: DEFAULT_TTL }
+        Registry { kv: self.plain(), name: name.into(), ttl: DEFAULT_TTL }
     }
 }
 
@@ -47,7 +47,8 @@ impl Registry {
     }
 
     /// Registers an instance, and keeps it registered until the result is dropped. It replaces an instance with the same
-    /// id: the one before was restarted, or made by mistake.
+    /// id: the one before was restarted, or made by mistake. Two processes that register the same id with the same value
+    /// keep one instance together.
     ///
     /// # Errors
     /// When awaited, those of [`Kv::put`]. If the outcome is unknown, the instance may be registered for one time to

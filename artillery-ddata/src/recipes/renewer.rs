@@ -12,7 +12,7 @@ use artillery_proto::recipes::renewal::{MAX_RENEWALS, Renewal, RenewedKey, renew
 use tokio::{sync::Notify, task::JoinSet, time::sleep};
 
 use crate::{
-    ChainId, Kv, Timestamp,
+    ChainId, Error, Kv, Timestamp, Version,
     api::{Computed, Write},
     control::chain_of,
     kv::outcome,
@@ -21,6 +21,8 @@ use crate::{
 
 /// The bytes of keys and values that one script may have.
 const MAX_BYTES: usize = 256 << 10;
+/// The shortest time between two renewals of a key.
+const MIN_PAUSE: Duration = Duration::from_millis(20);
 /// A timer doesn't advance while the machine is suspended, so the clock is read at least this often.
 const MAX_SLEEP: Duration = Duration::from_secs(1);
 /// A renewal is made this part of its timeout early if it can then share a script.
@@ -34,8 +36,8 @@ pub(super) enum NextRenewal {
     Never,
 }
 
-/// Receives the outcome of an attempt, and when it was sent and answered.
-pub(super) type Report = Arc<dyn Fn(Renewal, Timestamp, Timestamp) -> NextRenewal + Send + Sync>;
+/// Receives the outcome of an attempt, its version if it is known, and when it was sent.
+pub(super) type Report = Arc<dyn Fn(Renewal, Option<Version>, Timestamp) -> NextRenewal + Send + Sync>;
 
 /// A key that is kept by renewals.
 pub(super) struct Renewed {
@@ -44,6 +46,13 @@ pub(super) struct Renewed {
     /// The longest time that an attempt may take.
     pub(super) timeout: Duration,
     pub(super) report: Report,
+}
+
+struct Entry {
+    renewed: Renewed,
+    due: Timestamp,
+    /// A script with this key was refused: it gets one of its own, so that it doesn't end the others.
+    is_alone: bool,
 }
 
 /// One for each router.
@@ -55,7 +64,7 @@ pub(super) struct Renewer {
 
 #[derive(Default)]
 struct RenewerState {
-    renewed: BTreeMap<u64, Renewed>,
+    renewed: BTreeMap<u64, Entry>,
     last: u64,
     is_running: bool,
 }
@@ -72,7 +81,8 @@ impl Renewing {
         let mut state = renewer.lock();
         state.last += 1;
         let id = state.last;
-        state.renewed.insert(id, renewed);
+        let due = renewed.due;
+        state.renewed.insert(id, Entry { renewed, due, is_alone: false });
         if !std::mem::replace(&mut state.is_running, true) {
             kv.runtime().spawn(run(renewer.clone(), kv.clone()));
         }
@@ -83,10 +93,10 @@ impl Renewing {
 
     /// Renews the key as soon as possible.
     pub(super) fn hurry(&self) {
-        if let Some(renewed) = self.renewer.lock().renewed.get_mut(&self.id)
-            && renewed.due != Timestamp::MAX
+        if let Some(entry) = self.renewer.lock().renewed.get_mut(&self.id)
+            && entry.due != Timestamp::MAX
         {
-            renewed.due = Timestamp::ZERO;
+            entry.due = Timestamp::ZERO;
         }
         self.renewer.wake.notify_one();
     }
@@ -102,7 +112,8 @@ impl Drop for Renewing {
 struct Attempt {
     ids: Vec<u64>,
     sent: Timestamp,
-    outcomes: Vec<Renewal>,
+    /// `Err`: whether the script was refused.
+    outcomes: Result<(Version, Vec<Renewal>), bool>,
 }
 
 async fn run(renewer: Arc<Renewer>, kv: Kv) {
@@ -137,49 +148,66 @@ impl Renewer {
             return None;
         }
         let now = clock::now();
-        if state.renewed.values().any(|renewed| renewed.due <= now)
+        if state.renewed.values().any(|entry| entry.due <= now)
             && let Some(routing) = kv.router.known()
         {
-            for (ids, write, timeout) in scripts(&mut state.renewed, now, routing.chains.len() as u32) {
-                attempts.spawn(attempt(kv.clone(), ids, write, timeout.min(kv.timeout())));
+            for script in scripts(&mut state.renewed, now, routing.chains.len() as u32) {
+                attempts.spawn(script.make(kv.clone()));
             }
         }
-        let next = state.renewed.values().map(|renewed| renewed.due).min()?;
+        let next = state.renewed.values().map(|entry| entry.due).min()?;
         Some((next - now).clamp(Duration::from_millis(1), MAX_SLEEP))
     }
 
     fn end(&self, Attempt { ids, sent, outcomes }: Attempt) {
-        let now = clock::now();
+        let (version, outcomes, is_refused) = match outcomes {
+            Ok((version, outcomes)) => (Some(version), outcomes, false),
+            Err(is_refused) => (None, vec![Renewal::Unknown; ids.len()], is_refused),
+        };
         for (id, outcome) in ids.into_iter().zip(outcomes) {
             // The report takes locks of its own, whose holders may begin other renewals.
-            let Some(report) = self.lock().renewed.get(&id).map(|renewed| renewed.report.clone()) else { continue };
-            let next = report(outcome, sent, now);
+            let Some(report) = self.lock().renewed.get(&id).map(|entry| entry.renewed.report.clone()) else { continue };
+            let next = report(outcome, version, sent);
             let mut state = self.lock();
-            let Some(renewed) = state.renewed.get_mut(&id) else { continue };
+            let Some(entry) = state.renewed.get_mut(&id) else { continue };
+            entry.is_alone |= is_refused;
+            let now = clock::now();
             match next {
-                NextRenewal::At(due) => renewed.due = due,
-                NextRenewal::Retry => {
-                    let pause = renewed.timeout / 10;
-                    renewed.due = now + pause.clamp(Duration::from_millis(10), Duration::from_secs(1));
-                }
+                // With a time to live of almost nothing, a key is always due.
+                NextRenewal::At(due) => entry.due = due.max(now + MIN_PAUSE),
+                NextRenewal::Retry => entry.due = now + (entry.renewed.timeout / 10).clamp(MIN_PAUSE, MAX_SLEEP),
                 NextRenewal::Never => drop(state.renewed.remove(&id)),
             }
         }
     }
 }
 
+/// A script that renews keys of one chain.
+struct Renewals {
+    ids: Vec<u64>,
+    write: Write,
+    timeout: Duration,
+}
+
+/// Keys that may share a script: of one chain, with timeouts of the same order, so that a short one doesn't end the
+/// attempts of the others. The last number tells keys apart that need scripts of their own.
+type Shared = (ChainId, u32, u64);
+
 /// The scripts that renew the keys that are due. A key that is being renewed is due at [`Timestamp::MAX`].
-fn scripts(renewed: &mut BTreeMap<u64, Renewed>, now: Timestamp, chains: u32) -> Vec<(Vec<u64>, Write, Duration)> {
-    let mut by_chain = BTreeMap::<ChainId, Vec<(u64, RenewedKey, Duration)>>::new();
-    for (&id, renewed) in renewed {
-        if renewed.due <= now + renewed.timeout / EARLY_PART {
-            renewed.due = Timestamp::MAX;
-            let chain = chain_of(&renewed.key.key, chains);
-            by_chain.entry(chain).or_default().push((id, renewed.key.clone(), renewed.timeout));
+fn scripts(entries: &mut BTreeMap<u64, Entry>, now: Timestamp, chains: u32) -> Vec<Renewals> {
+    let mut shared = BTreeMap::<Shared, Vec<(u64, RenewedKey, Duration)>>::new();
+    for (&id, entry) in entries {
+        let Renewed { key, timeout, .. } = &entry.renewed;
+        if entry.due <= now + *timeout / EARLY_PART {
+            entry.due = Timestamp::MAX;
+            let order = timeout.as_millis().max(1).ilog2();
+            let alone = if entry.is_alone { id } else { 0 };
+            let of = (chain_of(&key.key, chains), order, alone);
+            shared.entry(of).or_default().push((id, key.clone(), *timeout));
         }
     }
     let mut scripts = Vec::new();
-    for keys in by_chain.into_values() {
+    for keys in shared.into_values() {
         let mut rest = &keys[..];
         while !rest.is_empty() {
             let mut bytes = 0;
@@ -189,24 +217,31 @@ fn scripts(renewed: &mut BTreeMap<u64, Renewed>, now: Timestamp, chains: u32) ->
             });
             let (now, later) = rest.split_at(fits.count().max(1));
             let timeout = now.iter().map(|(_, _, timeout)| *timeout).min().unwrap_or_default();
-            scripts.push((
-                now.iter().map(|(id, ..)| *id).collect(),
-                renewal(now.iter().map(|(_, key, _)| key)),
-                timeout,
-            ));
+            let write = renewal(now.iter().map(|(_, key, _)| key));
+            scripts.push(Renewals { ids: now.iter().map(|(id, ..)| *id).collect(), write, timeout });
             rest = later;
         }
     }
     scripts
 }
 
-async fn attempt(kv: Kv, ids: Vec<u64>, write: Write, timeout: Duration) -> Attempt {
-    let how = HowToWrite { timeout, session: None, request_id: None };
-    let sent = clock::now();
-    let done = kv.router.write(write, how).await.ok().and_then(|(answer, id)| outcome(answer, id).ok());
-    let outcomes = match done.map(|done| done.result) {
-        Some(Computed::Ran(groups)) if groups.len() == ids.len() => groups.iter().map(Renewal::of).collect(),
-        _ => vec![Renewal::Unknown; ids.len()],
-    };
-    Attempt { ids, sent, outcomes }
+impl Renewals {
+    async fn make(self, kv: Kv) -> Attempt {
+        let Self { ids, write, timeout } = self;
+        let how = HowToWrite { timeout, session: None, request_id: None };
+        let sent = clock::now();
+        let outcomes = match kv.router.write(write, how).await {
+            Ok((answer, id)) => match outcome(answer, id) {
+                Ok(done) => match done.result {
+                    Computed::Ran(groups) if groups.len() == ids.len() => {
+                        Ok((done.version, groups.iter().map(Renewal::of).collect()))
+                    }
+                    _ => Err(false),
+                },
+                Err(error) => Err(error.call().is_some_and(Error::is_refused)),
+            },
+            Err(error) => Err(error.is_refused()),
+        };
+        Attempt { ids, sent, outcomes }
+    }
 }

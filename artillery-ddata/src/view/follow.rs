@@ -41,6 +41,7 @@ pub(super) async fn follow(kv: Kv, shared: Arc<SharedView>, index: usize) {
         history: None,
         listeners: Vec::new(),
         pause: FIRST_PAUSE,
+        hurried: HURRIED_TIMEOUT,
         kv,
         shared,
         index,
@@ -68,6 +69,8 @@ struct ChainTask {
     history: Option<ClusterId>,
     listeners: Vec<Weak<Listener>>,
     pause: Duration,
+    /// The timeout of the next hurried query. It doubles while answers are slower than that.
+    hurried: Duration,
 }
 
 impl ChainTask {
@@ -90,7 +93,7 @@ impl ChainTask {
             let waits = matches!(asked.query, Query::Changes(WatchQuery { after: Some(_), .. }));
             let is_hurried = waits && copy.is_in_hurry();
             let timeout = match waits {
-                true if is_hurried => HURRIED_TIMEOUT,
+                true if is_hurried => self.hurried,
                 true => WATCH_TIMEOUT,
                 false => DEFAULT_TIMEOUT,
             };
@@ -112,16 +115,26 @@ impl ChainTask {
             };
             let Some(answer) = answer else { continue };
             let error = match answer {
-                Ok((history, reply)) => match self.answered(copy, history, reply) {
-                    Ok(()) => continue,
-                    Err(end) => return end,
-                },
+                Ok((history, reply)) => {
+                    let asked = self.follower.next();
+                    if let Err(end) = self.answered(copy, history, reply) {
+                        return end;
+                    }
+                    // A member that is behind has answered: the same query follows.
+                    if !waits && self.follower.next() == asked {
+                        self.wait(copy).await;
+                    }
+                    continue;
+                }
                 Err(error) => error,
             };
             match &error {
                 Error::NotApplied { reason: NotApplied::Stopped } => return error.into(),
                 // A member that is slower than the short query has only not answered yet.
-                Error::NotApplied { reason: NotApplied::TimedOut } if is_hurried => continue,
+                Error::NotApplied { reason: NotApplied::TimedOut } if is_hurried && timeout < WATCH_TIMEOUT => {
+                    self.hurried = (timeout * 2).min(WATCH_TIMEOUT);
+                    continue;
+                }
                 Error::Refused { reason: Refusal::Compacted { .. }, .. } => self.follower.fell_behind(),
                 Error::Refused { reason: Refusal::OtherHistory, .. } => {
                     self.follower.restart();
@@ -155,6 +168,7 @@ impl ChainTask {
 
     /// Shows all entries to new callbacks.
     fn introduce(&mut self, copy: &ChainCopy) {
+        self.listeners.retain(|listener| listener.strong_count() > 0);
         for weak in copy.take_new() {
             let Some(listener) = weak.upgrade() else { continue };
             self.listeners.push(weak);
@@ -169,13 +183,17 @@ impl ChainTask {
 
     fn answered(&mut self, copy: &ChainCopy, history: ClusterId, reply: Reply) -> Result<(), ViewError> {
         self.history = Some(history);
-        self.pause = FIRST_PAUSE;
+        self.hurried = HURRIED_TIMEOUT;
         let mut reports = Vec::new();
         self.follower.answer(reply, &mut reports);
         for report in reports {
             self.apply(copy, report)?;
         }
-        copy.standing().answered(self.follower.level().is_some());
+        let is_level = self.follower.level().is_some();
+        if is_level {
+            self.pause = FIRST_PAUSE;
+        }
+        copy.standing().answered(is_level);
         self.shared.progressed(false);
         Ok(())
     }

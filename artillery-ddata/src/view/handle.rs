@@ -143,6 +143,9 @@ impl View {
     /// Waits until the view shows its chain up to the update with this version, however long that takes. If the latest
     /// updates of the chain changed no key with the prefix, it takes about 300 milliseconds.
     ///
+    /// The version must belong to the cluster's present history, as this process knows it. After a recovery, use
+    /// [`caught_up_to_session`](Self::caught_up_to_session), which knows the history of a write.
+    ///
     /// # Errors
     /// [`Refusal::ManyChains`] as [`ViewError::Call`] if the keys belong to several chains: use
     /// [`caught_up_to_session`](Self::caught_up_to_session). Or the error with which the view ended.
@@ -151,7 +154,9 @@ impl View {
         let [copy] = &self.shared.copies[..] else {
             return Err(Error::refused(Refusal::ManyChains, None).into());
         };
-        self.catch_up(|| copy.has_reached(None, version.sequence)).await
+        let router = &self.keeper.kv.router;
+        let history = || router.known().map(|routing| routing.history_id());
+        self.catch_up(|| copy.has_reached(history(), version.sequence)).await
     }
 
     /// Waits until the view shows each update that the session has seen, however long that takes. If the latest
@@ -176,6 +181,10 @@ impl View {
 
     async fn catch_up(&self, is_up: impl Fn() -> bool) -> Result<(), ViewError> {
         let shared = &self.shared;
+        if is_up() {
+            return Ok(());
+        }
+        self.keeper.kv.router.may_begin()?;
         let mut caught_up = std::pin::pin!(shared.until(|| is_up() || shared.end().is_some()));
         if timeout(PATIENCE, &mut caught_up).await.is_err() {
             let _hurry = shared.hurry();

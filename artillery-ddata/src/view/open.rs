@@ -78,7 +78,8 @@ impl OpenView {
     ///
     /// When a change is reported, the view shows it already. The task that keeps the copy makes the calls, so a call
     /// must not block: until it returns, all views of this prefix wait for further changes. After a panic there are no
-    /// further calls. The callback is dropped with the view and its clones.
+    /// further calls. The callback is dropped with the view and its clones; if they are dropped on another thread during
+    /// a call, the calls for the same update still follow.
     pub fn on_change(mut self, on_change: impl FnMut(&ViewChange) + Send + 'static) -> Self {
         self.on_change = Some(Box::new(on_change));
         self

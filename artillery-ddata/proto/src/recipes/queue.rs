@@ -236,6 +236,15 @@ impl Contender {
         matches!(self.state, QueueState::Behind { .. })
     }
 
+    /// Ends its hold if its lease has ended.
+    pub fn lapse(&mut self, now: Timestamp) {
+        if let QueueState::Holding { version } = self.state
+            && !self.lease.is_held(now)
+        {
+            self.state = QueueState::Lost { version };
+        }
+    }
+
     /// Whether it held, and no longer does.
     pub fn is_lost(&self) -> bool {
         matches!(self.state, QueueState::Lost { .. })

@@ -11,7 +11,8 @@ use crate::api::{Expected, GroupOutcome, Requirement, ScriptGroup, ScriptStep, S
 /// The next action of a registrant.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RegisterStep {
-    /// Make this write, and report its outcome ([`Registrant::written`]). It can be repeated.
+    /// Make this write, until its outcome is certain: a late attempt must not be applied after the next write. Then
+    /// report it ([`Registrant::written`], [`Registrant::refused`] or [`Registrant::forgotten`]).
     Write(Write),
     /// Renew the key in time, and report the outcome ([`Registrant::renewed`]).
     Renew(RenewedKey),
@@ -24,8 +25,8 @@ pub enum RegisterStep {
 pub struct Registrant {
     key: Bytes,
     value: Bytes,
-    /// The values that the key may still have, from before updates whose outcomes are unknown.
-    formers: Vec<Bytes>,
+    /// The value before the update that isn't written yet.
+    former: Option<Bytes>,
     lease: KeyLease,
     state: RegistrantState,
 }
@@ -34,7 +35,7 @@ pub struct Registrant {
 enum RegistrantState {
     /// It was never written.
     New,
-    /// The key may be absent, or have either value.
+    /// The key has this value, the former one, or none.
     Unsure,
     Present,
     Replaced,
@@ -43,7 +44,7 @@ enum RegistrantState {
 impl Registrant {
     /// A registration that was not made yet.
     pub fn new(key: Bytes, value: Bytes, lease: KeyLease) -> Self {
-        Self { key, value, formers: Vec::new(), lease, state: RegistrantState::New }
+        Self { key, value, former: None, lease, state: RegistrantState::New }
     }
 
     /// What to do now.
@@ -67,7 +68,7 @@ impl Registrant {
         let renew = ScriptStep::Expire { key: self.key.clone(), ttl: Some(millis(self.lease.ttl())), when: None };
         let mut groups =
             vec![self.group(Expected::Value(self.value.clone()), renew), self.group(Expected::Absent, put())];
-        groups.extend(self.formers.iter().map(|former| self.group(Expected::Value(former.clone()), put())));
+        groups.extend(self.former.clone().map(|former| self.group(Expected::Value(former), put())));
         Write::Script(ScriptWrite { require: Vec::new(), groups })
     }
 
@@ -75,55 +76,50 @@ impl Registrant {
         ScriptGroup { require: vec![Requirement { key: self.key.clone(), expected }], steps: vec![step] }
     }
 
-    /// The write has ended. `outcomes` are those of a script's groups; `None`: the write was a put, and succeeded.
+    /// The write was applied. `outcomes` are those of a script's groups; `None`: it was a put.
     pub fn written(&mut self, outcomes: Option<&[GroupOutcome]>) {
         let is_done = outcomes.is_none_or(|outcomes| outcomes.iter().any(Result::is_ok));
         self.state = if is_done { RegistrantState::Present } else { RegistrantState::Replaced };
-        self.formers.clear();
+        self.former = None;
     }
 
-    /// The outcome of a write is unknown, or the key was found absent.
-    pub fn doubt(&mut self) {
-        if self.state != RegistrantState::Replaced {
+    /// The write was or wasn't applied, and never will be: its record or its results are lost.
+    pub fn forgotten(&mut self) {
+        if self.state == RegistrantState::Present {
             self.state = RegistrantState::Unsure;
         }
+    }
+
+    /// The write wasn't applied, and never would be: the former value remains. `false`: no former value exists.
+    pub fn refused(&mut self) -> bool {
+        let former = self.former.take();
+        let has_former = former.is_some();
+        self.value = former.unwrap_or(std::mem::take(&mut self.value));
+        has_former
     }
 
     /// A renewal has ended.
     pub fn renewed(&mut self, outcome: Renewal) {
         match outcome {
             Renewal::Renewed | Renewal::Unknown => {}
-            Renewal::Gone => self.doubt(),
+            Renewal::Gone => self.forgotten(),
             Renewal::Replaced if self.state == RegistrantState::Present => self.state = RegistrantState::Replaced,
             Renewal::Replaced => {}
         }
     }
 
-    /// Changes the value, and returns the former one.
-    pub fn update(&mut self, value: Bytes) -> Bytes {
-        if self.state != RegistrantState::New {
-            self.formers.push(self.value.clone());
-            self.formers.retain(|former| *former != value);
-            self.doubt();
+    /// Changes the value, once no write is pending.
+    pub fn update(&mut self, value: Bytes) {
+        if matches!(self.state, RegistrantState::Present | RegistrantState::Unsure) && self.value != value {
+            let former = std::mem::replace(&mut self.value, value);
+            self.former.get_or_insert(former);
+            self.state = RegistrantState::Unsure;
         }
-        std::mem::replace(&mut self.value, value)
     }
 
-    /// Returns to the former value, since the newer one was refused, unless a later update has replaced that one.
-    pub fn revert(&mut self, refused: &Bytes, former: Bytes) {
-        if self.value != refused {
-            return;
-        }
-        self.formers.retain(|other| *other != former);
-        self.value = former;
-    }
-
-    /// The write that removes the registration, unless another process has replaced it.
-    pub fn removal(&self) -> Write {
-        let values = std::iter::once(&self.value).chain(&self.formers);
-        let delete = || ScriptStep::Delete { key: self.key.clone() };
-        let groups = values.map(|value| self.group(Expected::Value(value.clone()), delete())).collect();
-        Write::Script(ScriptWrite { require: Vec::new(), groups })
+    /// Whether the key has the value.
+    pub fn is_present(&self) -> bool {
+        self.state == RegistrantState::Present
     }
 
     /// Whether another process has registered under this name since.
@@ -148,21 +144,29 @@ mod tests {
         Err(GroupFailure::Unmet { requirement: 0, version: Version::new(1, 1) })
     }
 
-    fn groups(step: RegisterStep) -> usize {
+    fn expected(step: RegisterStep) -> Vec<Expected> {
         match step {
-            RegisterStep::Write(Write::Script(script)) => script.groups.len(),
+            RegisterStep::Write(Write::Script(script)) => {
+                script.groups.into_iter().map(|group| group.require[0].expected.clone()).collect()
+            }
             other => panic!("{other:?}"),
         }
+    }
+
+    fn value(value: &'static str) -> Expected {
+        Expected::Value(value.into())
     }
 
     #[test]
     fn a_registration_returns_after_it_expired_but_not_over_another_one() {
         let mut here = registrant();
         assert!(matches!(here.next(), RegisterStep::Write(Write::Put { .. })));
+        here.forgotten();
+        assert!(matches!(here.next(), RegisterStep::Write(Write::Put { .. })), "its predecessor's value may remain");
         here.written(None);
         assert!(matches!(here.next(), RegisterStep::Renew(key) if key.value == Some("a:1".into())));
         here.renewed(Renewal::Gone);
-        assert_eq!(groups(here.next()), 2);
+        assert_eq!(expected(here.next()), [value("a:1"), Expected::Absent]);
         here.written(Some(&[unmet(), Ok(Vec::new())]));
         assert!(matches!(here.next(), RegisterStep::Renew(_)));
         here.renewed(Renewal::Gone);
@@ -173,25 +177,29 @@ mod tests {
     }
 
     #[test]
-    fn an_update_of_unknown_outcome_accepts_both_values() {
+    fn an_update_accepts_both_values_until_it_is_written() {
         let mut here = registrant();
         here.written(None);
-        assert_eq!(here.update("b:2".into()), "a:1");
-        assert_eq!(groups(here.next()), 3);
-        here.doubt();
-        assert_eq!(groups(here.next()), 3);
-        assert_eq!(here.update("c:3".into()), "b:2");
-        let RegisterStep::Write(Write::Script(script)) = here.next() else { panic!() };
-        let expected: Vec<_> = script.groups.iter().map(|group| group.require[0].expected.clone()).collect();
-        let value = |value: &'static str| Expected::Value(value.into());
-        assert_eq!(expected, [value("c:3"), Expected::Absent, value("a:1"), value("b:2")]);
-        let former = here.update("too large".into());
-        here.revert(&"too large".into(), former);
-        here.revert(&"too large".into(), "another".into());
-        assert_eq!(groups(here.next()), 4, "the refused value was never written");
+        here.update("b:2".into());
         here.renewed(Renewal::Replaced);
-        assert!(!here.is_replaced(), "a renewal of a former value shows nothing");
+        assert!(!here.is_replaced(), "a renewal of the former value shows nothing");
+        assert_eq!(expected(here.next()), [value("b:2"), Expected::Absent, value("a:1")]);
+        here.forgotten();
+        assert_eq!(expected(here.next()), [value("b:2"), Expected::Absent, value("a:1")]);
         here.written(Some(&[unmet(), unmet(), Ok(Vec::new())]));
-        assert!(matches!(here.next(), RegisterStep::Renew(key) if key.value == Some("c:3".into())));
+        assert!(matches!(here.next(), RegisterStep::Renew(key) if key.value == Some("b:2".into())));
+    }
+
+    #[test]
+    fn a_refused_value_leaves_the_former_one() {
+        let mut here = registrant();
+        here.written(None);
+        here.update("too large".into());
+        assert!(here.refused());
+        assert_eq!(expected(here.next()), [value("a:1"), Expected::Absent]);
+        here.written(Some(&[Ok(Vec::new()), unmet()]));
+        here.renewed(Renewal::Gone);
+        assert!(!here.refused(), "the value was allowed before");
+        assert_eq!(expected(here.next()), [value("a:1"), Expected::Absent]);
     }
 }

@@ -54,7 +54,8 @@ impl WatchTarget {
         deadline: Instant,
     ) -> Result<CallAnswer, Error> {
         let query = Query::Changes(WatchQuery { prefix: self.prefix.clone(), after, shown });
-        self.kv.router.read_in(routing, chain, query, &self.how, None, deadline).await
+        let how = HowToRead { mode: mode_of(&query), ..self.how.clone() };
+        self.kv.router.read_in(routing, chain, query, &how, None, deadline).await
     }
 
     /// Makes one read of a follower.
@@ -83,11 +84,20 @@ pub(crate) async fn follow(
         frontier.raise(history, chain, floor);
         Session::resume(frontier)
     });
-    let how = HowToRead { mode: ReadMode::Eventual, timeout: kv.timeout, session };
+    let how = HowToRead { mode: mode_of(&asked.query), timeout: kv.timeout, session };
     let answer = kv.router.read_in(routing, chain, asked.query, &how, None, deadline).await?;
     match answer.reply {
         reply @ (Reply::Page(_) | Reply::Changes(_)) => Ok(reply),
         other => Err(no_read(&other, answer.node)),
+    }
+}
+
+/// A member that has not joined yet answers eventual reads, from an old state or from none: it must not give the position
+/// at which a watch or a copy begins. Later reads are bound to a position.
+fn mode_of(query: &Query) -> ReadMode {
+    match query {
+        Query::Changes(WatchQuery { after: None, .. }) => ReadMode::Strong,
+        _ => ReadMode::Eventual,
     }
 }
 

@@ -9,6 +9,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 pub struct Signals {
     interrupt: Signal,
     terminate: Signal,
+    /// SIGHUP and SIGQUIT.
+    others: Option<(Signal, Signal)>,
 }
 
 impl Signals {
@@ -17,19 +19,39 @@ impl Signals {
     /// # Errors
     /// The system refuses a handler.
     pub fn listen() -> io::Result<Self> {
-        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+        let (interrupt, terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        Ok(Self { interrupt, terminate, others: None })
     }
 
-    /// Waits for either signal.
+    /// Receives SIGHUP and SIGQUIT too from now on.
+    ///
+    /// # Errors
+    /// The system refuses a handler.
+    pub fn listen_to_all(&mut self) -> io::Result<()> {
+        self.others = Some((signal(SignalKind::hangup())?, signal(SignalKind::quit())?));
+        Ok(())
+    }
+
+    /// Waits for a signal.
     pub async fn asked_to_stop(&mut self) {
         self.next().await;
     }
 
-    /// Waits for either signal, and returns its number.
+    /// Waits for a signal, and returns its number.
     pub async fn next(&mut self) -> i32 {
+        let others = async {
+            match &mut self.others {
+                Some((hangup, quit)) => tokio::select! {
+                    _ = hangup.recv() => Number::HUP.as_raw(),
+                    _ = quit.recv() => Number::QUIT.as_raw(),
+                },
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             _ = self.interrupt.recv() => Number::INT.as_raw(),
             _ = self.terminate.recv() => Number::TERM.as_raw(),
+            other = others => other,
         }
     }
 }

@@ -92,6 +92,8 @@ pub(super) async fn run(
     output: Output,
     signals: &mut Signals,
 ) -> Result<u8, Failure> {
+    // The command would continue without the lock if a closed terminal ended this process alone.
+    signals.listen_to_all().map_err(Failure::failed)?;
     let timeout = Duration::from_millis(args.timeout);
     let client = tokio::select! {
         client = args.find.connect(Spread::Sticky, timeout) => client?,

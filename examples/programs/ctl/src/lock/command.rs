@@ -1,10 +1,11 @@
 //! The command that `ctl lock` and `ctl elect` run. It ends before the lock does.
 
 use std::{
+    cell::Cell,
     ffi::OsString,
-    io,
+    io::{self, IsTerminal},
     os::unix::process::{CommandExt, ExitStatusExt},
-    process::{self, ExitStatus},
+    process::{self, ExitStatus, Stdio},
     time::Duration,
 };
 
@@ -13,7 +14,10 @@ use artillery_programs::{
     exit::{self, Failure},
     signals::{Signals, ignore_suspension},
 };
-use rustix::process::{Pid, Signal, getppid, kill_process_group};
+use rustix::{
+    io::Errno,
+    process::{Pid, Signal, getppid, kill_process_group},
+};
 use tokio::{
     process::{Child, Command},
     time::{Instant, sleep},
@@ -46,7 +50,8 @@ impl Held<'_> {
         let mut child =
             self.start(command).map_err(|error| Failure::failed(format!("can't run a command: {error}")))?;
         let group = child.id().and_then(|id| Pid::from_raw(id as i32));
-        let group = Group(group.ok_or_else(|| Failure::failed("the command has no process id"))?);
+        let group = group.ok_or_else(|| Failure::failed("the command has no process id"))?;
+        let group = Group { id: group, is_denied: Cell::new(false) };
         let mut ending: Option<Ending> = None;
         let status = loop {
             tokio::select! {
@@ -54,7 +59,7 @@ impl Held<'_> {
                 status = child.wait() => break status.map_err(Failure::failed)?,
                 signal = signals.next() => {
                     if let Some(signal) = Signal::from_named_raw(signal) {
-                        group.send(signal);
+                        group.ask(signal);
                     }
                 }
                 () = sleep((self.ttl / 100).min(MAX_PAUSE)) => {}
@@ -69,9 +74,12 @@ impl Held<'_> {
             }
         };
         let is_held = self.guard.is_held();
-        if ending.is_some() {
+        if ending.is_some() || !is_held {
             // Processes of the group that ignored the first signal.
             group.send(Signal::KILL);
+        }
+        if ending.is_some() && group.is_denied.get() {
+            return Err(Failure::failed("the lock ended, and this process may not stop the command"));
         }
         match ending {
             None if is_held => Ok(code(status)),
@@ -96,6 +104,7 @@ impl Held<'_> {
             .env("ARTILLERY_TOKEN", token.to_string())
             .env("ARTILLERY_CLUSTER", token.cluster().to_string())
             .env("ARTILLERY_LOCK_KEY", &*key)
+            .stdin(if io::stdin().is_terminal() { Stdio::null() } else { Stdio::inherit() })
             .process_group(0)
             .kill_on_drop(true)
             .spawn()
@@ -111,7 +120,7 @@ struct Ending {
 impl Ending {
     fn begin(left: Duration, ttl: Duration, group: &Group) -> Self {
         let was_lost = left.is_zero();
-        group.send(if was_lost { Signal::KILL } else { Signal::TERM });
+        group.ask(if was_lost { Signal::KILL } else { Signal::TERM });
         // Not extended by later renewals: the command was asked to end.
         Self { kill_at: Instant::now() + left.saturating_sub(ttl / KILL_PART), was_lost }
     }
@@ -119,12 +128,29 @@ impl Ending {
 
 /// The process group of the command. Its id isn't used again until the command's status was read, and as long as other
 /// processes are in the group.
-struct Group(Pid);
+struct Group {
+    id: Pid,
+    /// Whether the system has refused a signal: the command runs as another user.
+    is_denied: Cell<bool>,
+}
 
 impl Group {
+    /// Sends a signal that a stopped process would receive only once it continues: a command stops when it reads the
+    /// terminal.
+    fn ask(&self, signal: Signal) {
+        self.send(signal);
+        self.send(Signal::CONT);
+    }
+
     fn send(&self, signal: Signal) {
-        // It fails if all processes of the group have ended.
-        let _ = kill_process_group(self.0, signal);
+        match kill_process_group(self.id, signal) {
+            // All processes of the group may have ended.
+            Ok(()) | Err(Errno::SRCH) => {}
+            Err(error) if !self.is_denied.replace(true) => {
+                eprintln!("warning: the command can't be stopped: {error}");
+            }
+            Err(_) => {}
+        }
     }
 }
 
