@@ -33,6 +33,8 @@ use crate::{
 
 const MIN_PAUSE: Duration = Duration::from_millis(50);
 const MAX_PAUSE: Duration = Duration::from_secs(1);
+/// The pause before a key that has expired is put again.
+const RESTORE_PAUSE: Duration = Duration::from_millis(200);
 
 /// A registered instance of this process. A task renews its key, and puts it again if it expired, for instance because
 /// the cluster couldn't be reached for too long. Dropping the registration removes the instance, without waiting for the
@@ -251,7 +253,7 @@ impl RegistrationTask {
                     let outcome = kept.renewed().outcome;
                     self.registrant.renewed(outcome);
                     // A time to live that is too short always ends before its renewal.
-                    sleep(MIN_PAUSE).await;
+                    sleep(RESTORE_PAUSE).await;
                     let _ = self.settle().await;
                 }
                 () = sleep(MAX_PAUSE), if matches!(self.registrant.next(), RegisterStep::Write(_)) => {

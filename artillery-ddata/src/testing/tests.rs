@@ -4,4 +4,5 @@ mod expiring;
 mod locks;
 mod mutants;
 mod network;
+mod recipes;
 mod views;
