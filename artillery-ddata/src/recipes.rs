@@ -46,6 +46,7 @@
 //! ```
 
 mod contest;
+mod contested;
 mod election;
 mod error;
 mod guard;

@@ -6,13 +6,9 @@ use std::{
 };
 
 use artillery_core::internal::clock;
-use artillery_proto::{
-    guards::Guards,
-    recipes::{
-        Contender, KeyLease, QueueStep,
-        name::{self, Kind},
-        renewal::{Renewal, RenewedKey},
-    },
+use artillery_proto::recipes::{
+    Contender, QueueStep,
+    renewal::{Renewal, RenewedKey},
 };
 use bytes::Bytes;
 use tokio::{
@@ -21,9 +17,8 @@ use tokio::{
 };
 
 use super::{
-    FencingToken, Guard, LockError,
+    FencingToken, LockError,
     error::without_condition,
-    leaving::Leaving,
     renewer::{NextRenewal, Renewed, Renewing},
 };
 use crate::{
@@ -58,108 +53,13 @@ struct ContestState {
     is_given_up: bool,
 }
 
-/// What a contest is about.
-#[derive(Clone)]
-pub(super) struct Contested {
-    pub(super) kv: Kv,
-    pub(super) kind: Kind,
-    pub(super) name: String,
-    pub(super) ttl: Duration,
-}
-
-impl Contested {
-    pub(super) fn prefix(&self) -> Bytes {
-        name::prefix(self.kind, &self.name)
-    }
-
-    /// Contends until the lock is held, or `timeout` has passed. With `tries`, gives up as soon as another contender is
-    /// found to be first.
-    pub(super) async fn contend(
-        self,
-        value: Bytes,
-        timeout: Duration,
-        tries: bool,
-    ) -> Result<Option<Guard>, LockError> {
-        self.kv.router.begin_call().await?;
-        let (mut ended, mut result) = tokio::sync::oneshot::channel();
-        // A task, so that a caller that drops the call leaves no key behind.
-        let (runtime, task) = (self.kv.runtime().clone(), Leaving::begin(&self.kv.router));
-        runtime.spawn(async move {
-            let deadline = from_now(timeout);
-            let begun = tokio::select! {
-                biased;
-                begun = self.begin(value, deadline) => begun,
-                () = task.closing() => return,
-            };
-            let contest = match begun {
-                Ok(contest) => contest,
-                Err(error) => return drop(ended.send(Err(error))),
-            };
-            let held = {
-                let contend = contest.run(deadline, tries);
-                let mut contend = std::pin::pin!(contend);
-                let given_up = async {
-                    tokio::select! {
-                        biased;
-                        () = ended.closed() => {}
-                        () = task.closing() => {}
-                    }
-                };
-                tokio::select! {
-                    biased;
-                    held = &mut contend => held,
-                    () = given_up => {
-                        contest.give_up();
-                        contend.await
-                    }
-                }
-            };
-            let is_held = held == Ok(true);
-            // If the caller has dropped the call, or drops it now, the dropped guard deletes the key.
-            let _ = ended.send(held.map(|held| held.then(|| Guard::new(contest.clone()))));
-            if !is_held {
-                contest.leave().await;
-            }
-        });
-        match (&mut result).await {
-            Ok(result) => result,
-            // The runtime is shutting down.
-            Err(_) => Err(Error::not_applied(NotApplied::Stopped).into()),
-        }
-    }
-
-    /// Whether any contender has a key.
-    pub(super) async fn is_contended(&self, timeout: Duration) -> Result<bool, Error> {
-        let prefix = self.prefix();
-        let mut queue = self.kv.scan(&prefix).timeout(timeout);
-        while let Some(entry) = queue.next().await.transpose()? {
-            if name::version_of(&prefix, &entry.key).is_some() {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    async fn begin(self, value: Bytes, deadline: Instant) -> Result<Arc<Contest>, LockError> {
-        let prefix = self.prefix();
-        let routing = self.kv.router.routing(deadline).await.map_err(|error| match error.way_on() {
-            Advice::Change => LockError::Call(error),
-            _ => LockError::TimedOut { last: Some(error) },
-        })?;
-        let lease = KeyLease::new(self.ttl, routing.drift_ppm, Guards::ALL);
-        let state = ContestState {
-            contender: Contender::new(prefix, value, lease, Guards::ALL),
-            cluster: routing.cluster,
-            renewing: None,
-            unsettled: None,
-            is_given_up: false,
-        };
-        let changed = watch::Sender::new(());
-        Ok(Arc::new(Contest { kv: self.kv, state: Mutex::new(state), changed }))
-    }
-}
-
 impl Contest {
+    /// A contender in a cluster that is known.
+    pub(super) fn new(kv: Kv, cluster: ClusterId, contender: Contender) -> Arc<Self> {
+        let state = ContestState { contender, cluster, renewing: None, unsettled: None, is_given_up: false };
+        Arc::new(Self { kv, state: Mutex::new(state), changed: watch::Sender::new(()) })
+    }
+
     fn lock(&self) -> MutexGuard<'_, ContestState> {
         // No code that holds the lock can panic halfway through a change.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -212,7 +112,7 @@ impl Contest {
         if was_held { Ok(()) } else { Err(LockError::Lost) }
     }
 
-    fn give_up(&self) {
+    pub(super) fn give_up(&self) {
         self.lock().is_given_up = true;
         self.changed.send_replace(());
     }
@@ -237,7 +137,7 @@ impl Contest {
 
 impl Contest {
     /// Returns whether it holds; `false`: another contender is first, and `tries` was set.
-    async fn run(self: &Arc<Self>, deadline: Instant, tries: bool) -> Result<bool, LockError> {
+    pub(super) async fn run(self: &Arc<Self>, deadline: Instant, tries: bool) -> Result<bool, LockError> {
         let (mut last, mut pause, mut history) = (None, MIN_PAUSE, None);
         let (mut changed, mut placements) = (self.changed.subscribe(), 0_u32);
         loop {

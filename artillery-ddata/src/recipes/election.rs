@@ -5,7 +5,7 @@ use std::{fmt, ops::Deref, time::Duration};
 use artillery_proto::recipes::name::{Kind, version_of};
 use bytes::Bytes;
 
-use super::{FencingToken, Guard, LockError, contest::Contested, lock::DEFAULT_TTL};
+use super::{FencingToken, Guard, LockError, contested::Contested, lock::DEFAULT_TTL};
 use crate::{
     Batch, Error, Kv,
     kv::{Call, Expected, WriteError},

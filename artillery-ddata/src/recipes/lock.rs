@@ -5,7 +5,7 @@ use std::time::Duration;
 use artillery_proto::recipes::name::Kind;
 use bytes::Bytes;
 
-use super::{Guard, LockError, contest::Contested};
+use super::{Guard, LockError, contested::Contested};
 use crate::{Kv, kv::Call};
 
 /// The time to live of a lock, an election or a registration, unless another is set.
