@@ -33,9 +33,12 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
+/// A key, and its new value or none.
+type KeyUpdate = (Bytes, Option<Bytes>);
+
 struct Chain {
     epoch: u64,
-    updates: Vec<(Version, Vec<(Bytes, Option<Bytes>)>)>,
+    updates: Vec<(Version, Vec<KeyUpdate>)>,
     first: usize,
 }
 
@@ -190,7 +193,10 @@ impl Run {
     /// Checks that what the follower reports of a key only moves forward.
     fn rises(&mut self, followed: &Followed) -> Result<(), String> {
         let records = match followed {
-            Followed::Restarted => return Ok(self.newest.clear()),
+            Followed::Restarted => {
+                self.newest.clear();
+                return Ok(());
+            }
             Followed::Page(records) => records,
             Followed::Update { changes, .. } => changes,
             Followed::Level(_) => return Ok(()),
