@@ -33,11 +33,13 @@ const SHARED_SOURCES: [&str; 5] = [
     "examples/programs/common/src",
 ];
 
-/// The path of a program, derived from that of the running test. Cargo builds the programs of the packages whose tests
+/// The path of a program, derived from that of the running test or bench. Cargo builds the programs of the packages whose tests
 /// it runs: all programs with `--workspace`, one with `-p`. This function builds any other that is missing or outdated.
 fn built(name: &str) -> String {
     let test = env::current_exe().expect("a test knows where it is");
-    let folder = test.parent().and_then(Path::parent).expect("the test is in a folder below the programs");
+    let folder = test.parent().expect("the test is in a folder");
+    // A test is in a folder below the programs, a bench is one of them.
+    let folder = if folder.ends_with("deps") { folder.parent().expect("it is below the programs") } else { folder };
     let program = folder.join(name);
     if !is_current(name, &program) {
         build(name, folder);
