@@ -17,7 +17,7 @@
 //! # }
 //! ```
 //!
-//! # What a lock promises
+//! # Guarantees
 //!
 //! At most one guard of a lock [is held](Guard::is_held) at a time, if clocks keep within the cluster's drift bound, and
 //! as long as the cluster loses no acknowledged data. A process that checks `is_held` and is then paused may still act

@@ -39,7 +39,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(1);
 pub(super) struct Contest {
     kv: Kv,
     state: Mutex<ContestState>,
-    /// Changes with each report of a renewal, and when the caller gives up.
+    /// Changes with each report of a renewal, and when the caller cancels.
     changed: watch::Sender<()>,
 }
 
@@ -102,7 +102,7 @@ impl Contest {
     /// Deletes its key, so that the next contender holds.
     ///
     /// # Errors
-    /// [`LockError::Lost`] if the lock wasn't held any more. [`LockError::Call`] if the key may still exist: then it
+    /// [`LockError::Lost`] if the lock was no longer held. [`LockError::Call`] if the key may still exist: then it
     /// expires.
     pub(super) async fn release(&self) -> Result<(), LockError> {
         let (key, was_held) = (self.key(), !self.held_for().is_zero());
@@ -117,7 +117,7 @@ impl Contest {
         self.changed.send_replace(());
     }
 
-    /// Deletes any key that it has put, as far as the cluster can be reached.
+    /// Deletes any key that it has put. Without an answer of the cluster, the key expires.
     pub(super) async fn leave(&self) {
         let (key, unsettled, prefix) = {
             let mut state = self.lock();

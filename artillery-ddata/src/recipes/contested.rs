@@ -1,4 +1,4 @@
-//! What a contender wants, and the task that contends for it.
+//! A lock or an election by its name, and the task that contends for it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ use crate::{
     rpc::router::from_now,
 };
 
-/// What a contest is about.
+/// A lock or an election, by its name.
 #[derive(Clone)]
 pub(super) struct Contested {
     pub(super) kv: Kv,
@@ -33,7 +33,7 @@ impl Contested {
         name::prefix(self.kind, &self.name)
     }
 
-    /// Contends until the lock is held, or `timeout` has passed. With `tries`, gives up as soon as another contender is
+    /// Contends until the lock is held, or `timeout` has passed. With `tries`, ends as soon as another contender is
     /// found to be first.
     pub(super) async fn contend(
         self,

@@ -6,14 +6,14 @@ use crate::{Error, Refusal, kv::WriteError};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LockError {
-    /// The timeout expired: others held the lock, or the cluster couldn't serve. The place in the queue was given up; if
-    /// the cluster can't be reached now, it is free after one time to live.
+    /// The timeout expired: others held the lock, or the cluster couldn't serve. This process has left the
+    /// queue. If the cluster can't be reached now, its key expires after one time to live.
     #[error("the lock wasn't acquired in time{}", because(.last))]
     TimedOut {
         /// The last error of a call to the cluster, if one failed.
         last: Option<Error>,
     },
-    /// A call failed in a way that a retry can't change.
+    /// A call failed, and a retry would fail too.
     #[error(transparent)]
     Call(#[from] Error),
     /// The lock was held and was lost: another process may hold it.

@@ -53,7 +53,7 @@ impl Guard {
     /// Releases the lock. When this returns, the next contender may hold it already.
     ///
     /// # Errors
-    /// [`LockError::Lost`] if the lock wasn't held any more; then another process may have held it before this call.
+    /// [`LockError::Lost`] if the lock was no longer held; then another process may have held it before this call.
     /// [`LockError::Call`] if the release may not have been applied: then the lock is free after its time to live.
     pub async fn release(mut self) -> Result<(), LockError> {
         let released = self.contest.release().await;

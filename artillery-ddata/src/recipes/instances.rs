@@ -20,8 +20,8 @@ pub enum RegistryEvent {
     Down(Instance),
 }
 
-/// The changes of a registry, from a [view](crate::view) of its instances. A caller that is slow gets the differences to
-/// what it has received, not each change in between.
+/// The changes of a registry, from a [view](crate::view) of its instances. A slow caller
+/// receives the differences to the instances that it knows, and no intermediate changes.
 pub struct RegistryWatch {
     view: View,
     prefix: Bytes,
@@ -70,7 +70,7 @@ impl RegistryWatch {
         self.view.iter().map(instance).collect()
     }
 
-    /// Queues the differences between the view and what was reported.
+    /// Queues the differences between the view and the reported instances.
     fn compare(&mut self) {
         let present: BTreeMap<_, _> =
             self.instances().into_iter().map(|instance| (instance.id.clone(), instance)).collect();

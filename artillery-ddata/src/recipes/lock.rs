@@ -45,7 +45,7 @@ impl Lock {
         self
     }
 
-    /// Waits in the queue until this process holds the lock. Dropping the call gives up the place in the queue.
+    /// Waits in the queue until this process holds the lock. Dropping the call leaves the queue.
     ///
     /// # Errors
     /// When awaited, [`LockError::TimedOut`] or [`LockError::Call`].

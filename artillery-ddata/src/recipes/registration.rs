@@ -9,7 +9,10 @@ use std::{
 use artillery_core::internal::clock;
 use artillery_proto::{
     guards::Guards,
-    recipes::{KeyLease, RegisterStep, Registrant, renewal::Renewal},
+    recipes::{
+        KeyLease, RegisterStep, Registrant,
+        renewal::{Renewal, RenewedKey},
+    },
 };
 use bytes::Bytes;
 use tokio::{
@@ -83,7 +86,7 @@ impl Registration {
         let drift_ppm = kv.router.routing(deadline).await?.drift_ppm;
         let lease = KeyLease::new(ttl, drift_ppm, Guards::ALL);
         let renewed = RenewedState { lease, version: Version::NONE, outcome: Renewal::Renewed };
-        let registrant = Registrant::new(key.clone(), value, lease);
+        let registrant = Registrant::new(key.clone(), value, ttl);
         let kept = Arc::new(Kept {
             key,
             renewed: Mutex::new(renewed),
@@ -242,7 +245,7 @@ impl RegistrationTask {
                         }
                         Some(Command::Remove(reply)) => {
                             let removed = self.remove().await;
-                            self.registrant.renewed(Renewal::Replaced);
+                            self.registrant.removed();
                             let _ = reply.send(removed);
                             return;
                         }
@@ -263,7 +266,7 @@ impl RegistrationTask {
         }
     }
 
-    fn renew(&self, key: artillery_proto::recipes::renewal::RenewedKey) -> Renewing {
+    fn renew(&self, key: RenewedKey) -> Renewing {
         let kept = Arc::downgrade(&self.kept);
         let report: Report = Arc::new(move |outcome, version, sent| match kept.upgrade() {
             Some(kept) => kept.report(outcome, version, sent),

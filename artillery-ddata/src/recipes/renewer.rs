@@ -50,7 +50,6 @@ pub(super) struct Renewed {
 
 struct Entry {
     renewed: Renewed,
-    due: Timestamp,
     /// A script with this key was refused: it gets one of its own, so that it doesn't end the others.
     is_alone: bool,
 }
@@ -81,8 +80,7 @@ impl Renewing {
         let mut state = renewer.lock();
         state.last += 1;
         let id = state.last;
-        let due = renewed.due;
-        state.renewed.insert(id, Entry { renewed, due, is_alone: false });
+        state.renewed.insert(id, Entry { renewed, is_alone: false });
         if !std::mem::replace(&mut state.is_running, true) {
             kv.runtime().spawn(run(renewer.clone(), kv.clone()));
         }
@@ -94,9 +92,9 @@ impl Renewing {
     /// Renews the key as soon as possible.
     pub(super) fn hurry(&self) {
         if let Some(entry) = self.renewer.lock().renewed.get_mut(&self.id)
-            && entry.due != Timestamp::MAX
+            && entry.renewed.due != Timestamp::MAX
         {
-            entry.due = Timestamp::ZERO;
+            entry.renewed.due = Timestamp::ZERO;
         }
         self.renewer.wake.notify_one();
     }
@@ -148,14 +146,14 @@ impl Renewer {
             return None;
         }
         let now = clock::now();
-        if state.renewed.values().any(|entry| entry.due <= now)
+        if state.renewed.values().any(|entry| entry.renewed.due <= now)
             && let Some(routing) = kv.router.known()
         {
             for script in scripts(&mut state.renewed, now, routing.chains.len() as u32) {
                 attempts.spawn(script.make(kv.clone()));
             }
         }
-        let next = state.renewed.values().map(|entry| entry.due).min()?;
+        let next = state.renewed.values().map(|entry| entry.renewed.due).min()?;
         Some((next - now).clamp(Duration::from_millis(1), MAX_SLEEP))
     }
 
@@ -174,8 +172,10 @@ impl Renewer {
             let now = clock::now();
             match next {
                 // With a time to live of almost nothing, a key is always due.
-                NextRenewal::At(due) => entry.due = due.max(now + MIN_PAUSE),
-                NextRenewal::Retry => entry.due = now + (entry.renewed.timeout / 10).clamp(MIN_PAUSE, MAX_SLEEP),
+                NextRenewal::At(due) => entry.renewed.due = due.max(now + MIN_PAUSE),
+                NextRenewal::Retry => {
+                    entry.renewed.due = now + (entry.renewed.timeout / 10).clamp(MIN_PAUSE, MAX_SLEEP)
+                }
                 NextRenewal::Never => drop(state.renewed.remove(&id)),
             }
         }
@@ -190,16 +190,16 @@ struct Renewals {
 }
 
 /// Keys that may share a script: of one chain, with timeouts of the same order, so that a short one doesn't end the
-/// attempts of the others. The last number tells keys apart that need scripts of their own.
+/// attempts of the others. The last number is the id of a key that needs a script of its own, otherwise 0.
 type Shared = (ChainId, u32, u64);
 
 /// The scripts that renew the keys that are due. A key that is being renewed is due at [`Timestamp::MAX`].
 fn scripts(entries: &mut BTreeMap<u64, Entry>, now: Timestamp, chains: u32) -> Vec<Renewals> {
     let mut shared = BTreeMap::<Shared, Vec<(u64, RenewedKey, Duration)>>::new();
     for (&id, entry) in entries {
-        let Renewed { key, timeout, .. } = &entry.renewed;
-        if entry.due <= now + *timeout / EARLY_PART {
-            entry.due = Timestamp::MAX;
+        let Renewed { key, timeout, due, .. } = &mut entry.renewed;
+        if *due <= now + *timeout / EARLY_PART {
+            *due = Timestamp::MAX;
             let order = timeout.as_millis().max(1).ilog2();
             let alone = if entry.is_alone { id } else { 0 };
             let of = (chain_of(&key.key, chains), order, alone);

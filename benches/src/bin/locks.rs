@@ -45,7 +45,7 @@ async fn client(name: &str, nodes: &[Node]) -> Result<Client, Failed> {
     Ok(Client::builder().cluster(name).secret(SECRET).seeds(seeds).connect().await?)
 }
 
-/// Requests that the nodes have answered, without those that a node only forwarded.
+/// Counts of the requests that the nodes have answered. A node that forwards a request doesn't count it.
 struct Requests {
     writes: u64,
     looks: u64,
@@ -151,7 +151,7 @@ async fn dead_holder() -> Result<(), Failed> {
         let guard = holder.kv().lock("jobs").with_ttl(ttl).acquire().await?;
         let waiting = tokio::spawn(other.kv().lock("jobs").with_ttl(ttl).acquire().timeout(LONG).into_future());
         sleep(ttl).await;
-        // The client can't delete the key or renew it any more.
+        // The client can no longer delete or renew the key.
         holder.close().await;
         std::mem::forget(guard);
         let died = Instant::now();

@@ -1,11 +1,10 @@
 //! The registration of an instance: a key with a time to live that this process keeps present.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 
-use super::{
-    KeyLease,
-    renewal::{Renewal, RenewedKey},
-};
+use super::renewal::{Renewal, RenewedKey};
 use crate::api::{Expected, GroupOutcome, Requirement, ScriptGroup, ScriptStep, ScriptWrite, Ttl, Write, millis};
 
 /// The next action of a registrant.
@@ -27,7 +26,7 @@ pub struct Registrant {
     value: Bytes,
     /// The value before the update that isn't written yet.
     former: Option<Bytes>,
-    lease: KeyLease,
+    ttl: Duration,
     state: RegistrantState,
 }
 
@@ -38,24 +37,25 @@ enum RegistrantState {
     /// The key has this value, the former one, or none.
     Unsure,
     Present,
+    /// Another process has written the key, or this one has deleted it.
     Replaced,
 }
 
 impl Registrant {
     /// A registration that was not made yet.
-    pub fn new(key: Bytes, value: Bytes, lease: KeyLease) -> Self {
-        Self { key, value, former: None, lease, state: RegistrantState::New }
+    pub fn new(key: Bytes, value: Bytes, ttl: Duration) -> Self {
+        Self { key, value, former: None, ttl, state: RegistrantState::New }
     }
 
     /// What to do now.
     pub fn next(&self) -> RegisterStep {
-        let (key, ttl) = (self.key.clone(), Ttl::Set(millis(self.lease.ttl())));
+        let (key, ttl) = (self.key.clone(), Ttl::set(self.ttl));
         match self.state {
             // A process that was restarted takes over from its former incarnation.
             RegistrantState::New => RegisterStep::Write(Write::Put { key, value: self.value.clone(), ttl }),
             RegistrantState::Unsure => RegisterStep::Write(self.assertion(ttl)),
             RegistrantState::Present => {
-                RegisterStep::Renew(RenewedKey { key, ttl: self.lease.ttl(), value: Some(self.value.clone()) })
+                RegisterStep::Renew(RenewedKey { key, ttl: self.ttl, value: Some(self.value.clone()) })
             }
             RegistrantState::Replaced => RegisterStep::Stop,
         }
@@ -65,7 +65,7 @@ impl Registrant {
     /// no earlier group leaves behind.
     fn assertion(&self, ttl: Ttl) -> Write {
         let put = || ScriptStep::Put { key: self.key.clone(), value: self.value.clone(), ttl };
-        let renew = ScriptStep::Expire { key: self.key.clone(), ttl: Some(millis(self.lease.ttl())), when: None };
+        let renew = ScriptStep::Expire { key: self.key.clone(), ttl: Some(millis(self.ttl)), when: None };
         let mut groups =
             vec![self.group(Expected::Value(self.value.clone()), renew), self.group(Expected::Absent, put())];
         groups.extend(self.former.clone().map(|former| self.group(Expected::Value(former), put())));
@@ -108,6 +108,11 @@ impl Registrant {
         }
     }
 
+    /// The key was deleted on purpose.
+    pub fn removed(&mut self) {
+        self.state = RegistrantState::Replaced;
+    }
+
     /// Changes the value, once no write is pending.
     pub fn update(&mut self, value: Bytes) {
         if matches!(self.state, RegistrantState::Present | RegistrantState::Unsure) && self.value != value {
@@ -130,14 +135,11 @@ impl Registrant {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-    use crate::{Version, api::GroupFailure, guards::Guards};
+    use crate::{Version, api::GroupFailure};
 
     fn registrant() -> Registrant {
-        let lease = KeyLease::new(Duration::from_secs(10), 10_000, Guards::ALL);
-        Registrant::new("registry/{web}/1".into(), "a:1".into(), lease)
+        Registrant::new("registry/{web}/1".into(), "a:1".into(), Duration::from_secs(10))
     }
 
     fn unmet() -> GroupOutcome {

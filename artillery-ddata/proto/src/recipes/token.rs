@@ -1,4 +1,4 @@
-//! Fencing tokens: numbers by which a resource tells a later holder of a lock from an earlier one.
+//! Fencing tokens: numbers by which a resource recognises the later of two holders of a lock.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::{ClusterId, Version};
 ///
 /// A resource that remembers the highest token that it has seen, and refuses lower ones, is safe from a holder that was
 /// paused and doesn't know yet that it lost the lock. Tokens keep increasing over failovers, restarts, and the recovery
-/// and reopening of a cluster. A cluster that was created anew begins with low tokens, and has another
+/// and reopening of a cluster. A cluster that was created from scratch begins with low tokens, and has another
 /// [`cluster`](Self::cluster) id: tokens of two clusters can't be compared.
 ///
 /// As text, a token has 32 hexadecimal digits, so tokens of one cluster are ordered as text too.

@@ -70,7 +70,7 @@ pub struct Process {
     not_before: [u64; 2],
 }
 
-/// What the process does, with times in virtual nanoseconds.
+/// The present occupation of the process, with times in virtual nanoseconds.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Plan {
     Resting { until: u64 },
@@ -200,7 +200,7 @@ impl Process {
         matches!(self.plan, Plan::Contending | Plan::Holding { .. })
     }
 
-    /// Does what is due. With `retires` it doesn't begin to contend, and releases the lock soon.
+    /// Performs the due actions. With `retires` it doesn't begin to contend, and releases the lock soon.
     pub fn act(&mut self, now: u64, nodes: usize, retires: bool) -> Vec<Act> {
         let mut acts = Vec::new();
         self.time_out(now, nodes);

@@ -28,7 +28,7 @@ const PAUSED: u32 = 40;
 
 #[derive(Debug)]
 pub(crate) enum Event {
-    // A process does what is due.
+    // A process performs its due actions.
     Wake { process: usize, number: u64 },
     // A request reaches a node.
     Request { process: usize, attempt: u64, node: usize, request: Box<Request>, until: u64 },

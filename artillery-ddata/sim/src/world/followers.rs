@@ -1,4 +1,4 @@
-//! Clients that keep a copy of the keys below a prefix, at a different node for each request. Some rest for so long that
+//! Clients that keep a copy of the keys below a prefix, at a different node for each request. Some rest until
 //! their changes are no longer kept.
 
 use std::fmt::Write as _;

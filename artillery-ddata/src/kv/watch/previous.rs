@@ -9,7 +9,7 @@ use artillery_proto::{
 use bytes::Bytes;
 use tokio::time::{Instant, sleep};
 
-use super::target::WatchTarget;
+use super::target::{WatchTarget, follow};
 use crate::{
     Error, Frontier, Refusal, Routing,
     error::{Advice, NotApplied},
@@ -23,7 +23,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 pub(super) struct PreviousValues(BTreeMap<Bytes, Versioned<Bytes>>);
 
 impl PreviousValues {
-    /// Reads all watched keys. Returns the position as of which they were read.
+    /// Reads all watched keys. Returns them with the position whose state they show.
     pub(super) async fn read(target: &WatchTarget, deadline: Instant) -> Result<(Self, Frontier), Error> {
         let router = &target.kv.router;
         loop {
@@ -57,7 +57,7 @@ async fn read(target: &WatchTarget, routing: &Routing, deadline: Instant) -> Res
             if let Some(level) = follower.level() {
                 break level;
             }
-            match target.follow(routing, chain, follower.next(), deadline).await {
+            match follow(&target.kv, routing, chain, follower.next(), deadline).await {
                 Ok(reply) => follower.answer(reply, &mut reports),
                 Err(Error::Refused { reason: Refusal::Compacted { .. }, .. }) => follower.fell_behind(),
                 Err(error) if error.way_on() == Advice::Retry && Instant::now() < deadline => sleep(PAUSE).await,

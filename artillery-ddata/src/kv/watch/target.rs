@@ -57,17 +57,6 @@ impl WatchTarget {
         let how = HowToRead { mode: mode_of(&query), ..self.how.clone() };
         self.kv.router.read_in(routing, chain, query, &how, None, deadline).await
     }
-
-    /// Makes one read of a follower.
-    pub(super) async fn follow(
-        &self,
-        routing: &Routing,
-        chain: ChainId,
-        asked: FollowerQuery,
-        deadline: Instant,
-    ) -> Result<Reply, Error> {
-        follow(&self.kv, routing, chain, asked, deadline).await
-    }
 }
 
 /// Makes one read of a follower, in the history of `routing`.

@@ -203,7 +203,7 @@ async fn an_instance_is_kept_updated_and_removed() {
     }
     assert_eq!(values(registry.instances().await.unwrap()), expected);
 
-    // A restarted process takes over, and the former one leaves its entry alone.
+    // A restarted process replaces the entry, and the former process doesn't remove it.
     let again = registry.register("2", "c:1").await.unwrap();
     there.replaced().await;
     assert_eq!(there.update("b:2").await, Err(RegistrationError::Replaced));

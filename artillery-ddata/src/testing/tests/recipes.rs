@@ -94,7 +94,7 @@ async fn a_dropped_registration_leaves_the_next_one_alone() {
         sleep(TTL / 40).await;
         missing += usize::from(values(&registry).await.is_empty());
     }
-    assert_eq!(missing, 0, "missing in so many of 40 looks");
+    assert_eq!(missing, 0, "looks out of 40 that found no instance");
 }
 
 /// Two processes register the same instance.

@@ -19,7 +19,7 @@ use crate::{
     view::{ViewChange, ViewState},
 };
 
-/// Longer than any step takes in virtual time.
+/// The timeout of each step, in virtual time.
 const PATIENCE: Duration = Duration::from_secs(120);
 const ROUNDS: u64 = 12;
 /// Each pair is always written together, with one value.
