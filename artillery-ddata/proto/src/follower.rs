@@ -16,7 +16,7 @@ use bytes::Bytes;
 
 pub use self::copy::{Copy, CopyChange, CopyEdit, CopyEntry, CopyFeed};
 use crate::{
-    Sequence, Version,
+    ReadMode, Sequence, Version,
     api::{Query, Reply, ScanQuery, ScanReply, Snapshot, WatchQuery, WatchReply},
     guards::Guards,
     store::ScanRecord,
@@ -25,12 +25,19 @@ use crate::{
 /// The number of keys that a page requests.
 const PAGE: u32 = 1024;
 
-/// A read that a follower needs, in mode [`Eventual`](crate::ReadMode::Eventual).
+/// A read that a follower needs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FollowerQuery {
     pub query: Query,
     /// Only a member whose watermark has reached this sequence may answer.
     pub floor: Option<Sequence>,
+}
+
+impl FollowerQuery {
+    /// The mode of the read.
+    pub fn mode(&self) -> ReadMode {
+        if let Query::Changes(watch) = &self.query { watch.mode() } else { ReadMode::Eventual }
+    }
 }
 
 /// What a follower reports, in this order.

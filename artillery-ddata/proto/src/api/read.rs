@@ -59,6 +59,15 @@ pub struct WatchQuery {
     pub shown: u32,
 }
 
+impl WatchQuery {
+    /// The mode in which a watch or a copy asks. A member that has not joined yet answers eventual reads, from an old state
+    /// or from none: it must not give the position at which a watch or a copy begins. Later queries are bound to that
+    /// position.
+    pub fn mode(&self) -> ReadMode {
+        if self.after.is_none() { ReadMode::Strong } else { ReadMode::Eventual }
+    }
+}
+
 /// The range of one page of a scan in key order.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ScanQuery {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use artillery_proto::{
     Sequence,
-    api::{ReadMode, Refusal, Reply},
+    api::{Refusal, Reply},
     follower::{Copy, CopyEdit, CopyFeed, Follower, FollowerQuery},
     guards::Guards,
     runner::ReadRequest,
@@ -139,9 +139,11 @@ impl World {
             return;
         }
         let until = self.now + keeper.rng.below(SECOND);
-        let FollowerQuery { query, floor } = keeper.follower.next();
+        let asked = keeper.follower.next();
+        let mode = asked.mode();
+        let FollowerQuery { query, floor } = asked;
         let deadline = deadline(node.clock(self.now), self.now, until);
-        let (mode, caller) = (ReadMode::Eventual, Caller::Follower(index, attempt));
+        let caller = Caller::Follower(index, attempt);
         let input = Input::Read(ReadRequest { query, mode, floor, history: None, deadline, caller });
         let slot = keeper.chain;
         self.enqueue(node_index, Work { slot, input, flight: None });

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use crate::{
     ChainId, Error, Frontier, Kv, Routing, Sequence, Session,
-    api::{Query, ReadMode, Reply, WatchQuery, WatchReply},
+    api::{Query, Reply, WatchQuery, WatchReply},
     control::chain_of_prefix,
     kv::{get::no_read, handle::how_to_read},
     rpc::router::{CallAnswer, HowToRead},
@@ -22,8 +22,7 @@ pub(super) struct WatchTarget {
 
 impl WatchTarget {
     pub(super) fn new(kv: &Kv, prefix: Bytes) -> Self {
-        let how = HowToRead { mode: ReadMode::Eventual, ..how_to_read(kv) };
-        Self { kv: kv.clone(), how, prefix }
+        Self { kv: kv.clone(), how: how_to_read(kv), prefix }
     }
 
     /// The chains that the keys belong to.
@@ -53,9 +52,9 @@ impl WatchTarget {
         (after, shown): (Option<Sequence>, u32),
         deadline: Instant,
     ) -> Result<CallAnswer, Error> {
-        let query = Query::Changes(WatchQuery { prefix: self.prefix.clone(), after, shown });
-        let how = HowToRead { mode: mode_of(&query), ..self.how.clone() };
-        self.kv.router.read_in(routing, chain, query, &how, None, deadline).await
+        let query = WatchQuery { prefix: self.prefix.clone(), after, shown };
+        let how = HowToRead { mode: query.mode(), ..self.how.clone() };
+        self.kv.router.read_in(routing, chain, Query::Changes(query), &how, None, deadline).await
     }
 }
 
@@ -73,20 +72,11 @@ pub(crate) async fn follow(
         frontier.raise(history, chain, floor);
         Session::resume(frontier)
     });
-    let how = HowToRead { mode: mode_of(&asked.query), timeout: kv.timeout, session };
+    let how = HowToRead { mode: asked.mode(), timeout: kv.timeout, session };
     let answer = kv.router.read_in(routing, chain, asked.query, &how, None, deadline).await?;
     match answer.reply {
         reply @ (Reply::Page(_) | Reply::Changes(_)) => Ok(reply),
         other => Err(no_read(&other, answer.node)),
-    }
-}
-
-/// A member that has not joined yet answers eventual reads, from an old state or from none: it must not give the position
-/// at which a watch or a copy begins. Later reads are bound to a position.
-fn mode_of(query: &Query) -> ReadMode {
-    match query {
-        Query::Changes(WatchQuery { after: None, .. }) => ReadMode::Strong,
-        _ => ReadMode::Eventual,
     }
 }
 
