@@ -11,6 +11,103 @@ pub fn now() -> Timestamp {
     Timestamp::from_nanos(crate::system::nanos())
 }
 
+/// Whether this thread's time is virtual. Then other threads must not work for it: the time would not wait for them.
+pub fn is_virtual() -> bool {
+    #[cfg(feature = "testing")]
+    return followed::now().is_some();
+    #[cfg(not(feature = "testing"))]
+    false
+}
+
+/// Milliseconds since 1970 by the system's clock, which may be set back; of a virtual clock, since its start.
+#[allow(clippy::disallowed_methods, reason = "taken once at a start, then handed to pure code")]
+pub(crate) fn unix_ms() -> u64 {
+    if is_virtual() {
+        return now().as_nanos() / 1_000_000;
+    }
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    since.as_millis() as u64
+}
+
+/// The clock of one node, by which it counts leases and the age of keys. In tests it may run faster or slower than
+/// tokio's. Without the feature `testing`, all nodes of a process have the same clock.
+#[derive(Debug, Clone, Default)]
+pub struct NodeClock {
+    #[cfg(feature = "testing")]
+    own: Option<std::sync::Arc<own::OwnClock>>,
+}
+
+impl NodeClock {
+    /// The time now.
+    pub fn now(&self) -> Timestamp {
+        #[cfg(feature = "testing")]
+        if let Some(own) = &self.own {
+            return own.at(now());
+        }
+        now()
+    }
+}
+
+#[cfg(feature = "testing")]
+impl NodeClock {
+    /// A clock of its own, which shows `start` now.
+    pub fn starting_at(start: Timestamp) -> Self {
+        Self { own: Some(std::sync::Arc::new(own::OwnClock::new(now(), start))) }
+    }
+
+    /// From now on the clock gains this many parts per million (or loses them, if negative). Has no effect on the clock of
+    /// the process.
+    pub fn drift(&self, ppm: i32) {
+        if let Some(own) = &self.own {
+            own.drift(now(), ppm);
+        }
+    }
+}
+
+/// The clock of a node in tests.
+#[cfg(feature = "testing")]
+mod own {
+    use std::{
+        sync::{Mutex, PoisonError},
+        time::Duration,
+    };
+
+    use crate::time::Timestamp;
+
+    #[derive(Debug)]
+    pub(super) struct OwnClock(Mutex<Rate>);
+
+    #[derive(Debug)]
+    struct Rate {
+        /// The true time at which the rate began, and the time that the clock showed then.
+        since: Timestamp,
+        shown: Timestamp,
+        ppm: i32,
+    }
+
+    impl Rate {
+        fn at(&self, now: Timestamp) -> Timestamp {
+            let rate = 1.0 + f64::from(self.ppm) / 1e6;
+            self.shown + Duration::from_nanos((now.saturating_since(self.since).as_nanos() as f64 * rate) as u64)
+        }
+    }
+
+    impl OwnClock {
+        pub(super) fn new(now: Timestamp, shown: Timestamp) -> Self {
+            Self(Mutex::new(Rate { since: now, shown, ppm: 0 }))
+        }
+
+        pub(super) fn at(&self, now: Timestamp) -> Timestamp {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).at(now)
+        }
+
+        pub(super) fn drift(&self, now: Timestamp, ppm: i32) {
+            let mut rate = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            *rate = Rate { since: now, shown: rate.at(now), ppm: ppm.max(-999_999) };
+        }
+    }
+}
+
 #[cfg(feature = "testing")]
 pub use followed::Followed;
 

@@ -6,7 +6,23 @@ pub mod clock {
 
     #[cfg(feature = "testing")]
     pub use crate::clock::Followed;
-    pub use crate::clock::now;
+    pub use crate::clock::{NodeClock, is_virtual, now};
+}
+
+#[cfg(feature = "net")]
+pub mod random {
+    //! Random numbers.
+
+    #[cfg(feature = "testing")]
+    pub use crate::random::Seeded;
+    pub use crate::random::{fraction, number, wide};
+}
+
+#[cfg(feature = "net")]
+pub mod watch {
+    //! Channels that wake receivers in order.
+
+    pub use crate::watch::{Receiver, RecvError, Ref, Sender, channel};
 }
 
 pub mod codec {

@@ -107,10 +107,14 @@ pub mod identity;
 pub mod internal;
 mod membership;
 #[cfg(feature = "net")]
+mod random;
+#[cfg(feature = "net")]
 mod system;
 mod time;
 #[cfg(feature = "net")]
 pub mod transport;
+#[cfg(feature = "net")]
+mod watch;
 
 #[cfg(feature = "net")]
 pub use cluster::{Cluster, ClusterBuilder, Member, MemberEvent, MemberEvents, RefusedPeer, SeedState, SeedStatus};

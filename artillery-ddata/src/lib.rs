@@ -166,6 +166,7 @@ mod local;
 pub mod map;
 pub mod metrics;
 pub mod node;
+mod offload;
 pub mod recipes;
 mod rpc;
 pub mod status;

@@ -21,9 +21,9 @@ mod foreign;
 mod formed;
 pub(crate) mod handle;
 mod loading;
+pub(crate) mod machine;
 mod opened;
 mod operators;
-mod random;
 mod recovering;
 mod releasing;
 mod report;
@@ -32,6 +32,8 @@ pub(crate) mod service;
 mod serving;
 mod stage;
 mod starting;
+#[cfg(feature = "testing")]
+mod tested;
 #[cfg(test)]
 mod tests;
 mod threads;

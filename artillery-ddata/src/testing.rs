@@ -102,21 +102,48 @@
 //! thread or randomness of its own, and doesn't depend on the order of a hash map. `tokio::select!` polls its branches
 //! in random order, unless it is `biased`.
 //!
+//! # Failover
+//!
+//! The nodes run the control plane that ships: membership, the configuration log and its elections, leases, and
+//! the rules by which members are removed, replaced and synced. So a test can [crash](Cluster::crash) and
+//! [restart](Cluster::restart) a node, [drain](Cluster::drain) or [add](Cluster::add_node) one, fill its
+//! [disk](Cluster::fill_disk), or [skew](Cluster::skew_clock) its clock, and sees what an application sees in production.
+//! [`Trouble::crashes`] does some of that at random.
+//!
+//! ```
+//! # mod example {
+//! use artillery_ddata::testing::Cluster;
+//!
+//! # /*
+//! #[tokio::test(start_paused = true)]
+//! # */
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)] pub(super)
+//! async fn survives_the_loss_of_its_head() {
+//!     let cluster = Cluster::builder().nodes(4).replicas(3).seed(7).start().await;
+//!     let kv = cluster.client();
+//!     kv.put("order/7", "paid").await.unwrap();
+//!     cluster.crash(cluster.head());
+//!     assert_eq!(kv.get("order/7").await.unwrap().value().unwrap(), "paid");
+//!     kv.put("order/8", "paid").await.unwrap(); // once the lease of the former head has expired
+//!     cluster.settle().await; // the spare has joined
+//!     assert_eq!(cluster.chain().len(), 3);
+//!     cluster.check().await;
+//! }
+//! # }
+//! # #[cfg(feature = "testing")] fn main() { example::survives_the_loss_of_its_head() }
+//! ```
+//!
 //! # Limitations
 //!
-//! The configuration of a chain changes only when all nodes are restarted: while a member is crashed, its chain accepts
-//! no writes and serves only clean keys. A crashed member restarts only together with all others. Disks never fail, and
-//! are never full. The changes of a [`Watch`](crate::kv::Watch) and the pages of
+//! A paused process isn't stopped: its handles wait, no message reaches or leaves it, and its tasks continue. Disks are
+//! never damaged, apart from the losses of a power cut. The changes of a [`Watch`](crate::kv::Watch) and the pages of
 //! [`Kv::scan_hashed`](crate::Kv::scan_hashed) aren't checked. Of keys that a [`Script`](crate::Script) names, only the
 //! contents are checked: not whether a read was outdated, and not the order within a session. A copy by a script may
 //! have any value, and may be gone once any time to live of the run has passed. A
 //! [`BlockingKv`](crate::blocking::BlockingKv) can't be used, since it needs threads and real time.
 
 mod cluster;
-mod disk;
 mod explore;
-mod node;
-mod setup;
 #[cfg(test)]
 mod tests;
 mod trouble;

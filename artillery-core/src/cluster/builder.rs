@@ -3,11 +3,9 @@ use std::{
     fmt::Write,
     net::{Ipv4Addr, SocketAddr},
     sync::{Arc, Mutex},
-    time::{SystemTime, UNIX_EPOCH},
 };
 
 use bytes::Bytes;
-use rand::RngExt;
 use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{
@@ -21,7 +19,10 @@ use super::{
     router::ServiceRouter,
     solitude,
 };
+#[cfg(feature = "testing")]
+use crate::transport::simulated::Network;
 use crate::{
+    clock,
     config::{SwimSettings, TransportConfig},
     discovery::{
         Announcement, Combined, ContainedDiscovery, Discovery, Interfaces, MDNS_PORT, MdnsDiscovery, MdnsSettings,
@@ -31,6 +32,7 @@ use crate::{
     id::{ClusterId, Incarnation},
     identity::Identity,
     membership::{LocalMember, Swim, SwimError},
+    random,
     transport::{Endpoint, LocalInfo, PeerKind, Service, socket::LinkFilter},
 };
 
@@ -56,6 +58,8 @@ pub struct ClusterBuilder {
     discovery: Vec<Arc<dyn Discovery>>,
     service: Option<Arc<dyn Service>>,
     filter: Option<LinkFilter>,
+    #[cfg(feature = "testing")]
+    network: Option<Network>,
     may_be_alone: bool,
 }
 
@@ -80,6 +84,8 @@ impl ClusterBuilder {
             discovery: Vec::new(),
             service: None,
             filter: None,
+            #[cfg(feature = "testing")]
+            network: None,
             may_be_alone: false,
         }
     }
@@ -233,6 +239,14 @@ impl ClusterBuilder {
         self
     }
 
+    /// A simulated network, used instead of a socket, for tests. The node listens at the network's address for its name.
+    #[cfg(feature = "testing")]
+    #[doc(hidden)]
+    pub fn network(mut self, network: Network) -> Self {
+        self.network = Some(network);
+        self
+    }
+
     /// Checks all settings, binds the socket, and starts the search for other nodes. Requires a tokio runtime.
     ///
     /// # Errors
@@ -317,6 +331,10 @@ impl ClusterBuilder {
 
     /// Whether this machine's addresses are advertised, since no specific address was given.
     fn follows_interfaces(&self) -> bool {
+        #[cfg(feature = "testing")]
+        if self.network.is_some() {
+            return false;
+        }
         self.transport.advertise.unwrap_or(self.transport.listen).ip().is_unspecified()
     }
 
@@ -330,6 +348,10 @@ impl ClusterBuilder {
         let local = LocalInfo::new(&self.cluster, incarnation, kind).with_cluster_id(self.cluster_id);
         let config = self.transport.clone();
         let service = Arc::clone(router) as Arc<dyn Service>;
+        #[cfg(feature = "testing")]
+        if let Some(network) = &self.network {
+            return Ok(network.endpoint_with(identity.name(), config, local, service));
+        }
         let endpoint = match &self.filter {
             Some(filter) => Endpoint::bind_filtered(config, identity.clone(), local, service, Arc::clone(filter))?,
             None => Endpoint::bind(config, identity.clone(), local, service)?,
@@ -361,20 +383,15 @@ impl ClusterBuilder {
         self.mdns_interfaces.clone().unwrap_or_else(|| Interfaces::for_listener(self.transport.listen.ip()))
     }
 
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "time and randomness: taken once at the start, then handed to pure code"
-    )]
     fn swim(&self, identity: &Identity, endpoint: &Endpoint) -> Result<Swim, StartError> {
-        let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let local = LocalMember {
             id: endpoint.id(),
             name: identity.name().to_owned(),
             addr: endpoint.advertised_addr(),
             payload: member::wrap(&self.prefix(endpoint), &self.payload),
-            started_at_ms: started.as_millis() as u64,
+            started_at_ms: clock::unix_ms(),
         };
-        let swim = Swim::new(local, self.membership.clone(), rand::rng().random());
+        let swim = Swim::new(local, self.membership.clone(), random::number());
         swim.map_err(|error| match error {
             SwimError::NameTooLong { .. } => IdentityError::BadName { name: identity.name().to_owned() }.into(),
             SwimError::PayloadTooLarge { len, limit } => PayloadError::TooLarge { len, limit }.into(),
@@ -419,15 +436,13 @@ impl std::fmt::Debug for ClusterBuilder {
     }
 }
 
-#[allow(clippy::disallowed_methods, reason = "incarnations must be unique")]
 fn new_incarnation() -> Incarnation {
-    Incarnation { store: rand::rng().random(), starts: 1 }
+    Incarnation { store: random::wide(), starts: 1 }
 }
 
-#[allow(clippy::disallowed_methods, reason = "names must be unique")]
 fn random_name() -> String {
     let mut name = String::from("node-");
-    let _ = write!(name, "{:016x}", rand::rng().random::<u64>());
+    let _ = write!(name, "{:016x}", random::number());
     name
 }
 

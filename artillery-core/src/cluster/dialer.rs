@@ -7,7 +7,6 @@
 
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
-use rand::RngExt;
 use tokio::{
     task::{AbortHandle, Id, JoinSet, try_id},
     time::sleep,
@@ -25,6 +24,7 @@ use crate::{
     discovery::{Candidate, Candidates, Source},
     error::ConnectError,
     id::NodeId,
+    random,
     transport::{Endpoint, reach::without_zone, staggered::first_of},
 };
 
@@ -71,6 +71,8 @@ impl Dialer {
         let mut more = true;
         while more || !state.tasks.is_empty() {
             tokio::select! {
+                // A fixed order keeps runs reproducible.
+                biased;
                 candidate = next(&mut candidates), if more => match candidate {
                     Some(candidate) => dialer.on_candidate(candidate, &mut state),
                     None => more = false,
@@ -311,7 +313,6 @@ fn round_pause(rounds: u32) -> Duration {
 }
 
 /// Shortens the pause at random by up to a half.
-#[allow(clippy::disallowed_methods, reason = "nodes that dial in step would stay in step")]
 fn jitter(pause: Duration) -> Duration {
-    pause.mul_f64(1.0 - rand::rng().random::<f64>() / 2.0)
+    pause.mul_f64(1.0 - random::fraction() / 2.0)
 }

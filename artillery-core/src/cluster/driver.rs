@@ -74,6 +74,8 @@ impl MembershipDriver {
         loop {
             let wake_at = self.swim.next_timer().map_or(sweep_at, |timer| timer.min(sweep_at));
             tokio::select! {
+                // A fixed order keeps runs reproducible.
+                biased;
                 input = inputs.recv() => {
                     let Some(input) = input else { return };
                     let mut next = Some(input);

@@ -24,6 +24,10 @@ use crate::{
     identity::Identity,
 };
 
+/// The maximum size of a datagram on a simulated network, in bytes, as on a path with a small MTU.
+#[cfg(feature = "testing")]
+const SIMULATED_DATAGRAM: usize = 1200;
+
 /// A connection whose sides have accepted each other. Clones share the connection. A connection that this node dialled
 /// is closed once all clones and all of its streams are dropped. The endpoint keeps one that a peer dialled until it is
 /// closed or lost.
@@ -252,7 +256,12 @@ impl Connection {
         let sent = match &self.inner.carrier {
             ConnectionCarrier::Quic(quinn) => quinn.send_datagram(payload),
             #[cfg(feature = "testing")]
-            ConnectionCarrier::Simulated(_) => Err(quinn::SendDatagramError::UnsupportedByPeer),
+            ConnectionCarrier::Simulated(_) if len > SIMULATED_DATAGRAM => Err(quinn::SendDatagramError::TooLarge),
+            #[cfg(feature = "testing")]
+            ConnectionCarrier::Simulated(end) => {
+                end.send_datagram(payload);
+                Ok(())
+            }
         };
         match sent {
             Ok(()) => {
@@ -267,12 +276,12 @@ impl Connection {
     }
 
     /// Maximum size of a datagram in bytes at present. It changes with the path. `None` if the peer does not support
-    /// datagrams, or the network is simulated.
+    /// datagrams.
     pub fn max_datagram(&self) -> Option<usize> {
         match &self.inner.carrier {
             ConnectionCarrier::Quic(quinn) => quinn.max_datagram_size(),
             #[cfg(feature = "testing")]
-            ConnectionCarrier::Simulated(_) => None,
+            ConnectionCarrier::Simulated(_) => Some(SIMULATED_DATAGRAM),
         }
     }
 

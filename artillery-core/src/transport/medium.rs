@@ -105,6 +105,14 @@ impl Medium {
         self.lock().random.random()
     }
 
+    /// Draws the delay of the next datagram; `None` if it is lost.
+    fn draw_datagram(&self) -> Option<Duration> {
+        let state = &mut *self.lock();
+        let Weather { shortest, longest, lost, .. } = state.weather;
+        let spread = longest.saturating_sub(shortest).mul_f64(state.random.random::<f64>());
+        (state.random.random::<f64>() >= lost).then_some(shortest + spread)
+    }
+
     /// Draws the delay of the next piece, and whether its connection breaks now.
     pub(super) fn draw_delay(&self) -> (Duration, bool) {
         let state = &mut *self.lock();

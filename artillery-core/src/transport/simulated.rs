@@ -1,9 +1,9 @@
 //! A simulated network within this process, for tests: without sockets, and with all delays drawn from a seed.
 //!
 //! Its endpoints and connections are those of the real transport, so code that uses their streams runs unchanged. Only
-//! the layer below streams differs, and datagrams are not supported. As with QUIC, a stream loses nothing and keeps its
-//! order while its connection lasts: a lost packet becomes a delay, and pieces in flight are lost when the connection
-//! breaks. A connection breaks at random, or if one of its directions was cut for the idle timeout.
+//! the layer below streams differs. As with QUIC, a stream loses nothing and keeps its order while its connection lasts:
+//! a lost packet becomes a delay, and pieces in flight are lost when the connection breaks. A lost datagram stays lost. A
+//! connection breaks at random, or if one of its directions was cut for the idle timeout.
 //!
 //! Streams are driven by tokio's timers. In a current-thread runtime with a paused clock, a run is a function of its
 //! seed.
@@ -48,9 +48,21 @@ impl Network {
     /// Creates an endpoint with this name. It has an address of its own, or that of an earlier endpoint with the same
     /// name. Must be called within a tokio runtime.
     pub fn endpoint(&self, name: &str, local: LocalInfo, service: Arc<dyn Service>) -> Endpoint {
+        self.endpoint_with(name, TransportConfig::default(), local, service)
+    }
+
+    /// Like [`endpoint`](Self::endpoint), with these settings. The addresses to listen on and to advertise are the
+    /// network's.
+    pub fn endpoint_with(
+        &self,
+        name: &str,
+        config: TransportConfig,
+        local: LocalInfo,
+        service: Arc<dyn Service>,
+    ) -> Endpoint {
         let id = MemberId { node: NodeId::from_name(name), incarnation: local.incarnation };
         let addr = self.address(name);
-        let config = TransportConfig { listen: addr, ..TransportConfig::default() };
+        let config = TransportConfig { listen: addr, advertise: None, ..config };
         let port = SimulatedPort::new(self.medium.clone(), name, id.node, addr);
         let carrier = EndpointCarrier::Simulated(port, self.listeners.clone());
         let shared = EndpointShared::new(carrier, config, local, service, Arc::default(), id, addr);
@@ -59,7 +71,8 @@ impl Network {
         Endpoint::simulated(shared)
     }
 
-    fn address(&self, name: &str) -> SocketAddr {
+    /// The address of the endpoint with this name, which need not exist yet.
+    pub fn address(&self, name: &str) -> SocketAddr {
         let mut addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
         let [high, low] = (addresses.len() as u16 + 1).to_be_bytes();
         let new = SocketAddr::from((Ipv4Addr::new(10, 0, high, low), 7400));

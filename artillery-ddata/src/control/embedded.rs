@@ -314,6 +314,7 @@ impl GroupParts {
             place: place_of,
             backoff,
             answered: answered_of,
+            clock: settings.clock.clone(),
         };
         let start = Raft::new(me, Arc::new(config), network, store.clone(), Machine(applied.clone()));
         let raft = runtime::seeded(settings.seed, start).await.map_err(failed)?;

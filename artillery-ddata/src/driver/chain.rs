@@ -6,13 +6,16 @@ mod tests;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use artillery_core::{MemberId, Timestamp, internal::clock};
+use artillery_core::{
+    MemberId, Timestamp,
+    internal::{clock::NodeClock, watch},
+};
 pub(crate) use artillery_proto::runner::ChainReadiness;
 use artillery_proto::runner::{ChainOrder, ChainRunner, Lease, LinkChange, RunnerOutput, Turn, Word, WriteLine};
 use smallvec::SmallVec;
 use tokio::{
     runtime::Handle,
-    sync::{Notify, mpsc, oneshot, watch},
+    sync::{Notify, mpsc, oneshot},
 };
 
 pub(crate) use self::parts::{ChainCommand, ChainParts, Inlets, Ordered, Rule};
@@ -49,13 +52,13 @@ pub(crate) fn spawn(parts: ChainParts, runtime: &Handle) -> (ChainHandle, Inlets
 }
 
 fn task(parts: ChainParts) -> (ChainTask, ChainHandle, Inlets) {
-    let ChainParts { me, chain, rule, settings, store, queue_bytes, journal, standing } = parts;
+    let ChainParts { me, chain, clock, rule, settings, store, queue_bytes, journal, standing } = parts;
     let gate = Arc::new(Gate::new(chain).with_guards(settings.guards));
     let (commands, command_queue) = mpsc::channel(FRAMES);
     let (orders, order_queue) = mpsc::channel(ORDERS);
     let (reads, read_queue) = RequestQueue::new(REQUESTS, queue_bytes);
     let (writes, write_queues) = Lines::new(REQUESTS, queue_bytes, &settings);
-    let handle = ChainHandle { chain, gate: gate.clone(), store: store.clone(), reads, writes };
+    let handle = ChainHandle { chain, clock: clock.clone(), gate: gate.clone(), store: store.clone(), reads, writes };
     let wake = Arc::<Notify>::default();
     let runner = ChainRunner::new(me, chain, settings, store, gate);
     let restored = journal.as_ref().and_then(|journal| journal.add(chain, wake.clone()));
@@ -65,6 +68,7 @@ fn task(parts: ChainParts) -> (ChainTask, ChainHandle, Inlets) {
     };
     let mut task = ChainTask {
         chain,
+        clock,
         runner,
         journal,
         peers: BTreeMap::new(),
@@ -82,7 +86,7 @@ fn task(parts: ChainParts) -> (ChainTask, ChainHandle, Inlets) {
     match rule {
         Rule::Fixed { config, history, lanes } => {
             // A fixed configuration never fences a member, so the lease never ends.
-            task.turn.lease = Some(Lease { until: Timestamp::MAX, asked: clock::now(), stretch: 0 });
+            task.turn.lease = Some(Lease { until: Timestamp::MAX, asked: task.clock.now(), stretch: 0 });
             task.ordered(Ordered { order: ChainOrder::Enter { config, history, upto: LogIndex::default() }, lanes });
         }
         Rule::Log { leases, words } => (task.leases, task.words) = (Some(leases), Some(words)),
@@ -107,6 +111,7 @@ impl PeerLanes {
 
 struct ChainTask {
     chain: ChainId,
+    clock: NodeClock,
     runner: ChainRunner<Responder>,
     peers: BTreeMap<MemberId, PeerLanes>,
     /// Input received for the runner's next turn.
@@ -128,18 +133,18 @@ struct ChainTask {
 
 impl ChainTask {
     async fn run(mut self) {
-        let wake = self.wake.clone();
+        let (wake, clock) = (self.wake.clone(), self.clock.clone());
         let (mut commands, mut orders) = (Vec::new(), Vec::new());
         self.take();
         loop {
             self.flush();
-            if self.runner.settle_in_time(clock::now) {
+            if self.runner.settle_in_time(|| clock.now()) {
                 self.flush();
             }
             let (room, room_for_large) =
                 (self.runner.has_room(WriteLine::Small), self.runner.has_room(WriteLine::Large));
             let lines = self.runner.lines();
-            let (tick, now) = (self.runner.next_tick(), clock::now());
+            let (tick, now) = (self.runner.next_tick(), self.clock.now());
             if self.runner.is_over(now) {
                 // Yield: the runtime polls sockets and timers, and other tasks run, so that renewals are sent.
                 tokio::task::yield_now().await;
@@ -167,7 +172,7 @@ impl ChainTask {
                 () = room_for_words(&self.words), if self.runner.has_words() => continue,
                 () = tokio::time::sleep(pause), if tick.is_some() => {}
                 () = until_said(self.runner.is_between()), if self.runner.is_behind() => {
-                    self.runner.settle(clock::now);
+                    self.runner.settle(|| clock.now());
                     continue;
                 }
             }
@@ -219,8 +224,8 @@ impl ChainTask {
             let JournalNews { durable, checkpoint, full } = journal.news(self.chain);
             (self.turn.durable, self.turn.checkpoint, self.turn.disk_full) = (durable, checkpoint, full);
         }
-        let writes = &mut self.writes;
-        self.runner.take(clock::now, &mut self.turn, |line| writes.try_next(line));
+        let (writes, clock) = (&mut self.writes, &self.clock);
+        self.runner.take(|| clock.now(), &mut self.turn, |line| writes.try_next(line));
         for caller in self.callers.drain(..) {
             // The caller may no longer be waiting.
             drop(caller.send(self.runner.replica().status()));
@@ -272,7 +277,7 @@ impl ChainTask {
         if let Some(journal) = &self.journal {
             journal.put(self.chain, || self.runner.poll_journal(BATCH_BYTES));
         }
-        let now = clock::now();
+        let now = self.clock.now();
         let peers: SmallVec<[MemberId; 8]> = self.runner.peers().collect();
         for id in peers {
             let Some(peer) = self.peers.get(&id) else { continue };

@@ -12,7 +12,8 @@ mod serve;
 
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
-use artillery_core::{Member, MemberEvent, MemberEvents, MemberId, internal::clock};
+use artillery_core::internal::watch;
+use artillery_core::{Member, MemberEvent, MemberEvents, MemberId};
 pub(crate) use artillery_proto::node::NodeState;
 use artillery_proto::{
     data_dir::ControlFileError,
@@ -21,7 +22,7 @@ use artillery_proto::{
     runner::{ChainReadiness, Lease, Word},
 };
 use tokio::{
-    sync::{mpsc, oneshot, watch},
+    sync::{mpsc, oneshot},
     task::{JoinError, JoinSet},
 };
 
@@ -55,7 +56,7 @@ pub(crate) struct ControlQueues {
     pub(crate) commands: mpsc::Receiver<ControlCommand>,
     pub(crate) words: mpsc::Receiver<(ChainId, Word)>,
     /// The addresses at which other nodes dial this one.
-    pub(crate) advertised: watch::Receiver<Vec<SocketAddr>>,
+    pub(crate) advertised: tokio::sync::watch::Receiver<Vec<SocketAddr>>,
     pub(crate) standings: BTreeMap<ChainId, watch::Receiver<ChainReadiness>>,
     pub(crate) leases: watch::Sender<Lease>,
     pub(crate) state: watch::Sender<NodeState>,
@@ -130,7 +131,7 @@ impl ControlTask {
                 break;
             }
             let next = self.parts.node.next_tick();
-            let pause = next.map_or(Duration::ZERO, |at| at - clock::now());
+            let pause = next.map_or(Duration::ZERO, |at| at - self.parts.local.clock.now());
             let queues = &mut self.parts.queues;
             tokio::select! {
                 biased;
@@ -204,7 +205,7 @@ impl ControlTask {
     }
 
     fn handle(&mut self, input: NodeInput) {
-        self.parts.node.handle(clock::now(), input);
+        self.parts.node.handle(self.parts.local.clock.now(), input);
     }
 
     /// Sends the node's renewals and executes its outputs.

@@ -74,7 +74,7 @@ fn chain(me: MemberId, config: ChainConfig, history: ClusterId, loses: Loses) ->
     let (reads, read_queue) = RequestQueue::new(8, QUEUE_BYTES);
     let (writes, write_queue) = Lines::new(8, QUEUE_BYTES, &ReplicaSettings::default());
     tokio::spawn(run(runner, turn, read_queue, write_queue, loses));
-    ChainHandle { chain, gate, store, reads, writes }
+    ChainHandle { chain, clock: artillery_core::internal::clock::NodeClock::default(), gate, store, reads, writes }
 }
 
 type Received = Turn<Queued<ReadRequest>, Queued<WriteRequest>>;

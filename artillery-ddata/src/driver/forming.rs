@@ -2,8 +2,11 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use artillery_core::{Cluster, Member, MemberEvent, MemberEvents, MemberId, MemberState, NodeId, internal::clock};
-use tokio::sync::{mpsc, watch};
+use artillery_core::internal::watch;
+use artillery_core::{
+    Cluster, Member, MemberEvent, MemberEvents, MemberId, MemberState, NodeId, internal::clock::NodeClock,
+};
+use tokio::sync::mpsc;
 
 use super::lanes::Hub;
 use crate::{
@@ -26,6 +29,7 @@ pub(crate) struct FormationFacts {
 
 pub(crate) struct Forming {
     pub(crate) me: MemberId,
+    pub(crate) clock: NodeClock,
     pub(crate) formation: Formation,
     pub(crate) messages: mpsc::Receiver<(MemberId, FormationMessage)>,
     pub(crate) events: MemberEvents,
@@ -62,23 +66,25 @@ impl Forming {
             }
             self.show();
             let tick = self.formation.next_tick();
-            let pause = tick.map_or(Duration::ZERO, |at| at - clock::now());
+            let pause = tick.map_or(Duration::ZERO, |at| at - self.clock.now());
             tokio::select! {
+                // A fixed order keeps runs reproducible.
+                biased;
                 changed = phases.changed() => if changed.is_err() || phases.borrow().is_final() { return false },
                 message = self.messages.recv() => {
                     let Some((from, message)) = message else { return false };
-                    self.formation.handle(clock::now(), FormationInput::Receive { from, message });
+                    self.formation.handle(self.clock.now(), FormationInput::Receive { from, message });
                 }
                 Ok(()) = self.yields.changed() => {
                     let yields = *self.yields.borrow_and_update();
-                    self.formation.handle(clock::now(), FormationInput::Yields(yields));
+                    self.formation.handle(self.clock.now(), FormationInput::Yields(yields));
                 }
                 event = self.events.next() => {
                     let Some(event) = event else { return false };
                     self.member(&event);
                 }
                 () = tokio::time::sleep(pause), if tick.is_some() => {
-                    let now = clock::now();
+                    let now = self.clock.now();
                     self.formation.handle(now, FormationInput::SeedsMissing(self.cluster.is_searching()));
                     self.formation.handle(now, FormationInput::Tick);
                 }
@@ -122,7 +128,7 @@ impl Forming {
             match member.state {
                 MemberState::Alive | MemberState::Suspect => self.seen(member),
                 MemberState::Down | MemberState::Left => {
-                    self.formation.handle(clock::now(), FormationInput::Gone(member.id));
+                    self.formation.handle(self.clock.now(), FormationInput::Gone(member.id));
                 }
             }
         }
@@ -136,10 +142,12 @@ impl Forming {
             | MemberEvent::Formed(member)
             | MemberEvent::Moved(member) => self.seen(member),
             MemberEvent::Down(member) | MemberEvent::Left(member) => {
-                self.formation.handle(clock::now(), FormationInput::Gone(member.id));
+                self.formation.handle(self.clock.now(), FormationInput::Gone(member.id));
             }
             // A later incarnation of this node exists, so the agreements of this one are void.
-            MemberEvent::Superseded { .. } => self.formation.handle(clock::now(), FormationInput::Replaced(self.me)),
+            MemberEvent::Superseded { .. } => {
+                self.formation.handle(self.clock.now(), FormationInput::Replaced(self.me))
+            }
             MemberEvent::Lagged { .. } => self.look_around(),
             _ => {}
         }
@@ -148,7 +156,7 @@ impl Forming {
     /// Handles a member reported as alive. The membership reports a node's newest incarnation last, so an earlier one
     /// has ended.
     fn seen(&mut self, member: &Member) {
-        let now = clock::now();
+        let now = self.clock.now();
         if let Some(before) = self.incarnations.insert(member.id.node, member.id)
             && before != member.id
         {

@@ -18,6 +18,7 @@ use std::{
 };
 
 use artillery_core::internal::clock;
+use artillery_core::internal::watch;
 use artillery_proto::{
     data_dir::{DurableBatch, JournalWriter},
     disk::DiskError,
@@ -25,7 +26,7 @@ use artillery_proto::{
     message::{ChainMessage, SnapshotContent},
     replica::{JournalBatch, RestoredChain},
 };
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 use crate::ChainId;
 

@@ -14,13 +14,14 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
 };
 
+use artillery_core::internal::watch;
 use artillery_core::{
     MemberId, NodeId,
     error::WriteError,
     transport::{CloseCode, Connection, Endpoint, FrameBatch, FrameWriter, Link, StreamKind},
 };
 use tokio::{
-    sync::{Notify, mpsc, watch},
+    sync::{Notify, mpsc},
     task::JoinSet,
 };
 

@@ -37,7 +37,7 @@ use crate::{
     message::request::{MAX_OUTSTANDING, Operation, Request, SMALL},
     rpc::{
         channel::Question,
-        router::{CallAnswer, RequestError, Router, on_the_clock},
+        router::{CallAnswer, RequestError, Router},
     },
     wire::request::decode_request,
 };
@@ -319,7 +319,7 @@ async fn write_here(
     let (number, timing) = (request.number, answering.timing);
     let Operation::Write { request, history, write } = request.operation else { return };
     let responder = Responder::Stream(answering);
-    let write = WriteRequest { request, history, write, deadline: on_the_clock(deadline), caller: responder };
+    let write = WriteRequest { request, history, write, deadline: handle.deadline(deadline), caller: responder };
     let Some(write) = handle.try_write(write) else { return };
     // Stop reading from the stream while the budget for waiting writes is used up.
     let share = room.of(RoomKind::Writes).take(budget::of_write(&write.write)).await;
@@ -343,11 +343,11 @@ async fn serve_here(handle: &ChainHandle, request: Request, deadline: Instant, a
     let responder = Responder::Stream(answering);
     match request.operation {
         Operation::Read { query, mode, floor, history } => {
-            let deadline = on_the_clock(answer_by(&query, deadline));
+            let deadline = handle.deadline(answer_by(&query, deadline));
             handle.read(ReadRequest { query, mode, floor, history, deadline, caller: responder }).await;
         }
         Operation::Write { request, history, write } => {
-            let deadline = on_the_clock(deadline);
+            let deadline = handle.deadline(deadline);
             handle.write(WriteRequest { request, history, write, deadline, caller: responder }).await;
         }
         Operation::Admin(_) => {}

@@ -8,12 +8,15 @@ use std::{
     time::Duration,
 };
 
-use artillery_core::internal::clock;
+use artillery_core::internal::clock::NodeClock;
 use artillery_proto::runner::{self, WriteLine};
 use bytes::Bytes;
-use tokio::sync::{
-    mpsc::{self, error::TrySendError},
-    oneshot,
+use tokio::{
+    sync::{
+        mpsc::{self, error::TrySendError},
+        oneshot,
+    },
+    time::Instant,
 };
 
 use super::answering::Answering;
@@ -53,6 +56,7 @@ pub(crate) type InLine = Pin<Box<dyn Future<Output = ()> + Send>>;
 #[derive(Clone)]
 pub(crate) struct ChainHandle {
     pub(crate) chain: ChainId,
+    pub(crate) clock: NodeClock,
     pub(crate) gate: Arc<Gate>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) reads: RequestQueue<ReadRequest>,
@@ -195,7 +199,7 @@ impl<T: SizedRequest> RequestQueue<T> {
 impl ChainHandle {
     /// A local clean read: no task, no allocation, and no lock except that of its key.
     pub(crate) fn local(&self, key: &[u8]) -> Result<Option<Held>, NotLocal> {
-        self.gate.read(&*self.store, key, clock::now)
+        self.gate.read(&*self.store, key, || self.clock.now())
     }
 
     /// How long a key that was read here will stay; `None`: it doesn't expire.
@@ -204,7 +208,12 @@ impl ChainHandle {
     }
 
     pub(crate) fn chain_time(&self) -> u64 {
-        self.gate.chain_time(clock::now())
+        self.gate.chain_time(self.clock.now())
+    }
+
+    /// A deadline by the chain's clock.
+    pub(crate) fn deadline(&self, deadline: Instant) -> artillery_core::Timestamp {
+        self.clock.now() + deadline.saturating_duration_since(Instant::now())
     }
 
     /// Passes a read to the chain's task if there is capacity now. Otherwise, and if the task has ended, returns the
@@ -287,7 +296,8 @@ mod tests {
         let (reads, _) = RequestQueue::new(16, ROOM);
         let (writes, receiver) = Lines::new(16, ROOM, &ReplicaSettings::default());
         let gate = Arc::new(Gate::new(chain));
-        (ChainHandle { chain, gate, store: Arc::new(MemoryStore::with_seed(1)), reads, writes }, receiver)
+        let (clock, store) = (NodeClock::default(), Arc::new(MemoryStore::with_seed(1)));
+        (ChainHandle { chain, clock, gate, store, reads, writes }, receiver)
     }
 
     async fn next(queue: &mut mpsc::Receiver<Queued<WriteRequest>>) -> String {

@@ -5,8 +5,8 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
+use artillery_core::internal::{clock::NodeClock, watch};
 use crossbeam_utils::sync::{ShardedLock, ShardedLockReadGuard};
-use tokio::sync::watch;
 
 use super::handle::ChainHandle;
 use crate::{ChainId, MemberId, Place, Routing, Timestamp, control::chain_of, metrics::Tally};
@@ -14,6 +14,7 @@ use crate::{ChainId, MemberId, Place, Routing, Timestamp, control::chain_of, met
 pub(crate) struct Local {
     pub(crate) me: MemberId,
     pub(crate) name: String,
+    pub(crate) clock: NodeClock,
     /// All chains that are served here now or may be later, by chain id.
     handles: Mutex<Vec<Option<ChainHandle>>>,
     /// By chain id; `None` for chains that only other nodes serve. Empty before the cluster is formed, and after the
@@ -43,6 +44,7 @@ impl Local {
         Self {
             me,
             name,
+            clock: NodeClock::default(),
             handles,
             chains,
             routing: watch::Sender::new(None),
@@ -50,6 +52,11 @@ impl Local {
             forwarded: AtomicU64::new(0),
             tally: Arc::default(),
         }
+    }
+
+    /// Uses this clock.
+    pub(crate) fn with_clock(self, clock: NodeClock) -> Self {
+        Self { clock, ..self }
     }
 
     /// The chain, if this node is a member of it.

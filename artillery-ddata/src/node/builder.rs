@@ -3,10 +3,10 @@
 use std::{io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use artillery_core::{
-    Cluster, Incarnation,
+    Cluster, Incarnation, MemberId,
     discovery::{Discovery, Interfaces, Seed, SeedError},
     identity::Identity,
-    internal::LinkFilter,
+    internal::{LinkFilter, random},
 };
 use artillery_proto::data_dir::BegunStore;
 
@@ -14,8 +14,8 @@ use super::{
     durable::{DataDirError, NodeDir},
     handle::{Node, NodeInner},
     loading::{Loading, Report, Reporter},
+    machine::{Machine, NodeDisk},
     opened::Opened,
-    random,
     starting::{StartError, blocking},
     threads::Workers,
 };
@@ -40,6 +40,7 @@ pub struct NodeBuilder {
     filter: Option<LinkFilter>,
     after: Option<After>,
     report: Option<Report>,
+    machine: Machine,
 }
 
 impl From<Config> for NodeBuilder {
@@ -225,6 +226,13 @@ impl NodeBuilder {
         self
     }
 
+    /// Runs the node on a machine of a test.
+    #[cfg(feature = "testing")]
+    pub(crate) fn machine(mut self, machine: Machine) -> Self {
+        self.machine = machine;
+        self
+    }
+
     /// Checks the settings and the directory, loads the directory, binds the sockets and starts to look for other
     /// nodes. With failover, a node that already belongs to a cluster loads its directory last, while it renews its
     /// place in the cluster. Call this within a tokio runtime.
@@ -246,20 +254,22 @@ impl NodeBuilder {
 
     async fn start_on(self, threads: Workers) -> Result<Node, StartError> {
         let new = new_incarnation();
-        let locked = lock(&self.config).await?;
+        let disk = lock(&self.config, &self.machine).await?;
         let identity = match (self.identity, &self.secret) {
             (Some(identity), _) => identity,
-            (None, Some(secret)) => Identity::from_secret(secret, &name(&self.config, locked.as_ref(), new)?)?,
+            (None, Some(secret)) => Identity::from_secret(secret, &name(&self.config, disk.as_ref(), new)?)?,
             (None, None) => return Err(StartError::NoIdentity),
         };
         let identity = self.also_trusted.iter().try_fold(identity, |all, secret| all.also_trust_secret(secret))?;
-        let store: Arc<dyn Store> = Arc::new(MemoryStore::with_seed(random::random()));
-        let dir = open(locked, &self.config, identity.name(), self.report).await?;
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::with_seed(random::number()));
+        let dir = open(disk, &self.machine, &self.config, identity.name(), self.report).await?;
         if let (Some((dir, _)), Some(after)) = (&dir, &self.after) {
             dir.may_follow(&after.lineage)?;
         }
         let incarnation = dir.as_ref().map_or(new, |(_, begun)| begun.incarnation());
-        let opened = Opened::new(&self.config, &identity, incarnation, store, self.after, threads.chains(), dir);
+        let machine = self.machine.clone();
+        let me = (MemberId { node: identity.node(), incarnation }, identity.name());
+        let opened = Opened::new(&self.config, machine, me, store, self.after, threads.chains(), dir);
         let opened = opened.load().await?;
         let mut cluster = Cluster::builder()
             .cluster(self.config.cluster.clone())
@@ -291,6 +301,10 @@ impl NodeBuilder {
         if let Some(filter) = self.filter {
             cluster = cluster.filter(filter);
         }
+        #[cfg(feature = "testing")]
+        if let Some(network) = self.machine.network {
+            cluster = cluster.network(network);
+        }
         let cluster = cluster.start().await?;
         let (data, router) = opened.start(&cluster, random::wide())?;
         let kv = Kv::new(router).with_timeout(self.config.timeout);
@@ -299,31 +313,39 @@ impl NodeBuilder {
 }
 
 /// Locks the directory of a durable node.
-async fn lock(config: &Config) -> Result<Option<LockedDir>, StartError> {
+async fn lock(config: &Config, machine: &Machine) -> Result<Option<NodeDisk>, StartError> {
+    #[cfg(feature = "testing")]
+    if let Some(disk) = machine.disk.clone() {
+        return Ok(Some(NodeDisk::Simulated(disk)));
+    }
+    #[cfg(not(feature = "testing"))]
+    let _ = machine;
     let Some(DataConfig { dir, .. }) = config.data.clone() else { return Ok(None) };
     let open = move || LockedDir::open(&dir).map_err(|error| DataDirError::of_directory(&dir, error));
-    Ok(Some(blocking(open).await?))
+    Ok(Some(NodeDisk::Directory(Arc::new(blocking(open).await?))))
 }
 
 /// Reads and checks the whole directory of a durable node, and records this start in it. `None`: the node has no
 /// directory.
 async fn open(
-    locked: Option<LockedDir>,
+    disk: Option<NodeDisk>,
+    machine: &Machine,
     config: &Config,
     name: &str,
     report: Option<Report>,
 ) -> Result<Option<(NodeDir, BegunStore)>, StartError> {
-    let (Some(locked), Some(data)) = (locked, config.data.clone()) else { return Ok(None) };
-    let (config, name) = (config.clone(), name.to_owned());
-    Ok(Some(blocking(move || NodeDir::open(locked, &data, &config, &name, Reporter::new(report))).await?))
+    let (Some(disk), Some(data)) = (disk, config.data.clone()) else { return Ok(None) };
+    let (machine, config, name) = (machine.clone(), config.clone(), name.to_owned());
+    let open = move || NodeDir::open(disk, &machine, &data, &config, &name, Reporter::new(report));
+    Ok(Some(blocking(open).await?))
 }
 
 /// The node's name: the given one, otherwise the one in its directory, otherwise a random one. A directory with a
 /// store, but without a name, is an error.
-fn name(config: &Config, locked: Option<&LockedDir>, new: Incarnation) -> Result<String, StartError> {
-    match config.name.clone().or_else(|| locked?.name().map(str::to_owned)) {
+fn name(config: &Config, disk: Option<&NodeDisk>, new: Incarnation) -> Result<String, StartError> {
+    match config.name.clone().or_else(|| disk?.name().map(str::to_owned)) {
         Some(name) => Ok(name),
-        None if locked.is_some_and(LockedDir::had_store) => Err(StartError::NoName),
+        None if disk.is_some_and(NodeDisk::lacks_name) => Err(StartError::NoName),
         None => Ok(random_name(new)),
     }
 }

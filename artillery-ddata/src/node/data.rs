@@ -6,14 +6,12 @@ use std::{
     time::Duration,
 };
 
+use artillery_core::internal::watch;
 use artillery_core::{Cluster, MemberId, MemberState};
 use artillery_proto::control::encounter::Encountered;
-use tokio::{
-    runtime::Handle,
-    sync::{oneshot, watch},
-};
+use tokio::{runtime::Handle, sync::oneshot};
 
-use super::{durable::NodeDir, events::EventHub, service::Entrances, stage::Stage};
+use super::{durable::NodeDir, events::EventHub, machine::Machine, service::Entrances, stage::Stage};
 use crate::{
     ChainId, ClusterId, Place, Routing,
     config::Config,
@@ -33,6 +31,7 @@ use crate::{
 
 pub(crate) struct Data {
     pub(super) config: Config,
+    pub(super) machine: Machine,
     pub(super) local: Arc<Local>,
     pub(super) chains: Arc<ChainInlets>,
     pub(super) store: Arc<dyn Store>,
@@ -197,17 +196,19 @@ impl Data {
         let settings = replica::ReplicaSettings {
             window: limits.window_bytes,
             max_value: limits.max_value_bytes,
-            backlog: limits.backlog_bytes,
+            backlog: self.machine.backlog(&self.config),
             sessions: limits.sessions_bytes,
             watches: limits.queue_bytes,
             joiner_buffer: limits.window_bytes / 2,
             durable: self.dir.is_some(),
             max_memory: limits.max_memory_bytes,
+            guards: self.machine.guards,
             ..replica::ReplicaSettings::default()
         };
         let (store, queue_bytes) = (self.store.clone(), limits.queue_bytes);
         let journal = self.dir.as_ref().and_then(NodeDir::journal);
-        let parts = chain::ChainParts { me: self.id(), chain, rule, settings, store, queue_bytes, journal, standing };
+        let (me, clock) = (self.id(), self.machine.clock.clone());
+        let parts = chain::ChainParts { me, chain, clock, rule, settings, store, queue_bytes, journal, standing };
         let thread = &self.chain_threads[chain.0 as usize % self.chain_threads.len()];
         let (handle, inlets) = chain::spawn(parts, thread);
         self.chains.add(chain, inlets);

@@ -11,7 +11,7 @@
 //! A node loads its directory before it looks for its cluster; with failover, a node that already belongs to a cluster
 //! loads it later. [`NodeDir`] exists from `BegunStore` on.
 
-mod belonging;
+pub(super) mod belonging;
 mod error;
 
 use std::{
@@ -19,17 +19,17 @@ use std::{
     sync::{Arc, PoisonError, RwLock, atomic::AtomicU64},
 };
 
+use artillery_core::internal::random;
 use artillery_proto::{
     control::{Bootstrap, message::StoreHolding},
     data_dir::{BegunStore, FoundStore, OpenError, OpenSettings, StoreReport},
-    guards::Guards,
     journal::JournalError,
 };
 
 pub use self::error::DataDirError;
 use super::{
     loading::{Loading, Reporter},
-    random, releasing,
+    machine::{Machine, NodeDisk},
 };
 use crate::{
     ChainId, ClusterId, MemberId, NodeId,
@@ -39,9 +39,6 @@ use crate::{
     driver::journal::RunningJournal,
     store::Store,
 };
-
-/// The maximum length of a segment of the journal, in bytes. A longer group has a segment of its own.
-const SEGMENT_BYTES: u64 = 64 << 20;
 
 /// Reads the whole directory of a node that isn't running, and loads its chains as the node would. Writes nothing.
 /// Blocks, and needs as much memory as the node does. `None`: the directory holds no store. During this call no node
@@ -61,7 +58,7 @@ pub fn check_directory(dir: impl AsRef<Path>) -> Result<Option<StoreReport>, Dat
 pub(crate) struct NodeDir {
     pub(crate) place: StorePlace,
     pub(crate) mode: SyncMode,
-    disk: Arc<LockedDir>,
+    disk: NodeDisk,
     synced: Arc<AtomicU64>,
     reporter: Reporter,
     stage: RwLock<DirStage>,
@@ -87,14 +84,14 @@ impl Drop for NodeDir {
 impl NodeDir {
     /// Checks the directory for the node `name`, and records this start in it. Blocks until the directory is read.
     pub(crate) fn open(
-        locked: LockedDir,
+        disk: NodeDisk,
+        machine: &Machine,
         data: &DataConfig,
         config: &Config,
         name: &str,
         reporter: Reporter,
     ) -> Result<(Self, BegunStore), DataDirError> {
-        belonging::check(&locked, &config.cluster)?;
-        let disk = Arc::new(locked);
+        disk.check_cluster(&config.cluster)?;
         let failed = |error| DataDirError::Io { dir: disk.path().to_owned(), error };
         let most = data.max_disk_bytes.unwrap_or(u64::MAX);
         let size = disk.size().map_err(failed)?;
@@ -102,14 +99,14 @@ impl NodeDir {
         let settings = OpenSettings {
             node: NodeId::from_name(name),
             mode: data.sync,
-            segment_bytes: SEGMENT_BYTES,
+            segment_bytes: disk.segment_bytes(),
             room: data.room_bytes,
             reserve,
             most,
-            backlog: config.limits.backlog_bytes,
-            guards: Guards::default(),
+            backlog: machine.backlog(config),
+            guards: machine.guards,
         };
-        let found = FoundStore::check_with(disk.clone(), settings, random::wide(), &mut |read| reporter.tell(read));
+        let found = FoundStore::check_with(disk.files(), settings, random::wide(), &mut |read| reporter.tell(read));
         let found = found.map_err(|error| match error {
             OpenError::OtherNode { .. } => {
                 let (dir, kept) = (disk.path().to_owned(), disk.name().map(str::to_owned));
@@ -118,7 +115,7 @@ impl NodeDir {
             error => DataDirError::of(disk.path(), &error),
         })?;
         // Keep both names before the start is recorded.
-        disk.keep_name(name).and_then(|()| belonging::keep(&disk, &config.cluster)).map_err(failed)?;
+        disk.keep_names(name, &config.cluster).map_err(failed)?;
         let begun = found.begin(random::wide()).map_err(|error| DataDirError::of(disk.path(), &error))?;
         let control = begun.control().clone();
         let me = MemberId { node: control.look(|record| record.node), incarnation: begun.incarnation() };
@@ -153,7 +150,12 @@ impl NodeDir {
         self.reporter.finish();
         let chains = self.founding().map_or(0, |known| known.settings.chains);
         let holds = (0..chains).map(|chain| loaded.holding(ChainId(chain))).collect();
-        let journal = RunningJournal::start(loaded.journal, loaded.chains, self.synced.clone(), failed);
+        let (writer, chains, synced) = (loaded.journal, loaded.chains, self.synced.clone());
+        let journal = match &self.disk {
+            NodeDisk::Directory(_) => RunningJournal::start(writer, chains, synced, failed),
+            #[cfg(feature = "testing")]
+            NodeDisk::Simulated(_) => Ok(RunningJournal::simulated(writer, chains, synced, failed)),
+        };
         let journal = journal.map_err(|error| DataDirError::Io { dir: dir.to_owned(), error })?;
         *self.stage.write().unwrap_or_else(PoisonError::into_inner) = DirStage::Running { journal, holds };
         Ok(())
@@ -195,7 +197,7 @@ impl NodeDir {
 
     /// Releases the directory once the journal's thread has ended. Call it after [`stop`](Self::stop).
     pub(crate) async fn release(&self) {
-        releasing::release(self.journal(), self.disk.clone(), releasing::LIMIT).await;
+        self.disk.release(self.journal()).await;
     }
 
     pub(crate) fn is_released(&self) -> bool {

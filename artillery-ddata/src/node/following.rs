@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
+use artillery_core::internal::{random, watch};
 use artillery_proto::{
     data_dir::ControlFileError,
     node::{self, NodeMachine},
 };
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
 use super::{
     data::Data,
+    machine::Machine,
     stage::{Following, Formed, Reached},
 };
 use crate::{
@@ -25,6 +27,7 @@ use crate::{
         },
         phase::{NeverReady, Stopped},
     },
+    offload::offload,
 };
 
 /// Values that start the log and the control task.
@@ -87,7 +90,7 @@ impl Data {
         }
         let peers = Arc::new(LogPeers { calls: calls.clone(), limit: founding.timing.lease });
         let kept = self.dir.as_ref().map(|dir| dir.place.clone());
-        match Embedded::start(me, founding, log_settings(founding), peers, kept).await {
+        match Embedded::start(me, founding, log_settings(founding, &self.machine), peers, kept).await {
             Ok(log) => Some(LogHandle::new(log)),
             Err(error) => {
                 calls.close();
@@ -123,7 +126,7 @@ impl Data {
         let Some(dir) = &self.dir else { return };
         let control = dir.place.control.clone();
         let note = move || control.change(|record| record.refused = true);
-        let noted = tokio::task::spawn_blocking(note).await.map(|noted| noted.map_err(|error| error.to_string()));
+        let noted = offload(note).await.map(|noted| noted.map_err(|error| error.to_string()));
         if !matches!(noted, Ok(Ok(()))) {
             tracing::error!(?noted, "it can't be noted on the disk");
         }
@@ -133,7 +136,7 @@ impl Data {
         let Some(dir) = &self.dir else { return Ok(()) };
         let (control, founding) = (dir.place.control.clone(), founding.clone());
         let keep = move || control.change(|record| record.keep_founding(me, &founding));
-        tokio::task::spawn_blocking(keep).await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
+        offload(keep).await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
     }
 
     fn machine(&self, me: NodeInfo, configs: Arc<Configs>, founding: &Bootstrap, loads: bool) -> NodeMachine {
@@ -165,13 +168,15 @@ impl Data {
 
 /// Followers wait `election_max` for a silent leader, and an election begins within the same time again. Together that
 /// is half a lease, so the leases of living members outlast an election.
-fn log_settings(founding: &Bootstrap) -> EmbeddedSettings {
+fn log_settings(founding: &Bootstrap, machine: &Machine) -> EmbeddedSettings {
     let lease = founding.timing.lease;
     EmbeddedSettings {
         heartbeat: lease / 10,
         election_min: lease / 6,
         election_max: lease / 4,
-        seed: super::random::random(),
+        seed: random::number(),
+        guards: machine.guards,
+        clock: machine.clock.clone(),
         ..EmbeddedSettings::default()
     }
 }

@@ -4,17 +4,13 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use artillery_core::{Cluster, Member, MemberEvent, internal::clock, transport::ForeignPeer};
+use artillery_core::{Cluster, Member, MemberEvent, internal::watch, transport::ForeignPeer};
 use artillery_proto::{
     control::encounter::{Encountered, Encounters, MAX_ENCOUNTERS, Meeting, Party, Statement},
     guards::Guards,
     node::NodeInput,
 };
-use tokio::{
-    sync::{mpsc, watch},
-    task::JoinSet,
-    time::MissedTickBehavior,
-};
+use tokio::{sync::mpsc, task::JoinSet, time::MissedTickBehavior};
 
 use super::{
     data::{Data, Others, is_alive},
@@ -79,6 +75,7 @@ impl Data {
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while !phases.borrow().is_final() {
             tokio::select! {
+                biased;
                 changed = phases.changed() => if changed.is_err() { return },
                 peer = met.recv() => match peer {
                     Some(peer) => watcher.meet(peer),
@@ -120,7 +117,7 @@ impl Watcher {
             return;
         }
         let other = Party { cluster: peer.cluster, holds_data: peer.holds_data };
-        self.encounters.meet(clock::now(), other, peer.name, peer.addr);
+        self.encounters.meet(self.data.local.clock.now(), other, peer.name, peer.addr);
     }
 
     fn event(&mut self, event: &MemberEvent) {
@@ -152,7 +149,7 @@ impl Watcher {
     /// which may be this node, of a cluster to which this one gives way.
     fn look(&mut self) {
         self.looks += 1;
-        self.encounters.forget(clock::now());
+        self.encounters.forget(self.data.local.clock.now());
         if self.looks.is_multiple_of(DIAL_EVERY) && self.dials.len() < MAX_ENCOUNTERS {
             for addr in self.encounters.addrs() {
                 let endpoint = self.cluster.endpoint().clone();

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, thread};
 
+use artillery_core::internal::{clock, watch};
 use artillery_core::transport::ForeignPeer;
 use artillery_proto::{
     data_dir::BegunStore,
@@ -9,7 +10,7 @@ use artillery_proto::{
     node::NodeInput,
     runner::{Lease, Word},
 };
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 
 use super::{
     data::{Data, readiness},
@@ -213,13 +214,18 @@ impl Data {
     ) {
         let (done, loaded) = oneshot::channel();
         let data = self.clone();
-        // Use a thread outside of the runtime: the runtime would wait for its own blocking threads when it shuts down.
-        let thread = thread::Builder::new().name("artillery-load".to_owned());
-        let spawned = thread.spawn(move || drop(done.send(data.load(store))));
+        let load = move || drop(done.send(data.load(store)));
+        let spawned = if clock::is_virtual() {
+            load();
+            Ok(())
+        } else {
+            // Use a thread outside of the runtime: the runtime would wait for its own blocking threads when it shuts down.
+            thread::Builder::new().name("artillery-load".to_owned()).spawn(load).map(drop)
+        };
         let failed = match (spawned, loaded.await) {
-            (Ok(_), Ok(Ok(()))) => None,
-            (Ok(_), Ok(Err(error))) => Some(error.into()),
-            (Ok(_), Err(_)) => Some(NeverReady::Halted("the thread that loads the directory panicked".to_owned())),
+            (Ok(()), Ok(Ok(()))) => None,
+            (Ok(()), Ok(Err(error))) => Some(error.into()),
+            (Ok(()), Err(_)) => Some(NeverReady::Halted("the thread that loads the directory panicked".to_owned())),
             (Err(error), _) => Some(NeverReady::Halted(error.to_string())),
         };
         if let Some(why) = failed {

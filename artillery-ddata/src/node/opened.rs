@@ -6,22 +6,20 @@ use std::{
     time::Duration,
 };
 
+use artillery_core::internal::watch;
 use artillery_core::{
-    Cluster, Incarnation, MemberId,
-    identity::Identity,
+    Cluster, MemberId,
     transport::{ForeignPeer, Service},
 };
 use artillery_proto::data_dir::BegunStore;
-use tokio::{
-    runtime::Handle,
-    sync::{mpsc, watch},
-};
+use tokio::{runtime::Handle, sync::mpsc};
 
 use super::{
     data::{Data, Others, Reporting},
     durable::NodeDir,
     foreign::MEETING_QUEUE,
     formed::Unformed,
+    machine::Machine,
     service::DataService,
     stage::{Reached, Stage, Started},
     starting::{StartError, blocking},
@@ -55,20 +53,20 @@ pub(crate) struct Opened {
 impl Opened {
     pub(crate) fn new(
         config: &Config,
-        identity: &Identity,
-        incarnation: Incarnation,
+        machine: Machine,
+        (me, name): (MemberId, &str),
         store: Arc<dyn Store>,
         after: Option<After>,
         chain_threads: Vec<Handle>,
         dir: Option<(NodeDir, BegunStore)>,
     ) -> Self {
-        let me = MemberId { node: identity.node(), incarnation };
         let (formation, messages) = mpsc::channel(FORMATION_QUEUE);
         let (met, meetings) = mpsc::channel(MEETING_QUEUE);
         let (dir, unloaded) = dir.unzip();
         let data = Arc::new(Data {
             config: config.clone(),
-            local: Arc::new(Local::new(me, identity.name().to_owned())),
+            local: Arc::new(Local::new(me, name.to_owned()).with_clock(machine.clock.clone())),
+            machine,
             chains: Arc::default(),
             store,
             dir,
@@ -136,6 +134,7 @@ impl Data {
         };
         let forming = Forming {
             me: self.id(),
+            clock: self.machine.clock.clone(),
             formation,
             messages,
             events: cluster.events(),

@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, Weak, atomic::Ordering};
 
-use artillery_core::internal::clock;
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
@@ -107,7 +106,7 @@ impl Data {
                 }
                 // The operator watches the configuration to see when it is done.
                 let (done, _) = oneshot::channel();
-                let until = Some(clock::now() + self.lease() * DRAIN_LEASES);
+                let until = Some(self.local.clock.now() + self.lease() * DRAIN_LEASES);
                 commands.send(ControlCommand::Leave { until, done }).await.map_err(|_| ArrangeError::Stopped)?;
                 Ok(None)
             }

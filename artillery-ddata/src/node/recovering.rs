@@ -9,14 +9,14 @@ use std::{
     time::Duration,
 };
 
-use artillery_core::internal::{MAX_LINEAGE, clock};
+use artillery_core::internal::{MAX_LINEAGE, random};
 use artillery_proto::node::NodeInput;
 use tokio::{
     task::JoinSet,
     time::{sleep, timeout},
 };
 
-use super::{data::Data, durable::NodeDir, random, stage::Following};
+use super::{data::Data, durable::NodeDir, stage::Following};
 use crate::{
     ChainConfig, ClusterId, MemberId, Timestamp,
     control::{
@@ -89,7 +89,7 @@ impl Data {
         };
         let states = self.numbered_states().await;
         // Read the state last, after all slow steps: messages received since are evidence too.
-        let (acted, now) = (following.state.borrow().clone(), clock::now());
+        let (acted, now) = (following.state.borrow().clone(), self.local.clock.now());
         let configs = following.configs(&acted.configs);
         let of_chain = |config: &ChainConfig| states.get(&config.chain);
         let standing = acted.standing(now, (self.as_founder(&configs), self.local.cluster()?), &configs, of_chain);
@@ -121,7 +121,7 @@ impl Data {
     pub(super) async fn recover(&self, cluster: ClusterId, history: History) -> Result<Recovered, NotRecovered> {
         let following = &*self.stage.following().ok_or(NotRecovered::Static)?;
         let _turn = following.turn.lock().await;
-        let begun = clock::now();
+        let begun = self.local.clock.now();
         self.plan(following, cluster, history, begun).await?;
         // Plan again after lease + drift: by then old leases have expired, and every live node has had time to answer.
         self.outlast_leases(begun).await;
@@ -133,7 +133,7 @@ impl Data {
         let applied = configs.applied();
         following.control.log.recover(configs).await.map_err(|error| NotRecovered::Failed(error.to_string()))?;
         let mut state = following.state.clone();
-        let serves = state.wait_for(|state| state.configs.applied() >= applied && state.lease > clock::now());
+        let serves = state.wait_for(|state| state.configs.applied() >= applied && state.lease > self.local.clock.now());
         match timeout(self.lease() * RECOVERY_LEASES, serves).await {
             Ok(Ok(_)) => Ok(Recovered { plan, history: next }),
             _ => Err(NotRecovered::Failed("it doesn't serve yet".to_owned())),
@@ -143,7 +143,7 @@ impl Data {
     /// Waits until every lease granted before `begun` has expired.
     async fn outlast_leases(&self, begun: Timestamp) {
         let until = begun + self.timing().unwrap_or_default().lease_and_drift();
-        sleep(until - clock::now()).await;
+        sleep(until - self.local.clock.now()).await;
     }
 
     async fn plan(
@@ -154,7 +154,7 @@ impl Data {
         begun: Timestamp,
     ) -> Result<Plan, NotRecovered> {
         let standings = self.survey(following).await;
-        let plan = recovery::plan(cluster, &standings, clock::now() - begun)?;
+        let plan = recovery::plan(cluster, &standings, self.local.clock.now() - begun)?;
         if plan.history != history {
             return Err(NotRecovered::OtherHistory { found: plan.history });
         }
@@ -183,11 +183,11 @@ impl Data {
         }
         let mut standings = Vec::new();
         while let Some(answer) = queries.join_next().await {
-            standings.extend(answer.ok().flatten().map(|standing| (standing, clock::now())));
+            standings.extend(answer.ok().flatten().map(|standing| (standing, self.local.clock.now())));
         }
         // This node's own standing last: it shows messages received since.
         let mine = self.standing(following).await;
-        let now = clock::now();
+        let now = self.local.clock.now();
         standings.into_iter().map(|(standing, at)| standing.aged(now - at)).chain(mine).collect()
     }
 
@@ -207,7 +207,7 @@ impl Data {
     pub(super) async fn replace(&self, cluster: ClusterId, by: Replacement) -> Result<Vec<NodeInfo>, NotReplaced> {
         let following = &*self.stage.following().ok_or(NotReplaced::Static)?;
         let _turn = following.turn.lock().await;
-        let begun = clock::now();
+        let begun = self.local.clock.now();
         self.may_give_up(following, cluster, by, begun).await?;
         // Afterwards, every node that still receives messages of a member has reported it, and all old leases have
         // expired.
@@ -238,7 +238,7 @@ impl Data {
         begun: Timestamp,
     ) -> Result<Vec<NodeInfo>, NotReplaced> {
         let standings = self.survey(following).await;
-        let by = succession::plan(cluster, &standings, clock::now() - begun, self.lease(), replacement)?;
+        let by = succession::plan(cluster, &standings, self.local.clock.now() - begun, self.lease(), replacement)?;
         // A node that is about to end creates nothing, and must not direct other nodes to a cluster that it won't join.
         if self.has_ended() || self.is_leaving.load(Ordering::Relaxed) {
             return Err(NotReplaced::Stopped);

@@ -1,6 +1,6 @@
 //! Assembles the status and metrics of a node.
 
-use artillery_core::{Cluster, Member, MemberId, Timestamp, internal::clock, transport::Endpoint};
+use artillery_core::{Cluster, Member, MemberId, Timestamp, transport::Endpoint};
 use artillery_proto::node::Successor;
 
 use super::{
@@ -119,7 +119,7 @@ impl Data {
             dirty_updates: state.last.sequence.0.saturating_sub(state.watermark.0),
             in_flight_bytes: state.in_flight as u64,
             backlog_bytes: state.backlog as u64,
-            lease_ms: self.state().map(|state| left(state.lease)),
+            lease_ms: self.state().map(|state| self.left(state.lease)),
             copies: self.living_copies(config),
             parked_reads: state.parked_reads as u64,
             waiting_writes: state.waiting_writes as u64,
@@ -135,6 +135,11 @@ impl Data {
             store_bytes: state.size.bytes,
             full: Exhausted::of(state.full),
         })
+    }
+
+    /// The milliseconds until then.
+    fn left(&self, until: Timestamp) -> u64 {
+        u64::try_from((until - self.local.clock.now()).as_millis()).unwrap_or(u64::MAX)
     }
 
     /// The number of serving members whose stores the membership considers alive. This node's own store counts as
@@ -157,7 +162,7 @@ impl Data {
             history: Some(state.configs.history()),
             leader: state.leader.map(name),
             voters: log.voters().into_iter().map(name).collect(),
-            lease_ms: left(state.lease),
+            lease_ms: self.left(state.lease),
             settled: state.unready.is_none(),
             unready: state.unready.map(|why| self.explained(why)),
             orphaned: state.orphaned,
@@ -217,10 +222,6 @@ fn readers_per_query(states: &[Status]) -> Histogram {
         sum: (others + counts.iter().sum::<u64>()) as f64,
         counts,
     }
-}
-
-fn left(until: Timestamp) -> u64 {
-    u64::try_from((until - clock::now()).as_millis()).unwrap_or(u64::MAX)
 }
 
 fn member(member: &Member) -> MemberStatus {

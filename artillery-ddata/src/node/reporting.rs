@@ -5,12 +5,9 @@ use std::{
     time::Duration,
 };
 
-use artillery_core::{Cluster, MemberEvent, MemberEvents, MemberId, Timestamp, internal::clock};
+use artillery_core::{Cluster, MemberEvent, MemberEvents, MemberId, Timestamp, internal::watch};
 use artillery_proto::node::Unready;
-use tokio::{
-    sync::watch,
-    time::{MissedTickBehavior, interval},
-};
+use tokio::time::{MissedTickBehavior, interval};
 
 use super::{
     data::{Data, is_alive},
@@ -33,7 +30,7 @@ impl Data {
         let data = Arc::downgrade(self);
         let mut phases = self.phases();
         let mut tracker = EventTracker::new(self.id());
-        look_around(&mut tracker, &events);
+        look_around(&mut tracker, &events, self.local.clock.now());
         tokio::spawn(async move {
             let mut reminder = Reminder::default();
             let mut ticks = interval(PERIOD);
@@ -50,7 +47,7 @@ impl Data {
                 };
                 let Some(data) = data.upgrade() else { return };
                 match event {
-                    Some(MemberEvent::Lagged { .. }) => look_around(&mut tracker, &events),
+                    Some(MemberEvent::Lagged { .. }) => look_around(&mut tracker, &events, data.local.clock.now()),
                     Some(event) => data.take_member_event(&mut tracker, &event),
                     None => data.compare(&mut tracker, &mut reminder).await,
                 }
@@ -59,7 +56,7 @@ impl Data {
     }
 
     fn take_member_event(&self, tracker: &mut EventTracker, event: &MemberEvent) {
-        let event = tracker.member(clock::now(), event);
+        let event = tracker.member(self.local.clock.now(), event);
         // A node without a cluster reports no members, and neither does a node that leaves.
         if let Some(event) = event.filter(|_| self.has_cluster() && !self.leaves()) {
             self.reporting.hub.report(event);
@@ -71,7 +68,7 @@ impl Data {
         if self.leaves() {
             return;
         }
-        let now = clock::now();
+        let now = self.local.clock.now();
         for configs in self.reporting.feed.take() {
             let changes = tracker.configs(now, &configs, &self.reporting.reasons);
             changes.into_iter().for_each(|event| self.reporting.hub.report(event));
@@ -151,7 +148,7 @@ impl Data {
         // The state may have been read before the node entered its present stage.
         let is_current = known.is_some() || !self.config.failover;
         let Some(formed) = self.stage.formed().filter(|_| is_current) else { return Vec::new() };
-        let now = clock::now();
+        let now = self.local.clock.now();
         let role = |config: &ChainConfig| config.role(self.id());
         let joins = |config: &ChainConfig| known.is_some() && role(config).is_some_and(|role| role != Role::Serving);
         let configs = known.map_or_else(|| Arc::new(Configs::of(&formed.founding)), |known| known.configs.clone());
@@ -227,6 +224,6 @@ async fn ended(phases: &mut watch::Receiver<NodePhase>) {
     let _ = phases.wait_for(NodePhase::is_final).await;
 }
 
-fn look_around(tracker: &mut EventTracker, events: &MemberEvents) {
-    events.members().for_each(|member| tracker.knows(clock::now(), member));
+fn look_around(tracker: &mut EventTracker, events: &MemberEvents, now: Timestamp) {
+    events.members().for_each(|member| tracker.knows(now, member));
 }

@@ -6,9 +6,9 @@ use std::{
     task::Poll,
 };
 
-use artillery_core::internal::clock;
+use artillery_core::internal::watch;
 use bytes::Bytes;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 
 use super::data::Data;
 use crate::{
@@ -109,7 +109,7 @@ impl Data {
             return false;
         }
         let Some(known) = formed.state.as_ref().map(|state| state.borrow().clone()) else { return are_open(standings) };
-        let now = clock::now();
+        let now = self.local.clock.now();
         let is_led = self.is_led(&known);
         let is_serving = |config: &ChainConfig| config.role(self.id()) == Some(Role::Serving);
         // Ask the gate too: a member that resigned has given up its lease before the lease expires.
@@ -125,12 +125,12 @@ impl Data {
 
     /// Whether a leader confirmed by a majority has answered recently.
     pub(super) fn is_led(&self, known: &NodeState) -> bool {
-        clock::now() - known.heard < self.lease() * UNHEARD_LEASES
+        self.local.clock.now() - known.heard < self.lease() * UNHEARD_LEASES
     }
 
     /// Whether this node can fulfil its role in each chain.
     fn serves(&self, known: &NodeState, standings: &[watch::Receiver<ChainReadiness>]) -> bool {
-        let leased = known.lease > clock::now();
+        let leased = known.lease > self.local.clock.now();
         let mut chains = known.configs.iter().zip(standings);
         let serves = |(config, standing): (&ChainConfig, &watch::Receiver<ChainReadiness>)| match config.role(self.id())
         {

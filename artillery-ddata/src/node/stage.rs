@@ -21,7 +21,7 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use artillery_core::Cluster;
-use tokio::sync::watch;
+use artillery_core::internal::watch;
 
 use crate::{
     control::{Bootstrap, ConfigLog, Configs},

@@ -5,7 +5,7 @@ use std::io;
 use artillery_core::{error, error::IdentityError};
 
 use super::durable::DataDirError;
-use crate::{config::ConfigProblem, control::formation::InvalidFormation};
+use crate::{config::ConfigProblem, control::formation::InvalidFormation, offload::offload};
 
 /// Why a node can't be started.
 #[derive(Debug, thiserror::Error)]
@@ -45,6 +45,6 @@ fn list(problems: &[ConfigProblem]) -> String {
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, DataDirError> + Send + 'static,
 ) -> Result<T, StartError> {
-    let worked = tokio::task::spawn_blocking(work).await;
+    let worked = offload(work).await;
     Ok(worked.map_err(|error| StartError::Threads(io::Error::other(error)))??)
 }

@@ -5,16 +5,13 @@ use std::{
     time::Duration,
 };
 
-use artillery_core::internal::clock;
+use artillery_core::internal::watch;
 use artillery_proto::recipes::{
     Contender, QueueStep,
     renewal::{Renewal, RenewedKey},
 };
 use bytes::Bytes;
-use tokio::{
-    sync::watch,
-    time::{Instant, sleep, timeout_at},
-};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{
     FencingToken, LockError,
@@ -78,10 +75,14 @@ impl Contest {
         self.lock().contender.key().unwrap_or_default()
     }
 
+    fn now(&self) -> Timestamp {
+        self.kv.router.clock().now()
+    }
+
     /// How much longer the lock is certainly held; zero if it isn't.
     pub(super) fn held_for(&self) -> Duration {
         let mut state = self.lock();
-        let now = clock::now();
+        let now = self.now();
         state.contender.lapse(now);
         if state.contender.is_held(now) { state.contender.lease().until() - now } else { Duration::ZERO }
     }
@@ -150,7 +151,7 @@ impl Contest {
                 if self.kv.is_stopped() {
                     return Err(Error::not_applied(NotApplied::Stopped).into());
                 }
-                (state.contender.next(clock::now()), state.contender.is_behind())
+                (state.contender.next(self.now()), state.contender.is_behind())
             };
             if tries && is_behind {
                 return Ok(false);
@@ -192,7 +193,7 @@ impl Contest {
     /// first one.
     async fn place(self: &Arc<Self>, write: Write, deadline: Instant) -> Result<(), Error> {
         // The time to live counts from the first attempt.
-        let (sent, mut request_id) = (clock::now(), None);
+        let (sent, mut request_id) = (self.now(), None);
         loop {
             let how = HowToWrite { timeout: self.attempt_timeout(deadline), session: None, request_id };
             let written = self.kv.router.write(write.clone(), how).await;
@@ -232,7 +233,7 @@ impl Contest {
     fn placed(self: &Arc<Self>, version: Version, sent: Timestamp) {
         let mut state = self.lock();
         state.unsettled = None;
-        state.contender.placed(version, sent, clock::now());
+        state.contender.placed(version, sent, self.now());
         let Some(key) = state.contender.key() else { return };
         let lease = *state.contender.lease();
         let contest = Arc::downgrade(self);
@@ -254,7 +255,7 @@ impl Contest {
     fn renewed(&self, version: Version, outcome: Renewal, sent: Timestamp) -> NextRenewal {
         let mut state = self.lock();
         // The clock is read under the lock: an older reading could extend a lease that a caller saw ended.
-        state.contender.renewed(version, outcome, sent, clock::now());
+        state.contender.renewed(version, outcome, sent, self.now());
         let next = match outcome {
             _ if state.contender.version() != Some(version) || state.contender.is_lost() => NextRenewal::Never,
             Renewal::Renewed => NextRenewal::At(state.contender.lease().renew_at()),

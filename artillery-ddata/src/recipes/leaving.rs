@@ -2,7 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::{sync::watch, time::timeout};
+use artillery_core::internal::watch;
+use tokio::time::timeout;
 
 use crate::rpc::router::Router;
 

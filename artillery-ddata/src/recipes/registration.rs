@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use artillery_core::internal::clock;
+use artillery_core::internal::watch;
 use artillery_proto::{
     guards::Guards,
     recipes::{
@@ -16,7 +16,7 @@ use artillery_proto::{
 };
 use bytes::Bytes;
 use tokio::{
-    sync::{Notify, mpsc, oneshot, watch},
+    sync::{Notify, mpsc, oneshot},
     time::{sleep, timeout_at},
 };
 
@@ -186,7 +186,7 @@ impl Kept {
         let mut state = self.renewed();
         match outcome {
             Renewal::Renewed => {
-                state.lease.acknowledge(sent, clock::now());
+                state.lease.acknowledge(sent, self.kv.router.clock().now());
                 state.version = version.unwrap_or(state.version);
                 NextRenewal::At(state.lease.renew_at())
             }
@@ -294,7 +294,7 @@ impl RegistrationTask {
     /// # Errors
     /// The write can't be made, or the registration was dropped.
     async fn settle(&mut self) -> Result<(), Error> {
-        let (mut id, mut sent, mut pause) = (None, clock::now(), MIN_PAUSE);
+        let (mut id, mut sent, mut pause) = (None, self.kept.kv.router.clock().now(), MIN_PAUSE);
         while let RegisterStep::Write(write) = self.registrant.next() {
             let timeout = self.kept.kv.timeout().min(DEFAULT_TIMEOUT);
             let how = HowToWrite { timeout, session: None, request_id: id };
@@ -302,7 +302,7 @@ impl RegistrationTask {
             match written.and_then(|(answer, id)| outcome(answer, id)).map_err(without_condition) {
                 Ok(done) => {
                     self.written(&done.result, done.version, sent);
-                    (id, sent) = (None, clock::now());
+                    (id, sent) = (None, self.kept.kv.router.clock().now());
                 }
                 Err(error) => {
                     id = self.failed(&error, id)?;
@@ -313,7 +313,7 @@ impl RegistrationTask {
                     sleep(pause).await;
                     pause = (pause * 2).min(MAX_PAUSE);
                     if id.is_none() {
-                        sent = clock::now();
+                        sent = self.kept.kv.router.clock().now();
                     }
                 }
             }
@@ -329,7 +329,7 @@ impl RegistrationTask {
             _ => return self.registrant.forgotten(),
         }
         let mut state = self.kept.renewed();
-        state.lease.acknowledge(sent, clock::now());
+        state.lease.acknowledge(sent, self.kept.kv.router.clock().now());
         state.version = version;
     }
 

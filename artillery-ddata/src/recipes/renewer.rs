@@ -7,7 +7,6 @@ use std::{
     time::Duration,
 };
 
-use artillery_core::internal::clock;
 use artillery_proto::recipes::renewal::{MAX_RENEWALS, Renewal, RenewedKey, renewal};
 use tokio::{sync::Notify, task::JoinSet, time::sleep};
 
@@ -121,7 +120,7 @@ async fn run(renewer: Arc<Renewer>, kv: Kv) {
             biased;
             Some(ended) = attempts.join_next(), if !attempts.is_empty() => {
                 if let Ok(attempt) = ended {
-                    renewer.end(attempt);
+                    renewer.end(&kv, attempt);
                 }
             }
             () = renewer.wake.notified() => {}
@@ -145,7 +144,7 @@ impl Renewer {
             state.is_running = false;
             return None;
         }
-        let now = clock::now();
+        let now = kv.router.clock().now();
         if state.renewed.values().any(|entry| entry.renewed.due <= now)
             && let Some(routing) = kv.router.known()
         {
@@ -157,7 +156,7 @@ impl Renewer {
         Some((next - now).clamp(Duration::from_millis(1), MAX_SLEEP))
     }
 
-    fn end(&self, Attempt { ids, sent, outcomes }: Attempt) {
+    fn end(&self, kv: &Kv, Attempt { ids, sent, outcomes }: Attempt) {
         let (version, outcomes, is_refused) = match outcomes {
             Ok((version, outcomes)) => (Some(version), outcomes, false),
             Err(is_refused) => (None, vec![Renewal::Unknown; ids.len()], is_refused),
@@ -169,7 +168,7 @@ impl Renewer {
             let mut state = self.lock();
             let Some(entry) = state.renewed.get_mut(&id) else { continue };
             entry.is_alone |= is_refused;
-            let now = clock::now();
+            let now = kv.router.clock().now();
             match next {
                 // With a time to live of almost nothing, a key is always due.
                 NextRenewal::At(due) => entry.renewed.due = due.max(now + MIN_PAUSE),
@@ -229,7 +228,7 @@ impl Renewals {
     async fn make(self, kv: Kv) -> Attempt {
         let Self { ids, write, timeout } = self;
         let how = HowToWrite { timeout, session: None, request_id: None };
-        let sent = clock::now();
+        let sent = kv.router.clock().now();
         let outcomes = match kv.router.write(write, how).await {
             Ok((answer, id)) => match outcome(answer, id) {
                 Ok(done) => match done.result {

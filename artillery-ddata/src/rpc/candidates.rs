@@ -2,11 +2,12 @@
 
 use std::{future::poll_fn, sync::Arc};
 
+use artillery_core::internal::watch;
 use artillery_core::{
     discovery::{Candidate, Discovery, Seed},
     internal::discovery::contained,
 };
-use tokio::{sync::watch, task::JoinSet};
+use tokio::task::JoinSet;
 
 /// Locations that may lead to the cluster: seeds, and those found by sources while the client runs. Clones share one
 /// list. No location is trusted: a node must prove its identity.

@@ -22,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-use artillery_core::{internal::clock, transport::Endpoint};
+use artillery_core::{internal::clock::NodeClock, transport::Endpoint};
 use bytes::Bytes;
 use tokio::{runtime::Handle, time::Instant};
 
@@ -45,7 +45,7 @@ use super::{
     requests::Requests,
 };
 use crate::{
-    Error, MemberId, NodeId, Place, Routing, Timestamp,
+    Error, MemberId, NodeId, Place, Routing,
     api::{
         Refusal, Reply, Write,
         retry::{Ending, NextAttempt, Repeat, RetryState},
@@ -162,6 +162,11 @@ impl Router {
     /// router.
     pub(crate) fn attached<T: std::any::Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Arc<T> {
         self.attached.get(make)
+    }
+
+    /// The clock of this process.
+    pub(crate) fn clock(&self) -> NodeClock {
+        self.local().map(|local| local.clock.clone()).unwrap_or_default()
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
@@ -349,11 +354,6 @@ pub(crate) fn from_now(timeout: Duration) -> Instant {
 
 fn after(now: Instant, timeout: Duration) -> Instant {
     now + timeout.min(MAX_TIMEOUT)
-}
-
-/// The deadline by the chains' clock.
-pub(crate) fn on_the_clock(deadline: Instant) -> Timestamp {
-    clock::now() + deadline.saturating_duration_since(Instant::now())
 }
 
 impl fmt::Debug for Router {

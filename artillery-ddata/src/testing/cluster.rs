@@ -1,10 +1,11 @@
 mod builder;
 mod check;
 mod interruptions;
-mod restart;
+mod machine;
+mod operators;
+mod settle;
 
 use std::{
-    collections::BTreeSet,
     fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -15,19 +16,16 @@ use std::{
 use artillery_core::{
     Incarnation, MemberId, NodeId,
     error::Refusal,
-    internal::clock,
-    transport::{Endpoint, IncomingStream, PeerInfo, PeerKind, Service},
+    internal::{clock, random},
+    transport::{IncomingStream, LocalInfo, PeerInfo, PeerKind, Service},
 };
 pub use builder::Builder;
 pub use check::{CheckFailed, Checked};
 
-use super::{
-    Fate, Trouble,
-    node::{TestMember, local_info},
-    setup::NodeSetup,
-};
+use self::machine::{Setup, TestMachine};
+use super::{Fate, Trouble};
 use crate::{
-    Kv, Routing,
+    Kv, Node, Routing,
     rpc::{
         Candidates, SourceTasks,
         observer::{Observer, Witness},
@@ -44,20 +42,18 @@ pub struct Cluster {
 }
 
 pub(super) struct ClusterState {
-    pub(super) setup: NodeSetup,
-    lives: Mutex<Lives>,
+    setup: Setup,
+    machines: Mutex<Vec<Arc<TestMachine>>>,
+    /// Where clients look for the cluster.
+    candidates: Candidates,
     witness: Arc<Witness>,
     clients: AtomicU32,
-    crashed: Mutex<BTreeSet<NodeId>>,
+    /// The newest routing that any node has known; `None` until the cluster is formed.
+    known: Mutex<Option<Arc<Routing>>>,
     /// Once set, no further interruptions begin.
     calm: AtomicBool,
     _clock: clock::Followed,
-}
-
-/// The current incarnations of all nodes, and the configurations that name them.
-struct Lives {
-    members: Vec<Arc<TestMember>>,
-    routing: Arc<Routing>,
+    _random: random::Seeded,
 }
 
 impl Cluster {
@@ -85,18 +81,30 @@ impl Cluster {
     /// # Panics
     /// If the cluster has no such node.
     pub fn kv(&self, member: MemberId) -> Kv {
-        self.inner.member(member).kv()
+        self.node(member).kv()
     }
 
-    /// All nodes, in the order of their numbers. [`chain`](Self::chain) returns the nodes that serve the first chain.
+    /// The last process of a node, which may have ended. For example for [`Node::place`](crate::Node::place) and [`Node::events`](crate::Node::events). End it by
+    /// [`stop`](Self::stop) or [`drain`](Self::drain) instead of its own methods.
+    ///
+    /// # Panics
+    /// If the cluster has no such node.
+    pub fn node(&self, member: MemberId) -> Node {
+        let machine = self.inner.machine(member);
+        machine.last().unwrap_or_else(|| panic!("{} was never started", machine.name()))
+    }
+
+    /// All nodes that have not left, in the order in which they were added, in their last incarnation. Some may have
+    /// crashed. [`chain`](Self::chain) returns the nodes that serve the first chain.
     pub fn nodes(&self) -> Vec<MemberId> {
-        self.inner.members().iter().map(|member| member.id).collect()
+        let machines = self.inner.machines();
+        machines.iter().filter(|machine| !machine.has_left()).map(|machine| machine.id()).collect()
     }
 
-    /// The members of the first chain, from head to tail.
+    /// The members of the first chain, from head to tail, in the newest configuration that any node has known.
     pub fn chain(&self) -> Vec<MemberId> {
         let routing = self.inner.routing();
-        routing.chains.first().map_or_else(Vec::new, |config| config.serving().collect())
+        routing.iter().flat_map(|routing| &routing.chains).take(1).flat_map(|config| config.serving()).collect()
     }
 
     /// The head of the first chain, where writes enter.
@@ -108,13 +116,6 @@ impl Cluster {
     pub fn tail(&self) -> MemberId {
         let chain = self.chain();
         chain[chain.len() - 1]
-    }
-
-    /// Kills a node without notifying its peers, permanently or until [`restart_all`](Self::restart_all). Its chains
-    /// keep naming it: they commit no further writes, and their other members serve clean keys.
-    #[doc(alias = "kill")]
-    pub fn crash(&self, member: MemberId) {
-        self.inner.end(&self.inner.member(member));
     }
 
     /// Pauses a node's process: it sends and receives nothing, and calls by its own handles wait. After three seconds
@@ -172,34 +173,46 @@ impl Cluster {
 }
 
 impl ClusterState {
-    fn member(&self, id: MemberId) -> Arc<TestMember> {
-        let member = self.members().into_iter().find(|member| member.id.node == id.node);
-        member.unwrap_or_else(|| panic!("{id} is not a node of this cluster"))
+    fn machine(&self, id: MemberId) -> Arc<TestMachine> {
+        let machine = self.machines().into_iter().find(|machine| machine.id().node == id.node);
+        machine.unwrap_or_else(|| panic!("{id} is not a node of this cluster"))
     }
 
-    fn members(&self) -> Vec<Arc<TestMember>> {
-        self.lives().members.clone()
+    fn machines(&self) -> Vec<Arc<TestMachine>> {
+        self.lock_machines().clone()
     }
 
-    fn routing(&self) -> Arc<Routing> {
-        self.lives().routing.clone()
-    }
-
-    fn lives(&self) -> MutexGuard<'_, Lives> {
+    fn lock_machines(&self) -> MutexGuard<'_, Vec<Arc<TestMachine>>> {
         // No code that holds the lock can panic halfway through a change.
-        self.lives.lock().unwrap_or_else(PoisonError::into_inner)
+        self.machines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn crashed(&self) -> MutexGuard<'_, BTreeSet<NodeId>> {
+    fn add_machine(&self) -> Arc<TestMachine> {
+        let mut machines = self.lock_machines();
+        let machine = Arc::new(TestMachine::new(&self.setup, machines.len() as u32 + 1));
+        machines.push(machine.clone());
+        self.candidates.add(self.setup.network.address(machine.name()));
+        machine
+    }
+
+    /// The newest routing that any node has known; `None` until the cluster is formed.
+    fn routing(&self) -> Option<Arc<Routing>> {
         // No code that holds the lock can panic halfway through a change.
-        self.crashed.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        for routing in self.running().filter_map(|(_, node)| node.routing()) {
+            let newest = known.as_ref().map(|known| Arc::new(known.merged((*routing).clone())));
+            *known = Some(newest.unwrap_or(routing));
+        }
+        known.clone()
     }
 
     fn client(&self, name: &str) -> Arc<Router> {
-        let routing = self.routing();
-        let info = local_info(routing.cluster, Incarnation { store: 0, starts: 1 }, PeerKind::Client);
+        let routing = self.routing().expect("a cluster is formed when it is handed out");
+        let info = LocalInfo::new("test", Incarnation { store: 0, starts: 1 }, PeerKind::Client);
+        let info = info.with_cluster_id(Some(routing.cluster));
         let endpoint = self.setup.network.endpoint(name, info, Arc::new(RefusesStreams));
-        client(endpoint, &routing)
+        let routes = LearnedRoutes::new(routing, self.candidates.clone(), SourceTasks::default());
+        Router::of_client(Routes::Asked(routes), endpoint, Spread::Sticky)
     }
 
     pub(super) fn pause(&self, node: NodeId) {
@@ -210,12 +223,6 @@ impl ClusterState {
     pub(super) fn resume(&self, node: NodeId) {
         self.setup.network.rejoin(node);
         self.witness.resume(node);
-    }
-
-    pub(super) fn any_member(&self) -> NodeId {
-        let members = self.members();
-        let at = (self.setup.network.chance() * members.len() as f64) as usize;
-        members[at.min(members.len() - 1)].id.node
     }
 
     pub(super) fn is_calm(&self) -> bool {
@@ -235,12 +242,6 @@ impl ClusterState {
     }
 }
 
-/// The router of a client that knows the cluster's routing from the start.
-fn client(endpoint: Endpoint, routing: &Arc<Routing>) -> Arc<Router> {
-    let routes = Routes::Asked(LearnedRoutes::new(routing.clone(), Candidates::new(), SourceTasks::default()));
-    Router::of_client(routes, endpoint, Spread::Sticky)
-}
-
 struct RefusesStreams;
 
 impl Service for RefusesStreams {
@@ -253,7 +254,8 @@ impl Service for RefusesStreams {
 
 impl Drop for ClusterState {
     fn drop(&mut self) {
-        self.members().iter().for_each(|member| member.stop());
+        // Dropped nodes stop.
+        self.machines().iter().for_each(|machine| machine.drop_node());
     }
 }
 

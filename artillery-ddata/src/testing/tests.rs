@@ -1,6 +1,7 @@
 mod applications;
 mod disks;
 mod expiring;
+mod failover;
 mod locks;
 mod mutants;
 mod network;

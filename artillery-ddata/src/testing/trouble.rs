@@ -22,6 +22,9 @@ pub struct Trouble {
     pub doubled_requests: f64,
     /// Whether at random times a node is paused or isolated, or a link is cut in one direction, for up to 1.5 seconds.
     pub interruptions: bool,
+    /// Whether at random times a node crashes, and restarts within four seconds. A node crashes only while all nodes
+    /// serve, and only in a cluster of at least three, so data in memory survives.
+    pub crashes: bool,
 }
 
 impl Trouble {
@@ -35,6 +38,7 @@ impl Trouble {
             lost_answers: 0.0,
             doubled_requests: 0.0,
             interruptions: false,
+            crashes: false,
         }
     }
 
@@ -47,6 +51,7 @@ impl Trouble {
             lost_answers: 0.1,
             doubled_requests: 0.2,
             interruptions: true,
+            crashes: true,
             ..Self::none()
         }
     }

@@ -5,6 +5,7 @@ use std::{
     sync::{Arc, PoisonError, Weak},
 };
 
+use bytes::Bytes;
 use tokio::time::sleep;
 
 use crate::{
@@ -31,6 +32,13 @@ impl Accept for Acceptor {
         let writer = writer.map(|writer| connection.writer(writer.into()));
         let peer = Arc::clone(connection.peer());
         shared.service.stream(&peer, IncomingStream { kind, reader, writer, connection });
+    }
+
+    fn datagram(&self, payload: Bytes) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.counters.datagrams_received.add(1);
+            shared.service.datagram(self.connection.peer(), payload);
+        }
     }
 }
 

@@ -18,6 +18,9 @@ const MAX_UNACCEPTED_STREAMS: usize = 4;
 pub(in crate::transport) trait Accept: Send + Sync + 'static {
     /// Handles a new stream. `writer` is set if the stream is bidirectional.
     fn accept(&self, kind: StreamKind, reader: PipeReader, writer: Option<PipeWriter>);
+
+    /// Handles a datagram.
+    fn datagram(&self, payload: Bytes);
 }
 
 /// One side of a connection. Dropping it closes the connection.
@@ -71,6 +74,17 @@ impl LineEnd {
         });
         let back = if both { back } else { Pipe::ended(self.line.clone()) };
         Ok((PipeWriter::new(there, Some(self.clone())), PipeReader::new(back, Some(self.clone()))))
+    }
+
+    /// Sends a datagram to the side that was dialled. In the other direction, drops it.
+    pub(in crate::transport) fn send_datagram(&self, payload: Bytes) {
+        let Some(acceptor) = self.acceptor.clone() else { return };
+        let (line, delay) = (self.line.clone(), self.line.draw_datagram());
+        tokio::spawn(async move {
+            if line.carry_datagram(delay).await {
+                acceptor.datagram(payload);
+            }
+        });
     }
 
     /// Opens a stream to the side that dialled, once fewer than [`MAX_UNACCEPTED_STREAMS`] wait to be accepted.

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::Medium;
 use crate::{
@@ -88,6 +88,18 @@ impl SimulatedLine {
             self.break_off();
         }
         Instant::now() + delay
+    }
+
+    /// Waits until a datagram that the dialling side sends now arrives. Returns whether it does.
+    pub(super) async fn carry_datagram(&self, delay: Option<Duration>) -> bool {
+        let Some(delay) = delay else { return false };
+        sleep(delay).await;
+        self.is_open(0) && self.close_reason(1).is_none()
+    }
+
+    /// Draws the delay of a datagram; `None` if it is lost.
+    pub(super) fn draw_datagram(&self) -> Option<Duration> {
+        self.medium.draw_datagram()
     }
 
     /// Closes the connection once either direction was cut for the idle timeout. Returns the accepting side's reason

@@ -120,6 +120,11 @@ impl SimulatedDisk {
         self.state().failing_sync = syncs;
     }
 
+    /// The bytes of all files together.
+    pub fn used(&self) -> u64 {
+        self.state().used()
+    }
+
     /// Sets the maximum bytes of all files together.
     pub fn set_room(&self, room: u64) {
         self.state().room = room;

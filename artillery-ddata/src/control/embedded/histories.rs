@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::watch;
+use artillery_core::internal::watch;
 
 use crate::control::{History, Met};
 

@@ -23,6 +23,7 @@ use super::{
 use crate::{
     MemberId,
     control::{History, StorePosition, StoreRolledBack, log::ConfigLogError},
+    offload::offload,
 };
 
 /// An incarnation of a store on a disk, and that store's position. Clones share it.
@@ -96,7 +97,7 @@ impl StorePlace {
             let changed = control.change(|record| result = Some(change(record)));
             changed.map_err(|error| error.to_string()).map(|()| result)
         };
-        let ended = tokio::task::spawn_blocking(write).await.map_err(|error| error.to_string());
+        let ended = offload(write).await.map_err(|error| error.to_string());
         ended.and_then(|changed| changed).and_then(|result| result.ok_or_else(String::new)).map_err(CallError::Stopped)
     }
 }
@@ -153,7 +154,7 @@ impl KeptLog {
         more: impl FnOnce(&mut ControlRecord) + Send + 'static,
     ) -> Result<(), StorageError> {
         let kept = self.clone();
-        let done = tokio::task::spawn_blocking(move || kept.put(change, more)).await;
+        let done = offload(move || kept.put(change, more)).await;
         match done {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(failed(&error)),

@@ -5,8 +5,8 @@ use std::{
     sync::Arc,
 };
 
+use artillery_core::internal::watch;
 use bytes::Bytes;
-use tokio::sync::watch;
 
 use super::{CallError, Embedded, Histories};
 use crate::{

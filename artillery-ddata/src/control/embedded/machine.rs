@@ -7,12 +7,12 @@ use std::{
 };
 
 use artillery_core::internal::codec::{self, CodecError};
+use artillery_core::internal::watch;
 use openraft::{
     AnyError, Entry, EntryPayload, RaftSnapshotBuilder, Snapshot, SnapshotMeta, StorageIOError,
     storage::RaftStateMachine,
 };
 use serde::{Deserialize, Serialize};
-use tokio::sync::watch;
 
 use super::kept::{KeptLog, KeptSnapshot, LogRecord};
 use super::types::{EntryOutcome, LogProposal, Membership, RaftId, RaftLogId, RaftNode, StorageError, TypeConfig};

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use artillery_core::internal::clock;
+use artillery_core::internal::clock::NodeClock;
 use bytes::Bytes;
 use openraft::{
     RaftNetwork, RaftNetworkFactory,
@@ -46,6 +46,7 @@ pub(super) struct LogNetwork {
     pub(super) place: Option<StorePlace>,
     pub(super) backoff: Duration,
     pub(super) answered: AnswerTimes,
+    pub(super) clock: NodeClock,
 }
 
 /// For each node, the send time of the latest message that it has answered. Clones share it.
@@ -94,7 +95,7 @@ type RaftRpcError<E = openraft::error::Infallible> = RPCError<RaftId, RaftNode, 
 
 impl NodeConnection {
     async fn ask<E: std::error::Error>(&self, question: LogQuestion) -> Result<LogAnswer, RaftRpcError<E>> {
-        let sent = clock::now();
+        let sent = self.network.clock.now();
         let answer = async {
             let LogNetwork { cluster, histories, peers, place, .. } = &self.network;
             let history = histories.mine().unwrap_or(History::first(*cluster));

@@ -1,11 +1,12 @@
 use std::time::Duration;
 
+use artillery_core::internal::clock::NodeClock;
 use artillery_proto::guards::Guards;
 
 use crate::control::log::ConfigLogError;
 
 /// Settings of the group that keeps the log. All its nodes should have the same.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct EmbeddedSettings {
     pub(crate) heartbeat: Duration,
     /// A follower trusts a silent leader for `election_max`. Then it calls an election after a further random time
@@ -27,6 +28,7 @@ pub(crate) struct EmbeddedSettings {
     pub(crate) window: usize,
     pub(crate) seed: u64,
     pub(crate) guards: Guards,
+    pub(crate) clock: NodeClock,
 }
 
 impl Default for EmbeddedSettings {
@@ -42,6 +44,7 @@ impl Default for EmbeddedSettings {
             window: 1024,
             seed: 0,
             guards: Guards::default(),
+            clock: NodeClock::default(),
         }
     }
 }

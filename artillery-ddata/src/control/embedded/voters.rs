@@ -6,12 +6,13 @@ use std::{
     sync::Weak,
 };
 
+use artillery_core::internal::watch;
 use openraft::{
     ChangeMembers, ServerState,
     error::{ClientWriteError, RaftError},
     raft::ClientWriteResponse,
 };
-use tokio::sync::{MutexGuard, watch};
+use tokio::sync::MutexGuard;
 
 use super::{
     EmbeddedInner, failed,

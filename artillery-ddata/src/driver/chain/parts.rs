@@ -2,9 +2,12 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use artillery_core::MemberId;
+use artillery_core::{
+    MemberId,
+    internal::{clock::NodeClock, watch},
+};
 use artillery_proto::runner::{ChainOrder, ChainReadiness, Lease, Word};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     ChainConfig, ChainId, ClusterId,
@@ -49,6 +52,7 @@ pub(crate) enum Rule {
 pub(crate) struct ChainParts {
     pub(crate) me: MemberId,
     pub(crate) chain: ChainId,
+    pub(crate) clock: NodeClock,
     pub(crate) rule: Rule,
     pub(crate) settings: ReplicaSettings,
     pub(crate) store: Arc<dyn Store>,

@@ -37,6 +37,7 @@ impl Rig {
         let (task, handle, inlets) = task(ChainParts {
             me: members[0],
             chain: ChainId(0),
+            clock: NodeClock::default(),
             rule: Rule::Log { leases: leases.subscribe(), words: say },
             settings,
             store: Arc::new(MemoryStore::with_seed(7)),
@@ -94,7 +95,7 @@ impl<T: Send, F: Fn() -> T + Send + Sync> Wake for Meanwhile<F, T> {
 /// Passes a read to the chain's task. The queue must have capacity.
 fn ask(handle: &ChainHandle, mode: ReadMode) -> oneshot::Receiver<Reply> {
     let (caller, reply) = oneshot::channel();
-    let (deadline, caller) = (clock::now() + MINUTE, Responder::Caller(caller));
+    let (deadline, caller) = (artillery_core::internal::clock::now() + MINUTE, Responder::Caller(caller));
     let request = ReadRequest { query: Query::Key("k".into()), mode, floor: None, history: None, deadline, caller };
     assert!(handle.try_read(request).is_none(), "there is no space");
     reply
@@ -104,7 +105,7 @@ fn ask(handle: &ChainHandle, mode: ReadMode) -> oneshot::Receiver<Reply> {
 async fn asked_late(rig: &Rig, mode: ReadMode, from: Timestamp) -> oneshot::Receiver<Reply> {
     let handle = rig.handle.clone();
     let ask_late = move || {
-        while clock::now() < from {
+        while artillery_core::internal::clock::now() < from {
             std::thread::yield_now();
         }
         ask(&handle, mode)
@@ -115,7 +116,7 @@ async fn asked_late(rig: &Rig, mode: ReadMode, from: Timestamp) -> oneshot::Rece
 /// The path of a strong read that arrives in the middle of a turn, after the lease has ended.
 async fn served_after_the_lease() -> ReadPath {
     let rig = Rig::start(&[member("alone")]).await;
-    let now = clock::now();
+    let now = artillery_core::internal::clock::now();
     let until = now + Duration::from_millis(100);
     rig.lease(Lease { until, asked: now, stretch: 0 }).await;
     match asked_late(&rig, ReadMode::Strong, until).await.await.unwrap() {
@@ -132,7 +133,7 @@ async fn a_strong_read_after_the_lease_ended_is_not_served_by_it() {
 #[tokio::test]
 async fn a_bounded_read_beyond_its_age_waits_for_the_tail() {
     let rig = Rig::start(&[member("head"), member("tail")]).await;
-    let (now, age) = (clock::now(), Duration::from_millis(100));
+    let (now, age) = (artillery_core::internal::clock::now(), Duration::from_millis(100));
     // The lease has ended already, so that only the age decides.
     rig.lease(Lease { until: now, asked: now, stretch: 0 }).await;
     let mut reply = asked_late(&rig, ReadMode::Bounded { versions: 0, age }, now + age * 2).await;

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
 
-use artillery_core::{MemberId, internal::clock};
+use artillery_core::MemberId;
 use artillery_proto::{
     data_dir::ControlRecord,
     node::{NodeInput, NodeOutput},
@@ -16,6 +16,7 @@ use crate::{
     control::{Configs, StorePosition, StoreRolledBack, message::Renewal},
     driver::{chain::Ordered, lanes::Lanes},
     message::control::{ControlAnswer, ControlCall},
+    offload::offload_in,
 };
 
 impl ControlTask {
@@ -55,7 +56,7 @@ impl ControlTask {
     /// Changes the control file, and then passes `then` to the node. Without a directory, does nothing.
     fn keep(&mut self, then: Option<NodeInput>, change: impl FnOnce(&mut ControlRecord) + Send + 'static) {
         let Some((place, _)) = self.parts.kept.clone() else { return };
-        self.tasks.spawn_blocking(move || match place.control.change(change) {
+        offload_in(&mut self.tasks, move || match place.control.change(change) {
             Ok(()) => Done::Kept(then.map(Box::new)),
             Err(error) => Done::Unkept(error),
         });
@@ -116,7 +117,10 @@ impl ControlTask {
         loop {
             let standings = &self.parts.queues.standings;
             let progress = |chain: ChainId| standings.get(&chain).map(|standing| standing.borrow().progress);
-            let Some((to, addrs, renewal)) = self.parts.node.poll_renewal(clock::now(), progress) else { return };
+            let Some((to, addrs, renewal)) = self.parts.node.poll_renewal(self.parts.local.clock.now(), progress)
+            else {
+                return;
+            };
             self.ask(to, addrs, renewal);
         }
     }

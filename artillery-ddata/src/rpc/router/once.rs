@@ -7,7 +7,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use super::{Attempts, CallAnswer, Router, on_the_clock, repeat};
+use super::{Attempts, CallAnswer, Router, repeat};
 use crate::{
     ChainId, Epoch, Error, MemberId, Place,
     api::{Query, Refusal, retry::Repeat},
@@ -112,13 +112,13 @@ pub(super) async fn ask_here(Here { handle, me, place }: &Here, question: &Quest
     let waiting: Option<PendingHandover<'_>> = match &question.operation {
         Operation::Read { query, mode, floor, history } => {
             let (query, mode, floor, history) = (query.clone(), *mode, *floor, *history);
-            let until = on_the_clock(answer_by(&query, deadline));
+            let until = handle.deadline(answer_by(&query, deadline));
             let read = ReadRequest { query, mode, floor, history, deadline: until, caller: responder };
             handle.try_read(read).map(|read| -> PendingHandover<'_> { Box::pin(handle.read(read)) })
         }
         Operation::Write { request, history, write } => {
             let (request, history, write) = (*request, *history, write.clone());
-            let until = on_the_clock(deadline);
+            let until = handle.deadline(deadline);
             let write = WriteRequest { request, history, write, deadline: until, caller: responder };
             handle.try_write(write).map(|write| -> PendingHandover<'_> { Box::pin(handle.write(write)) })
         }

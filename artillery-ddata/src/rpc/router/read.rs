@@ -5,7 +5,6 @@ use std::{
     time::Duration,
 };
 
-use artillery_core::internal::clock;
 use bytes::Bytes;
 use tokio::time::Instant;
 
@@ -167,7 +166,7 @@ impl Router {
     fn unserved(&self, chain: ChainId, mode: ReadMode, error: Error) -> Error {
         let is_silence =
             matches!(error, Error::NotApplied { reason: NotApplied::TimedOut | NotApplied::Unreachable { .. } });
-        let leaseless = |handle: &ChainHandle| handle.gate.lease_until() <= clock::now();
+        let leaseless = |handle: &ChainHandle| handle.gate.lease_until() <= handle.clock.now();
         match self.local() {
             Some(local)
                 if is_silence

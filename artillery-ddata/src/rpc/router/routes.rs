@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use artillery_core::internal::watch;
 use artillery_core::{
     discovery::Seed,
     error::ConnectError,
@@ -16,7 +17,7 @@ use artillery_core::{
     transport::{Connection, Endpoint, StreamKind},
 };
 use tokio::{
-    sync::{Mutex, watch},
+    sync::Mutex,
     task::JoinSet,
     time::{Instant, sleep_until, timeout_at},
 };

@@ -3,22 +3,21 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU32},
 };
 
-use artillery_core::{
-    ClusterId,
-    internal::{clock, simulated::Network},
-};
+use artillery_core::internal::{clock, random, simulated::Network};
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
     time::Instant,
 };
 
-use super::{Cluster, ClusterState, Lives, Trouble, Witness, interruptions, restart::form};
+use super::{
+    Cluster, ClusterState, Trouble, Witness, interruptions,
+    machine::{Setup, TestMachine, name},
+};
 use crate::{
-    Mode, Routing,
-    config::ChainSettings,
-    control::{Bootstrap, Configs, NodeInfo},
-    replica::ReplicaSettings,
-    testing::{disk::new_disk, node::TestMember, setup::NodeSetup},
+    Mode,
+    config::{ChainSettings, Config, Threads},
+    node::machine::Machine,
+    rpc::Candidates,
 };
 
 /// Builds a [`Cluster`].
@@ -29,11 +28,8 @@ pub struct Builder {
     seed: u64,
     chains: ChainSettings,
     trouble: Trouble,
-    settings: ReplicaSettings,
-}
-
-fn disk_seed(seed: u64, number: u32) -> u64 {
-    seed.wrapping_mul(251).wrapping_add(number.into())
+    durable: bool,
+    machine: Machine,
 }
 
 impl Builder {
@@ -43,12 +39,14 @@ impl Builder {
             seed: 0,
             chains: ChainSettings::default(),
             trouble: Trouble::none(),
-            settings: ReplicaSettings::default(),
+            durable: false,
+            machine: Machine::default(),
         }
     }
 
     /// The number of nodes (3). Also sets [`replicas`](Self::replicas) to this number, so that all of them serve each
-    /// chain: set a lower number afterwards. The other nodes are spares, which forward requests to a member.
+    /// chain: set a lower number afterwards. The other nodes are spares, which forward requests to a member, and replace a
+    /// dead one.
     ///
     /// # Panics
     /// If the number isn't from 1 to 250.
@@ -85,9 +83,9 @@ impl Builder {
     }
 
     /// Gives each node a disk (none): a write is answered once it is on the disk of each member of its chain. The
-    /// simulated disks lose unsynced data: see [`Cluster::power_cut`] and [`Cluster::restart_all`].
+    /// simulated disks lose unsynced data: see [`Cluster::power_cut`].
     pub fn durable(mut self) -> Self {
-        self.settings.durable = true;
+        self.durable = true;
         self
     }
 
@@ -97,7 +95,7 @@ impl Builder {
         self
     }
 
-    /// Random faults during the run ([`Trouble::none`]).
+    /// Random faults once the cluster is formed ([`Trouble::none`]).
     pub fn trouble(mut self, trouble: Trouble) -> Self {
         self.trouble = trouble;
         self
@@ -105,48 +103,50 @@ impl Builder {
 
     #[cfg(test)]
     pub(in crate::testing) fn mutant(mut self, mutant: artillery_proto::guards::Mutant) -> Self {
-        self.settings.guards = artillery_proto::guards::Guards::without(mutant);
+        self.machine.guards = artillery_proto::guards::Guards::without(mutant);
         self
     }
 
     /// The size of the history that members keep, in bytes.
     #[cfg(test)]
     pub(in crate::testing) fn backlog(mut self, bytes: usize) -> Self {
-        self.settings.backlog = bytes;
+        self.machine.backlog = Some(bytes);
         self
     }
 
-    /// Starts the nodes, and returns when all chains are open.
+    /// Starts the nodes. They find each other, form a cluster, and choose a leader of their configuration log. Returns
+    /// when all of them serve.
     ///
     /// # Panics
     /// Unless the runtime is a current-thread one with a paused clock: `#[tokio::test(start_paused = true)]`.
     pub async fn start(self) -> Cluster {
         assert_virtual();
-        let clock = clock::Followed::new();
-        let network = Network::new(self.seed, self.trouble.weather());
-        let cluster = ClusterId(u128::from(self.seed) + 1);
-        let setup = NodeSetup {
-            network: network.clone(),
-            cluster,
-            seed: self.seed,
-            chains: self.chains.chains,
-            settings: self.settings.clone(),
-        };
-        let disk = |number| self.settings.durable.then(|| new_disk(disk_seed(self.seed, number)));
-        let start = |number| TestMember::start(&setup, number, disk(number));
-        let members: Vec<_> = (1..=self.nodes).map(|number| Arc::new(start(number))).collect();
-        let routing = Arc::new(self.routing(cluster, &members));
+        let (clock, random) = (clock::Followed::new(), random::Seeded::new(self.seed));
+        let network = Network::new(self.seed, Trouble::none().weather());
+        let setup = self.setup(&network);
+        let machines: Vec<_> = (1..=self.nodes).map(|number| Arc::new(TestMachine::new(&setup, number))).collect();
         let witness = Witness::new(network);
-        form(&members, &routing, &self.settings, &witness).await;
+        for machine in &machines {
+            let started = machine.start(&setup, false, &witness).await;
+            started.unwrap_or_else(|error| panic!("{} can't start: {error}", machine.name()));
+        }
+        let candidates = Candidates::new();
+        let addresses = machines.iter().map(|machine| setup.network.address(machine.name()));
+        addresses.for_each(|address| candidates.add(address));
         let inner = Arc::new(ClusterState {
             setup,
-            lives: Mutex::new(Lives { members, routing }),
+            machines: Mutex::new(machines),
+            candidates,
             witness,
             clients: AtomicU32::new(101),
-            crashed: Mutex::default(),
+            known: Mutex::default(),
             calm: AtomicBool::new(false),
             _clock: clock,
+            _random: random,
         });
+        let cluster = Cluster { inner };
+        cluster.settle().await;
+        let inner = &cluster.inner;
         let courier = inner.client("courier");
         inner.witness.employ(Arc::new(move |question, deadline| {
             let courier = courier.clone();
@@ -154,25 +154,20 @@ impl Builder {
             Box::pin(async move { drop(courier.call(question, deadline).await) })
         }));
         inner.set_trouble(&self.trouble);
-        if self.trouble.interruptions {
-            tokio::spawn(interruptions::interrupt(Arc::downgrade(&inner)));
+        if self.trouble.interruptions || self.trouble.crashes {
+            tokio::spawn(interruptions::interrupt(Arc::downgrade(inner), self.trouble));
         }
-        Cluster { inner }
+        cluster
     }
 
-    fn routing(&self, cluster: ClusterId, members: &[Arc<TestMember>]) -> Routing {
-        let founder = |member: &Arc<TestMember>| NodeInfo {
-            id: member.id,
-            name: member.name().to_owned(),
-            addrs: vec![member.endpoint.advertised_addr()],
-            host: None,
-        };
-        let founding = Bootstrap {
-            settings: self.chains,
-            // A static configuration never changes, and its leases never expire.
-            ..Bootstrap::new(cluster, "test", members.iter().map(founder).collect())
-        };
-        Routing::of(cluster, &Configs::of(&founding))
+    fn setup(&self, network: &Network) -> Setup {
+        let mut config =
+            Config { cluster: "test".to_owned(), expect: self.nodes, chains: self.chains, ..Config::default() };
+        config.threads = Threads::Shared;
+        config.discovery.mdns = false;
+        config.discovery.seeds = (1..=self.nodes).map(|number| network.address(&name(number)).to_string()).collect();
+        let machine = Machine { network: Some(network.clone()), ..self.machine.clone() };
+        Setup { network: network.clone(), seed: self.seed, config, machine, durable: self.durable }
     }
 }
 

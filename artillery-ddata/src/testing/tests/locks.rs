@@ -159,7 +159,9 @@ fn registrations_stay_and_end_under_trouble() {
         }
         sleep(TTL * 4).await;
         cluster.set_trouble(Trouble::none());
-        sleep(TTL).await;
+        cluster.heal();
+        cluster.settle().await;
+        sleep(TTL * 2).await;
         let found = other.registry("web").instances().await.unwrap();
         assert!(found.len() >= here.len(), "{found:?}");
         drop(here);

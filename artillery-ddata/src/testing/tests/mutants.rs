@@ -26,7 +26,7 @@ fn a_retry_that_is_applied_again_is_noticed() {
 #[test]
 fn strong_reads_of_uncommitted_versions_are_noticed() {
     let words = caught(Mutant::DirtyAsCommitted).expect("nothing was noticed");
-    assert!(words.contains("not linearizable"), "{words}");
+    assert!(words.contains("not linearizable") || words.contains("no order of the writes"), "{words}");
 }
 
 #[test]
