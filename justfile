@@ -40,7 +40,7 @@ graphs *ARGS:
 
 # Measure every figure that has a goal, for fifty minutes, and compare; --stored prints the stored figures.
 goals *ARGS:
-    cargo build --profile tuned -p artillery-node -p artillery-ctl -p artillery-benches --bins
+    cargo build --profile tuned -p artillery-short -p artillery-benches --bins
     benches/goals {{ARGS}}
 
 # Measure only, into benches/results/throughput.json.
