@@ -7,6 +7,10 @@ default:
 quickstart *ARGS:
     cargo run --release --bin quickstart -- {{ARGS}}
 
+# Three durable nodes under a small load, with a page to look at, to be killed. Ctrl-C ends them and deletes their data.
+demo *ARGS:
+    cargo run --release --bin demo -- {{ARGS}}
+
 test *ARGS:
     cargo test --workspace {{ARGS}}
 
