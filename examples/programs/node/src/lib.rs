@@ -6,6 +6,7 @@ mod aside;
 mod descriptors;
 mod door;
 mod http;
+mod manager;
 mod metrics;
 mod port;
 mod prometheus;
@@ -33,6 +34,7 @@ use serde::Serialize;
 use self::{
     again::Again,
     args::NodeArgs,
+    manager::Manager,
     port::{Bound, Plan, Ports},
     shown::Shown,
 };
@@ -67,10 +69,17 @@ pub fn main_of(name: &str, args: impl IntoIterator<Item = OsString>) -> ExitCode
     let args: NodeArgs = command::parse(name, args);
     log::begin("node", args.log.level);
     descriptors::raise();
-    exit::run_on_one_thread(run(args))
+    let manager = Manager::from_environment();
+    exit::run_on_one_thread(async {
+        let done = run(args, &manager).await;
+        if let Err(why) = &done {
+            manager.ends(&why.to_string());
+        }
+        done
+    })
 }
 
-async fn run(mut args: NodeArgs) -> Result<u8, Failure> {
+async fn run(mut args: NodeArgs, manager: &Manager) -> Result<u8, Failure> {
     let mut signals = Signals::listen().map_err(Failure::failed)?;
     let hangups = Hangups::listen().map_err(Failure::failed)?;
     let ports = Ports::new(&args)?;
@@ -87,11 +96,16 @@ async fn run(mut args: NodeArgs) -> Result<u8, Failure> {
             Some(builder) => builder,
             None => settings::builder(&args)?,
         };
-        let loads = shown.clone();
-        let starting = builder.on_loading(move |loading| loads.loads(loading)).start();
+        let (loads, reports) = (shown.clone(), manager.clone());
+        let progress = move |loading| {
+            loads.loads(loading);
+            reports.loads(loading);
+        };
+        let starting = builder.on_loading(progress).start();
         let started = tokio::select! {
             started = starting => started,
             () = signals.asked_to_stop() => {
+                manager.stops();
                 tracing::warn!("stop requested during the start: exiting, nothing was served");
                 return Ok(exit::DONE);
             }
@@ -118,12 +132,18 @@ async fn run(mut args: NodeArgs) -> Result<u8, Failure> {
     let on_damage = args.replace_damaged.then_some(Again::Anew { existing: again::knows_a_cluster(&args) });
     tokio::spawn(follow_files(hangups, args.identity, node.clone()));
     shown.started(&node);
+    let reports = tokio::spawn(manager.clone().follow(node.clone()));
     let resp = resp.map(|port| resp::serve(port, node.clone(), limits));
     tracing::info!(node = node.name(), addr = %node.addr(), http = http.as_deref(), resp = resp.as_deref(), "this node is up");
     let served = tokio::select! {
         served = serve(&node, on_damage, resp, http) => served,
         () = signals.asked_to_stop() => Ok(None),
     };
+    reports.abort();
+    match &served {
+        Ok(Some(_)) => manager.ends("restarting in place"),
+        _ => manager.stops(),
+    }
     // `leave`, and `shutdown` without a directory, may take as long as a resync: the last member of a chain first hands
     // the chain over.
     let end = async { if args.leave_on_term { node.leave().await } else { node.shutdown().await } };
