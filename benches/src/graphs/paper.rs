@@ -277,7 +277,7 @@ mod tests {
         let writes: Vec<_> = writes.into_iter().map(|bursts| bursts * 32).collect();
         assert!(writes.contains(&32) && writes.contains(&64));
         for (at, rate) in rates(&failover(4000, 9000, &writes), |bucket| bucket.writes, 1.0) {
-            assert!((rate - 500.0).abs() < 35.0, "{rate} at {at} s");
+            assert!((rate - 500.0).abs() < 60.0, "{rate} at {at} s");
         }
     }
 

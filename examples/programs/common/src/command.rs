@@ -30,7 +30,7 @@ pub fn named<P: Parser>(name: &str) -> Command {
     }
 }
 
-/// Parses these arguments, the first of which is ignored. Help, version and errors end the process.
+/// Parses these arguments, except the first. Help, version and errors end the process.
 pub fn parse<P: Parser>(name: &str, args: impl IntoIterator<Item = OsString>) -> P {
     let mut command = named::<P>(name);
     let matches = command.try_get_matches_from_mut(args);

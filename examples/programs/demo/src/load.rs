@@ -1,4 +1,4 @@
-//! A small, steady load that checks what it reads.
+//! A small, steady load that checks its reads.
 
 use std::{
     sync::atomic::{AtomicI64, Ordering},
@@ -9,7 +9,7 @@ use artillery_ddata::{Error, Kv};
 use artillery_programs::exit::Failure;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
-use crate::text::say;
+use crate::text::print;
 
 pub(super) const WRITE_PERIOD: Duration = Duration::from_millis(100);
 pub(super) const READ_PERIOD: Duration = Duration::from_millis(20);
@@ -52,7 +52,7 @@ async fn repeat(what: &str, period: Duration, ask: impl AsyncFn() -> Result<i64,
                 ACKNOWLEDGED.fetch_max(value, Ordering::Relaxed);
                 if done.elapsed() >= PAUSE {
                     let seconds = done.elapsed().as_secs_f64();
-                    say(&format!(
+                    print(&format!(
                         "{what} continue after {seconds:.1} s. No acknowledged write is lost ({value} writes)."
                     ));
                 }
@@ -61,7 +61,7 @@ async fn repeat(what: &str, period: Duration, ask: impl AsyncFn() -> Result<i64,
             // One line for a series of failures.
             Err(error) => {
                 if !is_failing {
-                    say(&format!("{what} fail: {error}"));
+                    print(&format!("{what} fail: {error}"));
                 }
                 is_failing = true;
             }

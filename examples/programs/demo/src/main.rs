@@ -18,7 +18,7 @@ use artillery_programs::{
 };
 use clap::Parser;
 
-use self::{place::Place, site::Site, text::say};
+use self::{place::Place, site::Site, text::print};
 
 /// The names of the nodes.
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -69,13 +69,13 @@ async fn run(args: DemoArgs) -> Result<u8, Failure> {
         site.kill().await;
     }
     place.remove()?;
-    say("All processes have ended, and their directories are deleted.");
+    print("All processes have ended, and their directories are deleted.");
     shown.map(|()| exit::DONE)
 }
 
 /// Shows the nodes until something fails.
 async fn show(args: &DemoArgs, place: &Place, sites: &mut [Site; 3]) -> Result<(), Failure> {
-    say("Starting three nodes…");
+    print("Starting three nodes…");
     for site in &mut *sites {
         site.start()?;
     }
@@ -83,7 +83,7 @@ async fn show(args: &DemoArgs, place: &Place, sites: &mut [Site; 3]) -> Result<(
         site.ready().await?;
     }
     let restart_after = Duration::from_secs(args.restart_after);
-    say(&text::introduction(place, sites, restart_after));
+    print(&text::introduction(place, sites, restart_after));
     let seeds = sites.iter().map(|site| site.listen);
     let client = Client::builder().cluster(&place.cluster).secret(secret::without_flags()).spread(Spread::Sticky);
     let client = client.seeds(seeds).connect().await.map_err(Failure::failed)?;

@@ -17,7 +17,7 @@ use tokio::{
     time::sleep,
 };
 
-use crate::{NAMES, child, place::Place, text::say};
+use crate::{NAMES, child, place::Place, text::print};
 
 /// A node, running or not.
 pub(super) struct Site {
@@ -100,7 +100,7 @@ impl Site {
         let Some(process) = &mut self.process else { return Err(Failure::failed("no process")) };
         let line = process.lines.next_line().await.ok().flatten();
         let Some(line) = line.and_then(|line| serde_json::from_str::<Value>(&line).ok()) else {
-            // What it printed last is complete only once it has ended.
+            // Its log is complete only once it has ended.
             let _ = process.child.wait().await;
             return Err(Failure::failed(format!("node {}: {}", self.name, self.last_words())));
         };
@@ -120,16 +120,16 @@ impl Site {
                 Err(error) => return Failure::failed(error),
             };
             let seconds = restart_after.as_secs();
-            say(&format!("Node {name} (process {id}) {ended}. It is restarted after {seconds} s."));
+            print(&format!("Node {name} (process {id}) {ended}. It is restarted after {seconds} s."));
             // The pause that `--restart-after` asks for, so that its effect can be seen.
             sleep(restart_after).await;
             if let Err(failure) = self.start() {
                 return failure;
             }
-            say(&format!("Node {name} is restarted as process {}.", self.id()));
+            print(&format!("Node {name} is restarted as process {}.", self.id()));
             match self.ready().await {
-                Ok(()) => say(&format!("Node {name} is ready again: its place is {}.", self.role)),
-                Err(failure) => say(&format!("It failed: {failure}")),
+                Ok(()) => print(&format!("Node {name} is ready again: its place is {}.", self.role)),
+                Err(failure) => print(&format!("It failed: {failure}")),
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What the demo prints.
+//! The output of the demo.
 
 use std::{
     fmt::Write as _,
@@ -9,7 +9,7 @@ use std::{
 use crate::{load, place::Place, site::Site};
 
 /// Prints a line. The terminal may have been closed, which mustn't end the program before it has cleaned up.
-pub(super) fn say(line: &str) {
+pub(super) fn print(line: &str) {
     let _ = writeln!(io::stdout().lock(), "{line}");
 }
 

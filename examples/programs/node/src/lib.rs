@@ -63,8 +63,8 @@ pub fn main() -> ExitCode {
     main_of(&command::name("artillery-node"), env::args_os())
 }
 
-/// Runs the program under this name with these arguments, the first of which is ignored. A node that restarts in place
-/// passes all arguments of this process to the new run.
+/// Runs the program under this name with these arguments, except the first. A node that restarts in place passes all
+/// arguments of this process to the new run.
 pub fn main_of(name: &str, args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: NodeArgs = command::parse(name, args);
     log::begin("node", args.log.level);

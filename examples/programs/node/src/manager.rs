@@ -74,7 +74,7 @@ impl Manager {
         self.send(&status(why));
     }
 
-    /// Reports what the node waits for, that it is ready, and then whether it serves, until the node has ended.
+    /// Reports the reasons why the node isn't ready, its readiness, and then whether it serves, until the node has ended.
     pub(super) async fn follow(self, node: Node) {
         if self.0.is_none() {
             return;

@@ -22,15 +22,15 @@ async fn a_killed_node_is_replaced_and_a_signal_ends_everything() {
     let (name, id, http) = (demo.rows[head].name.clone(), demo.rows[head].id, demo.rows[head].http.clone());
     let killed = rustix::process::Pid::from_raw(id as i32).unwrap();
     rustix::process::kill_process(killed, rustix::process::Signal::KILL).unwrap();
-    demo.said(&format!("Node {name} (process {id}) was ended by signal 9.")).await;
+    demo.printed(&format!("Node {name} (process {id}) was ended by signal 9.")).await;
     eventually(async || asked(other, "SET greeting again\r\n", "+OK\r\n").await).await;
     asked(other, "GET greeting\r\n", "$5\r\nagain\r\n").await.unwrap();
 
-    let restarted = demo.said(&format!("Node {name} is restarted as process ")).await;
+    let restarted = demo.printed(&format!("Node {name} is restarted as process ")).await;
     let id = restarted.rsplit(' ').next().unwrap().trim_end_matches('.').parse().unwrap();
-    demo.said(&format!("Node {name} is ready again")).await;
+    demo.printed(&format!("Node {name} is ready again")).await;
     eventually(async || is_ready(&http).await).await;
-    demo.said("Writes continue after").await;
+    demo.printed("Writes continue after").await;
 
     let ids: Vec<_> = demo.rows.iter().map(|row| row.id).chain([id]).collect();
     assert_eq!(demo.process.stop("-INT").await, Some(0), "{:?}", demo.process.err.all());

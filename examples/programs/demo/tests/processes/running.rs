@@ -40,7 +40,7 @@ impl Demo {
     }
 
     /// Waits for a line with this text, and returns the newest one.
-    pub(super) async fn said(&mut self, text: &str) -> String {
+    pub(super) async fn printed(&mut self, text: &str) -> String {
         let seen = self.process.out.until(|lines| lines.iter().any(|line| line.contains(text))).await;
         let seen = seen.unwrap_or_else(|| panic!("no {text:?}: {:?}", self.process.out.all()));
         seen.into_iter().rev().find(|line| line.contains(text)).unwrap()

@@ -1,4 +1,4 @@
-//! What a node reports to the service manager that started it.
+//! The reports of a node to the service manager that started it.
 
 use std::path::{Path, PathBuf};
 

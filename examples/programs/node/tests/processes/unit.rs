@@ -51,8 +51,8 @@ fn systemd_accepts_the_unit() {
     fs::write(&file, unit.replace("/usr/local/bin/artillery-node", "/bin/true")).unwrap();
     match Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&file).output() {
         Ok(done) => {
-            let said = String::from_utf8_lossy(&done.stderr);
-            assert!(done.status.success() && !said.contains("artillery-node.service"), "{said}");
+            let errors = String::from_utf8_lossy(&done.stderr);
+            assert!(done.status.success() && !errors.contains("artillery-node.service"), "{errors}");
         }
         Err(error) => eprintln!("SKIPPED: systemd-analyze: {error}"),
     }
