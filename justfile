@@ -7,6 +7,10 @@ default:
 quickstart *ARGS:
     cargo run --release --bin quickstart -- {{ARGS}}
 
+# Three durable nodes under a small load, with a page to look at, to be killed. Ctrl-C ends them and deletes their data.
+demo *ARGS:
+    cargo run --release --bin demo -- {{ARGS}}
+
 test *ARGS:
     cargo test --workspace {{ARGS}}
 
@@ -40,7 +44,7 @@ graphs *ARGS:
 
 # Measure every figure that has a goal, for fifty minutes, and compare; --stored prints the stored figures.
 goals *ARGS:
-    cargo build --profile tuned -p artillery-node -p artillery-ctl -p artillery-benches --bins
+    cargo build --profile tuned -p artillery-short -p artillery-benches --bins
     benches/goals {{ARGS}}
 
 # Measure only, into benches/results/throughput.json.

@@ -90,6 +90,8 @@
 //! Without default features only the I/O-free half is compiled, which reads no clock and opens no socket: identifiers,
 //! time, frames, settings, errors and, for the other crates of this project, SWIM as a state machine.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 #[cfg(feature = "net")]
 mod clock;
 #[cfg(feature = "net")]

@@ -144,6 +144,8 @@
 //! does. With one, a write is on the disk of each serving member before it is acknowledged, unless
 //! [`sync`](config::DataConfig::sync) is `Never`, and survives a restart of all of them.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 // Unit tests disable guards, so their `artillery_proto` is the build with mutants (docs/adr/0003-mutants.md). `testing`
 // exports the checker.
 #[cfg(test)]

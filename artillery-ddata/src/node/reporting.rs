@@ -211,7 +211,7 @@ impl Data {
         match (why, self.local.cluster()) {
             (Unready::Orphaned, Some(cluster)) => {
                 format!(
-                    "{why}: if they are lost permanently, `ctl create-anew --accept-loss {cluster}` has the others form a new cluster"
+                    "{why}: if they are lost permanently, `artillery-ctl create-anew --accept-loss {cluster}` has the others form a new cluster"
                 )
             }
             _ => why.to_string(),

@@ -1,12 +1,12 @@
 //! Pictures of the CRAQ paper's evaluation, in the style of the paper.
 
-use std::error::Error;
+use std::{error::Error, ops::Range};
 
 use super::canvas::{Area, Axis, COLOURS, Drawn, GREY, Line, lengths, panel, picture, steps};
 use crate::{
     paper::{
         results::{Failover, LatencyPoint, MixedPoint, Results, Settings},
-        tally::Latency,
+        tally::{Bucket, Latency},
         verdict::{reads, value_sizes},
     },
     throughput::{
@@ -17,6 +17,10 @@ use crate::{
 
 /// Headroom for the key above the lines, as a factor.
 const HEADROOM: f64 = 1.45;
+
+/// The length of an interval whose mean rate is drawn. Writers at a fixed rate may write in step, so that a much shorter
+/// one contains one burst or two, and its rate shows the rhythm of the writers instead of the chain's.
+const MEAN_MS: u64 = 500;
 
 /// Every picture for which there are figures, with its file name, for each rate of the links.
 pub fn all(results: &Results) -> Result<Vec<(String, String)>, Box<dyn Error>> {
@@ -165,6 +169,42 @@ fn latency_panel(area: &Area<'_>, caption: &str, points: &[&LatencyPoint]) -> Dr
     panel(area, caption, &lengths(most), &from_zero("ms", greatest(&lines)), &lines, None)
 }
 
+fn seconds(ms: u64) -> f64 {
+    ms as f64 / 1000.0
+}
+
+/// Bounds of the intervals whose mean rates are drawn, as indices of buckets. None contains the kill or the restart, so
+/// that no mean mixes the rates before and after; all are about as long as [`MEAN_MS`].
+fn bins(found: &Failover) -> Vec<Range<usize>> {
+    let bucket_ms = found.bucket_ms.max(1);
+    let at = |ms: u64| usize::try_from(ms / bucket_ms).unwrap_or(usize::MAX).min(found.timeline.len());
+    let bounds = [0, at(found.killed_ms), at(found.started_ms), found.timeline.len()];
+    let between = |pair: &[usize]| {
+        let (from, length) = (pair[0], pair[1].saturating_sub(pair[0]));
+        let count = (length as u64 * bucket_ms + MEAN_MS / 2) / MEAN_MS;
+        let count = usize::try_from(count).unwrap_or(1).clamp(1, length.max(1));
+        (0..count).map(move |n| from + n * length / count..from + (n + 1) * length / count)
+    };
+    bounds.windows(2).flat_map(between).filter(|bin| !bin.is_empty()).collect()
+}
+
+/// The mean rate of each bin as a step, in multiples of `unit` per second.
+fn rates(found: &Failover, of: fn(&Bucket) -> u32, unit: f64) -> Vec<(f64, f64)> {
+    let step = |bin: Range<usize>| {
+        let [from, until] = [bin.start, bin.end].map(|at| seconds(at as u64 * found.bucket_ms));
+        let count: u32 = found.timeline[bin].iter().map(of).sum();
+        let rate = f64::from(count) / (until - from) / unit;
+        [(from, rate), (until, rate)]
+    };
+    bins(found).into_iter().flat_map(step).collect()
+}
+
+/// The longest time without a write, in milliseconds, as exact as the buckets.
+fn longest_pause(found: &Failover) -> u64 {
+    let pauses = found.timeline.split(|bucket| bucket.writes > 0);
+    pauses.map(|pause| pause.len() as u64).max().unwrap_or(0) * found.bucket_ms
+}
+
 /// Operations over time, with a panel for each place whose member is killed.
 fn failovers(results: &Results, mbit: u32) -> Picture {
     let found: Vec<_> = results.failover.iter().filter(|found| found.mbit == mbit).collect();
@@ -172,24 +212,27 @@ fn failovers(results: &Results, mbit: u32) -> Picture {
         return Ok(None);
     }
     let title =
-        format!("A member of three is killed and comes back empty: values of 500 bytes, links of {mbit} Mbit/s");
-    picture(&title, &footer(results), found.len(), |areas| {
+        format!("A member of three is killed, and restarted without data: values of 500 bytes, links of {mbit} Mbit/s");
+    let [machine, _, network] = footer(results);
+    let wanted = found[0].writes_wanted;
+    let made = format!(
+        "One run for each panel. Each step is the mean rate of about {MEAN_MS} ms; none spans the kill or the restart. \
+         {wanted} writes per second are wanted."
+    );
+    picture(&title, &[machine, made, network], found.len(), |areas| {
         areas.iter().zip(&found).try_for_each(|(area, found)| failover_panel(area, found))
     })
     .map(Some)
 }
 
 fn failover_panel(area: &Area<'_>, found: &Failover) -> Drawn {
-    let seconds = |ms: u64| ms as f64 / 1000.0;
-    let per_second = 1000.0 / found.bucket_ms.max(1) as f64;
-    let by_time = |of: fn(&crate::paper::tally::Bucket) -> u32, unit: f64| {
-        let at = |n: usize| seconds(n as u64 * found.bucket_ms);
-        let points = found.timeline.iter().enumerate();
-        points.map(|(n, bucket)| (at(n), f64::from(of(bucket)) * per_second / unit)).collect::<Vec<_>>()
-    };
     let mut lines = vec![
-        Line::plain("thousands of reads per second".to_owned(), COLOURS[1], by_time(|bucket| bucket.reads, 1000.0)),
-        Line::plain("tens of writes per second".to_owned(), COLOURS[0], by_time(|bucket| bucket.writes, 10.0)),
+        Line::plain(
+            "thousands of reads per second".to_owned(),
+            COLOURS[1],
+            rates(found, |bucket| bucket.reads, 1000.0),
+        ),
+        Line::plain("tens of writes per second".to_owned(), COLOURS[0], rates(found, |bucket| bucket.writes, 10.0)),
     ];
     let most = greatest(&lines);
     let marks = [("killed", found.killed_ms), ("started again", found.started_ms), ("serves reads", found.ready_ms)];
@@ -200,7 +243,8 @@ fn failover_panel(area: &Area<'_>, found: &Failover) -> Drawn {
     lines.extend(marks.into_iter().zip([GREY, COLOURS[3], COLOURS[2]]).map(mark));
     let end = seconds(found.timeline.len() as u64 * found.bucket_ms);
     let x = Axis { name: "seconds", is_log: false, ends: (0.0, end), labels: steps(end) };
-    let caption = format!("the {} is killed", found.killed);
+    let pause = seconds(longest_pause(found));
+    let caption = format!("the {} is killed: no write for {pause:.1} s", found.killed);
     panel(area, &caption, &x, &from_zero("thousands of reads, tens of writes", most), &lines, None)
 }
 
@@ -218,6 +262,38 @@ mod tests {
             assert!(svg.starts_with("<svg") && svg.contains("100 Mbit/s") && svg.len() < 100_000, "{name}");
         }
         assert!(pictures[0].1.contains("members × CR-3") && pictures[3].1.contains("the middle is killed"));
+    }
+
+    fn failover(killed_ms: u64, started_ms: u64, writes: &[u32]) -> Failover {
+        let bucket = |&writes: &u32| Bucket { reads: 10 * writes, writes, failures: 0 };
+        let timeline = writes.iter().map(bucket).collect();
+        Failover { killed_ms, started_ms, timeline, ..made_up::results().failover.swap_remove(0) }
+    }
+
+    #[test]
+    fn writers_in_step_are_drawn_at_their_mean_rate() {
+        // 32 writers at once, every 64 ms.
+        let writes: Vec<_> = (0..160).map(|n| ((n + 1) * 100u32).div_ceil(64) - (n * 100u32).div_ceil(64)).collect();
+        let writes: Vec<_> = writes.into_iter().map(|bursts| bursts * 32).collect();
+        assert!(writes.contains(&32) && writes.contains(&64));
+        for (at, rate) in rates(&failover(4000, 9000, &writes), |bucket| bucket.writes, 1.0) {
+            assert!((rate - 500.0).abs() < 60.0, "{rate} at {at} s");
+        }
+    }
+
+    #[test]
+    fn no_mean_spans_a_fault_and_each_is_per_second() {
+        // Two seconds of ten a bucket; a kill after 0.7 s and a restart after 1.3 s; nothing in between.
+        let writes: Vec<_> = (0..19).map(|n| if (7..13).contains(&n) { 0 } else { 10 }).collect();
+        let found = failover(700, 1300, &writes);
+        assert_eq!(bins(&found), [0..7, 7..13, 13..19]);
+        let steps = rates(&found, |bucket| bucket.writes, 10.0);
+        let rounded: Vec<_> = steps.iter().map(|&(at, rate)| ((at * 10.0).round(), (rate * 10.0).round())).collect();
+        assert_eq!(rounded, [(0.0, 100.0), (7.0, 100.0), (7.0, 0.0), (13.0, 0.0), (13.0, 100.0), (19.0, 100.0)]);
+        assert_eq!(longest_pause(&found), 600);
+        // A fault beyond the window, and no window at all.
+        assert_eq!(bins(&failover(700, 9000, &writes[..9])), [0..7, 7..9]);
+        assert_eq!(bins(&failover(700, 9000, &[])), [const { 0..0 }; 0]);
     }
 
     #[test]

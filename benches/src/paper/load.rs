@@ -8,7 +8,7 @@ use std::{
 
 use artillery_core::internal::clock;
 use artillery_ddata::{Kv, Version, kv::ReadPath};
-use tokio::time::{Interval, MissedTickBehavior, interval};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
 use super::tally::{Kind, Tally};
 use crate::throughput::{
@@ -60,6 +60,16 @@ pub struct Caller {
 }
 
 impl Caller {
+    /// The times at which this writer writes. Writers begin one after the other, evenly over one period: if all wrote at
+    /// once, they would measure bursts.
+    fn pace(&self, per_second: f64) -> Interval {
+        let period = Duration::from_secs_f64(1.0 / per_second.max(0.001));
+        let begins = Instant::now() + period.mul_f64(self.number as f64 / self.writers.max(1) as f64);
+        let mut pace = interval_at(begins, period);
+        pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        pace
+    }
+
     fn asks(&self, line: &Line) -> Asks {
         let reads_percent = if matches!(self.work, Work::Read) { 100 } else { 0 };
         let seed = line.window.from.as_nanos() ^ (u64::from(reads_percent) << 32);
@@ -76,17 +86,11 @@ impl Caller {
             Work::Read => line.read_on(self.asks(&line)).await,
             Work::Write { per_second } => {
                 let own_keys = line.book.keys() / self.writers.max(1);
-                line.write_on(self.asks(&line), own_keys, per_second.map(pace)).await
+                line.write_on(self.asks(&line), own_keys, per_second.map(|rate| self.pace(rate))).await
             }
             Work::Swap => line.swap_on(self.number).await,
         }
     }
-}
-
-fn pace(per_second: f64) -> Interval {
-    let mut pace = interval(Duration::from_secs_f64(1.0 / per_second.max(0.001)));
-    pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    pace
 }
 
 impl Line {

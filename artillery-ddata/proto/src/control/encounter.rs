@@ -223,8 +223,8 @@ impl fmt::Display for Encountered {
         match (self.mine.holds_data, self.other.holds_data) {
             (true, true) => write!(
                 f,
-                "both hold data. `ctl give-up --accept-loss {other}` at a node of that one keeps {mine}, \
-                 `ctl give-up --accept-loss {mine}` at a node of this one keeps {other}; what the named one holds is lost"
+                "both hold data. `artillery-ctl give-up --accept-loss {other}` at a node of that one keeps {mine}, \
+                 `artillery-ctl give-up --accept-loss {mine}` at a node of this one keeps {other}; what the named one holds is lost"
             ),
             (true, false) => write!(f, "the other one states no data, and gives way by itself"),
             (false, true) => write!(f, "this node knows of no data in this one, which gives way by itself"),

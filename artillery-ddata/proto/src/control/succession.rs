@@ -35,12 +35,12 @@ pub enum NotReplaced {
     },
     /// A node that has served a chain answers: it may hold acknowledged updates.
     #[error(
-        "{node} has served a chain and may hold data. If the configuration log is lost, `ctl recover` lets it continue; if that finds no history, restart this node first"
+        "{node} has served a chain and may hold data. If the configuration log is lost, `artillery-ctl recover` lets it continue; if that finds no history, restart this node first"
     )]
     Served { node: String },
     /// A node that doesn't serve holds data of the cluster, on its disk or from an earlier membership.
     #[error(
-        "{node} holds data of the cluster: `ctl recover` lets it continue. To discard that data too, start this node with an empty directory, or stop it"
+        "{node} holds data of the cluster: `artillery-ctl recover` lets it continue. To discard that data too, start this node with an empty directory, or stop it"
     )]
     Holds { node: String },
     /// Since the order was given, or less than [`ALIVE_LEASES`] leases ago, a node has received a message from another

@@ -34,7 +34,7 @@ pub(super) fn log(cluster: ClusterId, event: NodeEvent) {
         }
         NodeEvent::Orphaned => {
             tracing::warn!(
-                "none of the nodes that served answers: if those nodes and their data are lost permanently, `ctl create-anew --accept-loss {cluster}` creates a new cluster of the running nodes; it is refused while one of them answers"
+                "none of the nodes that served answers: if those nodes and their data are lost permanently, `artillery-ctl create-anew --accept-loss {cluster}` creates a new cluster of the running nodes; it is refused while one of them answers"
             );
         }
         NodeEvent::Over => {
@@ -66,7 +66,7 @@ pub(super) fn warn(cluster: ClusterId, warning: &LogWarning) {
         ),
         LogWarning::Lost { missing } => tracing::error!(
             missing = %listed(missing),
-            "most voters of the configuration log are missing: leases end, and no configuration can change. Start them again; if they are lost permanently, `ctl recover --accept-loss {cluster}` continues with the nodes that are left, and may lose writes"
+            "most voters of the configuration log are missing: leases end, and no configuration can change. Start them again; if they are lost permanently, `artillery-ctl recover --accept-loss {cluster}` continues with the nodes that are left, and may lose writes"
         ),
         LogWarning::Safe => tracing::info!("the configuration log survives the loss of a voter again"),
     }

@@ -2,6 +2,7 @@
 
 pub mod args;
 pub mod chance;
+pub mod command;
 pub mod exit;
 pub mod log;
 pub mod secret;

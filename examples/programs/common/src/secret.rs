@@ -1,7 +1,9 @@
 //! The credentials of a node or a client, a secret or certificates, from the command line.
 
 use std::{
-    env, fs,
+    env,
+    ffi::OsString,
+    fs,
     path::{Path, PathBuf},
 };
 
@@ -81,8 +83,8 @@ impl IdentityArgs {
             _ => return Err(Failure::usage("--ca, --cert and --key are needed together")),
         }
         Ok(match env::var_os(VARIABLE) {
-            Some(secret) => Admission::Secret(secret.into_encoded_bytes()),
-            None => Admission::Development(DEVELOPMENT_SECRET.into()),
+            Some(_) => Admission::Secret(without_flags()),
+            None => Admission::Development(without_flags()),
         })
     }
 
@@ -105,6 +107,11 @@ impl IdentityArgs {
             None => Ok(identity),
         }
     }
+}
+
+/// The secret of a program without any of these flags, which is public if the environment has none.
+pub fn without_flags() -> Vec<u8> {
+    env::var_os(VARIABLE).map_or_else(|| DEVELOPMENT_SECRET.into(), OsString::into_encoded_bytes)
 }
 
 fn read(file: &Path, flag: &str) -> Result<Vec<u8>, Failure> {

@@ -15,20 +15,20 @@ const OUTPUT: &str = "Output";
 
 const AFTER_HELP: &str = "\
 Examples:
-  ctl --cluster shop status --watch
-  ctl --cluster shop put greeting hello
-  ctl --cluster shop get greeting --read eventual
-  ctl --cluster shop put session/7 ann --ttl 30m
-  ctl --secret-file secret --seed db-1.example:7400 --no-mdns --json scan user/
-  ctl --cluster shop lock nightly -- ./report.sh
-  ctl --cluster shop load --clients 64 --seconds 5 --reads 90 --check
-  ctl check /var/lib/shop
+  {name} --cluster shop status --watch
+  {name} --cluster shop put greeting hello
+  {name} --cluster shop get greeting --read eventual
+  {name} --cluster shop put session/7 ann --ttl 30m
+  {name} --secret-file secret --seed db-1.example:7400 --no-mdns --json scan user/
+  {name} --cluster shop lock nightly -- ./report.sh
+  {name} --cluster shop load --clients 64 --seconds 5 --reads 90 --check
+  {name} check /var/lib/shop
 
 Exit codes:
   0  done
   1  failed, or the key is absent
   2  bad arguments
-  3  the outcome of a write or an order is unknown: `ctl outcome` settles a write, `ctl status` shows the effect of an order
+  3  the outcome of a write or an order is unknown: `{name} outcome` settles a write, `{name} status` shows the effect of an order
   4  conflict: the condition of a write did not hold
 `lock` and `elect` exit with the code of their command, or 128 and the number of the signal that ended it.
 
@@ -36,7 +36,7 @@ Not yet: rereplicate, digest, snapshot, restore";
 
 /// Inspect an Artillery cluster and work with its data
 #[derive(Debug, Parser)]
-#[command(name = "ctl", version, after_help = AFTER_HELP)]
+#[command(name = "artillery-ctl", version, after_help = AFTER_HELP)]
 pub(super) struct CtlArgs {
     #[command(flatten)]
     pub(super) find: FindArgs,

@@ -1,4 +1,4 @@
-//! The command line of `node`.
+//! The command line of a node.
 
 use std::{net::SocketAddr, path::PathBuf};
 
@@ -20,13 +20,13 @@ const LIMITS: &str = "Limits";
 const AFTER_HELP: &str = "\
 Examples:
   Three nodes on this machine, in three terminals, with the development secret:
-    node --cluster shop
+    {name} --cluster shop
   One node of three machines that find each other by mDNS:
-    node --cluster shop --secret-file secret
+    {name} --cluster shop --secret-file secret
   A node that keeps its data on disk, where mDNS doesn't reach, of a cluster that exists:
-    node --cluster shop --secret-file secret --seed db-1.example:7400 --data /var/lib/shop --existing
+    {name} --cluster shop --secret-file secret --seed db-1.example:7400 --data /var/lib/shop --existing
   A cluster of one node, for redis-cli and a browser:
-    node --expect 1 --resp 127.0.0.1:6379 --http 127.0.0.1:9100
+    {name} --expect 1 --resp 127.0.0.1:6379 --http 127.0.0.1:9100
 
 Exit codes:
   0  stopped by SIGINT or SIGTERM
@@ -38,7 +38,7 @@ Exit codes:
 /// Prints one line of JSON on standard output as soon as it can answer a strong read; all other output goes to standard
 /// error. Stops cleanly on SIGINT and SIGTERM.
 #[derive(Debug, Parser)]
-#[command(name = "node", version, after_help = AFTER_HELP)]
+#[command(name = "artillery-node", version, after_help = AFTER_HELP)]
 pub(super) struct NodeArgs {
     /// Number of threads: 1, best with one or two cores; 2, with the Redis and HTTP ports on their own thread; further
     /// ones run chains

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use serde_json::Value;
 use tokio::task::JoinSet;
 
-use crate::{CTL, NODE, expect, program::command, running::Node, token};
+use crate::{CTL, expect, running::Node, token};
 
 /// The processes of a cluster.
 pub struct Cluster {
@@ -28,13 +28,8 @@ impl Cluster {
     }
 
     /// Like [`Cluster::start`], with an additional environment variable.
-    pub async fn start_with((variable, value): (&str, &str), flags: &[&str]) -> Self {
-        Self::begin(|name, secret| {
-            let mut command = command(&NODE, Some(secret), &[&["--cluster", name], flags].concat());
-            command.env(variable, value);
-            Node::spawn(command)
-        })
-        .await
+    pub async fn start_with(variable: (&str, &str), flags: &[&str]) -> Self {
+        Self::begin(|name, secret| Node::start_with(variable, name, secret, flags)).await
     }
 
     async fn begin(start: impl Fn(&str, &str) -> Node) -> Self {

@@ -15,7 +15,7 @@ pub use self::{
     cluster::Cluster,
     documented::{assert_documented, documented},
     members::{Members, setting},
-    program::{CHAOS, CTL, NODE, QUICKSTART, assert_help_and_version, assert_refused, expect, run, text},
+    program::{CHAOS, CTL, DEMO, NODE, QUICKSTART, assert_help_and_version, assert_refused, expect, run, text},
     running::{Lines, Node, resident},
 };
 use tokio::time::{Instant, sleep};

@@ -15,12 +15,14 @@ use crate::TEST_TIMEOUT;
 /// The path of a program, which is built on first access if it is missing or outdated.
 type Program = LazyLock<String>;
 
-/// The program `node`.
-pub static NODE: Program = LazyLock::new(|| built("node"));
-/// The program `ctl`.
-pub static CTL: Program = LazyLock::new(|| built("ctl"));
+/// The program `artillery-node`.
+pub static NODE: Program = LazyLock::new(|| built("artillery-node"));
+/// The program `artillery-ctl`.
+pub static CTL: Program = LazyLock::new(|| built("artillery-ctl"));
 /// The program `chaos`.
 pub static CHAOS: Program = LazyLock::new(|| built("chaos"));
+/// The program `demo`.
+pub static DEMO: Program = LazyLock::new(|| built("demo"));
 /// The program `quickstart`.
 pub static QUICKSTART: Program = LazyLock::new(|| built("quickstart"));
 
@@ -54,8 +56,19 @@ fn root() -> PathBuf {
 /// Whether the program exists, and none of its sources is newer.
 fn is_current(name: &str, program: &Path) -> bool {
     let Some(built) = changed(program) else { return false };
-    let own = format!("examples/programs/{name}/src");
-    SHARED_SOURCES.into_iter().chain([own.as_str()]).all(|folder| is_older(&root().join(folder), built))
+    let own = format!("examples/programs/{}/src", short(name));
+    // The nodes of `demo` are those of `artillery-node`.
+    let contained = (name == "demo").then_some("examples/programs/node/src");
+    SHARED_SOURCES
+        .into_iter()
+        .chain([own.as_str()])
+        .chain(contained)
+        .all(|folder| is_older(&root().join(folder), built))
+}
+
+/// The name of the folder of a program, and of its package without `artillery-`.
+fn short(name: &str) -> &str {
+    name.strip_prefix("artillery-").unwrap_or(name)
 }
 
 fn changed(file: &Path) -> Option<SystemTime> {
@@ -80,7 +93,7 @@ fn build(name: &str, folder: &Path) {
         Some("debug") | None => "test",
         Some(profile) => profile,
     };
-    let package = format!("artillery-{name}");
+    let package = format!("artillery-{}", short(name));
     let mut cargo = process::Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["build", "--quiet", "--locked", "--profile", profile, "-p", &package, "--bin", name, "--target-dir"]);
     let built =

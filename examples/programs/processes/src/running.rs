@@ -69,6 +69,13 @@ impl Node {
         Self::of(&NODE, secret, &args)
     }
 
+    /// Like [`Node::start`], with an additional environment variable.
+    pub fn start_with((variable, value): (&str, &str), cluster: &str, secret: &str, more: &[&str]) -> Self {
+        let mut command = command(&NODE, Some(secret), &[&["--cluster", cluster], more].concat());
+        command.env(variable, value);
+        Self::spawn(command)
+    }
+
     /// Starts a chain of one with this secret and additional flags. Returns it with its ready line.
     pub async fn alone(secret: &str, more: &[&str]) -> (Self, Value) {
         let flags = [&["--expect", "1", "--no-mdns"], more].concat();
@@ -91,7 +98,7 @@ impl Node {
         Self::spawn(command(program, Some(secret), args))
     }
 
-    pub(crate) fn spawn(mut command: Command) -> Self {
+    fn spawn(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (out, err) = (Lines::of(child.stdout.take().unwrap()), Lines::of(child.stderr.take().unwrap()));
         Self { child, out, err }

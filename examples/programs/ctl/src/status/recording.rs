@@ -1,5 +1,5 @@
 //! Tests the picture of `status --watch` on a simulated terminal, and generates `docs/status.svg`. After a change of
-//! the picture run `WRITE_RECORDING=1 cargo test -p artillery-ctl --bin ctl recording`.
+//! the picture run `WRITE_RECORDING=1 cargo test -p artillery-ctl --lib recording`.
 
 mod svg;
 

@@ -1,10 +1,16 @@
 //! Error messages for bad arguments.
 
-use artillery_processes::{CTL, assert_help_and_version, assert_refused};
+use artillery_processes::{CTL, assert_help_and_version, assert_refused, expect};
 
 #[tokio::test]
 async fn help_and_version_are_printed() {
     assert_help_and_version(&CTL, env!("CARGO_PKG_VERSION")).await;
+    let (help, _) = expect(0, &CTL, None, &["--help"]).await;
+    for shown in ["Usage: artillery-ctl ", "\n  artillery-ctl check ", "`artillery-ctl outcome`"] {
+        assert!(help.contains(shown), "no {shown:?} in\n{help}");
+    }
+    let (_, error) = expect(2, &CTL, None, &["no-such-command"]).await;
+    assert!(error.contains("Usage: artillery-ctl "), "{error}");
 }
 
 #[tokio::test]

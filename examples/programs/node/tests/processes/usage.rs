@@ -1,10 +1,14 @@
 //! Error messages for bad arguments; planned flags are refused, not ignored.
 
-use artillery_processes::{NODE, assert_help_and_version, assert_refused};
+use artillery_processes::{NODE, assert_help_and_version, assert_refused, expect};
 
 #[tokio::test]
 async fn help_and_version_are_printed() {
     assert_help_and_version(&NODE, env!("CARGO_PKG_VERSION")).await;
+    let (help, _) = expect(0, &NODE, None, &["--help"]).await;
+    for shown in ["Usage: artillery-node ", "\n    artillery-node --expect 1"] {
+        assert!(help.contains(shown), "no {shown:?} in\n{help}");
+    }
 }
 
 #[tokio::test]

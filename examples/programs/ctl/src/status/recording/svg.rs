@@ -1,4 +1,4 @@
-//! Renders screens as an animated SVG picture.
+//! Renders screens as an animated SVG picture. Programs without animation show the last screen.
 
 use std::fmt::Write;
 
@@ -20,39 +20,45 @@ pub(super) fn animated(screens: &[Buffer]) -> String {
     let count = screens.len() as u32;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"monospace\" font-size=\"13\">\n\
-         <style>text{{white-space:pre;fill:#d8d8d8}}g{{visibility:hidden;animation:s {}s step-end infinite}}\
-         g:first-of-type{{visibility:visible}}\
+         <style>text{{fill:#d8d8d8}}g{{visibility:hidden;animation:s {}s step-end infinite}}\
+         g:last-of-type{{visibility:visible}}\
          @keyframes s{{0%{{visibility:visible}}{:.3}%{{visibility:hidden}}}}</style>\n\
          <rect width=\"{width}\" height=\"{height}\" rx=\"6\" fill=\"#16181d\"/>\n",
         count * SHOWN,
         100.0 / f64::from(count)
     );
     for (at, screen) in screens.iter().enumerate() {
-        // Writing to a string can't fail, here and below.
-        let _ = writeln!(svg, "<g style=\"animation-delay:{}s\">", at as u32 * SHOWN);
+        // A negative delay begins every animation at once, so the still screen isn't shown before its turn. Writing to a
+        // string can't fail, here and below.
+        let _ = writeln!(svg, "<g style=\"animation-delay:-{}s\">", (count - at as u32) * SHOWN);
         (0..screen.area.height).for_each(|y| line(screen, y, &mut svg));
         svg.push_str("</g>\n");
     }
     svg + "</svg>\n"
 }
 
-/// Writes each run of equally styled cells as one text element; runs of spaces are omitted.
+/// Writes each word, and each run of line-drawing characters, as a text element at its own place. Some renderers, such as
+/// librsvg, collapse spaces, ignore `textLength`, and take line-drawing characters from a font of another width.
 fn line(screen: &Buffer, y: u16, svg: &mut String) {
     let mut x = 0;
     while x < screen.area.width {
-        let look = style(&screen[(x, y)]);
-        let end = (x..screen.area.width).find(|&at| style(&screen[(at, y)]) != look).unwrap_or(screen.area.width);
-        let text: String = (x..end).map(|at| screen[(at, y)].symbol()).collect();
-        if !text.trim().is_empty() {
-            let lead = (text.len() - text.trim_start().len()) as u32;
-            let (left, down) = ((u32::from(x) + lead) * WIDE + 8, (u32::from(y) + 1) * HIGH + 4);
-            let text = text.trim();
-            let wide = text.chars().count() as u32 * WIDE;
+        let first = kind(&screen[(x, y)]);
+        let end = (x..screen.area.width).find(|&at| kind(&screen[(at, y)]) != first).unwrap_or(screen.area.width);
+        if let Some((look, _)) = first {
+            let text: String = (x..end).map(|at| screen[(at, y)].symbol()).collect();
+            let (left, down) = (u32::from(x) * WIDE + 8, (u32::from(y) + 1) * HIGH + 4);
+            let wide = u32::from(end - x) * WIDE;
             let text = text.replace('&', "&amp;").replace('<', "&lt;");
             let _ = writeln!(svg, "<text x=\"{left}\" y=\"{down}\" textLength=\"{wide}\"{look}>{text}</text>");
         }
         x = end;
     }
+}
+
+/// The appearance of a cell, and whether its character is a line-drawing one; `None` for a space.
+fn kind(cell: &Cell) -> Option<(String, bool)> {
+    let symbol = cell.symbol();
+    (!symbol.trim().is_empty()).then(|| (style(cell), !symbol.is_ascii()))
 }
 
 fn style(cell: &Cell) -> String {

@@ -1,0 +1,76 @@
+//! A small, steady load that checks its reads.
+
+use std::{
+    sync::atomic::{AtomicI64, Ordering},
+    time::Duration,
+};
+
+use artillery_ddata::{Error, Kv};
+use artillery_programs::exit::Failure;
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
+
+use crate::text::print;
+
+pub(super) const WRITE_PERIOD: Duration = Duration::from_millis(100);
+pub(super) const READ_PERIOD: Duration = Duration::from_millis(20);
+/// Longer pauses are reported.
+const PAUSE: Duration = Duration::from_millis(400);
+const COUNTER: &str = "demo:counter";
+
+/// The highest acknowledged value of the counter.
+static ACKNOWLEDGED: AtomicI64 = AtomicI64::new(0);
+
+pub(super) fn per_second(period: Duration) -> u128 {
+    1000 / period.as_millis()
+}
+
+/// Increments a counter. Returns only if an acknowledged increment is lost.
+pub(super) async fn write(kv: &Kv) -> Failure {
+    repeat("Writes", WRITE_PERIOD, async || Ok(kv.increment(COUNTER, 1).await?.result)).await
+}
+
+/// Reads that counter. Returns only if an acknowledged increment is lost.
+pub(super) async fn read(kv: &Kv) -> Failure {
+    let read = async || {
+        let read = kv.get(COUNTER).await?;
+        let text = read.value().and_then(|value| std::str::from_utf8(value).ok());
+        Ok(text.and_then(|text| text.parse().ok()).unwrap_or(0))
+    };
+    repeat("Reads", READ_PERIOD, read).await
+}
+
+async fn repeat(what: &str, period: Duration, ask: impl AsyncFn() -> Result<i64, Error>) -> Failure {
+    let (mut pace, mut done, mut is_failing) = (pace(period), Instant::now(), false);
+    loop {
+        pace.tick().await;
+        let floor = ACKNOWLEDGED.load(Ordering::Relaxed);
+        match ask().await {
+            Ok(value) if value < floor => {
+                return Failure::failed(format!("an acknowledged write is lost: {value} was read after {floor}"));
+            }
+            Ok(value) => {
+                ACKNOWLEDGED.fetch_max(value, Ordering::Relaxed);
+                if done.elapsed() >= PAUSE {
+                    let seconds = done.elapsed().as_secs_f64();
+                    print(&format!(
+                        "{what} continue after {seconds:.1} s. No acknowledged write is lost ({value} writes)."
+                    ));
+                }
+                (done, is_failing) = (Instant::now(), false);
+            }
+            // One line for a series of failures.
+            Err(error) => {
+                if !is_failing {
+                    print(&format!("{what} fail: {error}"));
+                }
+                is_failing = true;
+            }
+        }
+    }
+}
+
+fn pace(period: Duration) -> Interval {
+    let mut pace = interval(period);
+    pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    pace
+}

@@ -1,0 +1,5 @@
+//! Runs the demo as people do.
+
+mod end;
+mod running;
+mod usage;
