@@ -11,10 +11,10 @@ use artillery_core::{
 use artillery_proto::data_dir::BegunStore;
 
 use super::{
-    durable::{DataDirError, NodeDir},
+    durable::{DataDirError, NodeDir, NodeDisk},
     handle::{Node, NodeInner},
     loading::{Loading, Report, Reporter},
-    machine::{Machine, NodeDisk},
+    machine::Machine,
     opened::Opened,
     starting::{StartError, blocking},
     threads::Workers,

@@ -11,7 +11,8 @@
 //! A node loads its directory before it looks for its cluster; with failover, a node that already belongs to a cluster
 //! loads it later. [`NodeDir`] exists from `BegunStore` on.
 
-pub(super) mod belonging;
+mod belonging;
+mod disk;
 mod error;
 
 use std::{
@@ -26,10 +27,11 @@ use artillery_proto::{
     journal::JournalError,
 };
 
+pub(super) use self::disk::NodeDisk;
 pub use self::error::DataDirError;
 use super::{
     loading::{Loading, Reporter},
-    machine::{Machine, NodeDisk},
+    machine::Machine,
 };
 use crate::{
     ChainId, ClusterId, MemberId, NodeId,

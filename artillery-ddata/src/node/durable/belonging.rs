@@ -9,7 +9,7 @@ use super::DataDirError;
 use crate::disk::LockedDir;
 
 /// Checks that a directory belongs to the cluster `given`, or isn't known to belong to any. Writes nothing.
-pub(in crate::node) fn check(disk: &LockedDir, given: &str) -> Result<(), DataDirError> {
+pub(super) fn check(disk: &LockedDir, given: &str) -> Result<(), DataDirError> {
     match name(disk).filter(|kept| kept != given) {
         Some(kept) => Err(DataDirError::OtherCluster { dir: disk.path().to_owned(), kept, given: given.to_owned() }),
         None => Ok(()),
@@ -29,7 +29,7 @@ fn name(disk: &LockedDir) -> Option<String> {
 
 /// Writes the cluster's name into the directory. A full disk is no error: the node must start, so that deletes can free
 /// space.
-pub(in crate::node) fn keep(disk: &LockedDir, name: &str) -> io::Result<()> {
+pub(super) fn keep(disk: &LockedDir, name: &str) -> io::Result<()> {
     match disk.keep_cluster(name) {
         Err(error) if is_full(&error) => {
             tracing::warn!(%error, "the file CLUSTER is missing: it is written at a start when there is space");
