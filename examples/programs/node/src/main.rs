@@ -6,19 +6,18 @@ mod aside;
 mod descriptors;
 mod door;
 mod http;
-mod metrics;
+mod loading;
 mod port;
-mod prometheus;
 mod resp;
 mod seldom;
 mod settings;
-mod shown;
 mod system;
 
 use std::{process::ExitCode, time::Duration};
 
 use artillery_ddata::{
     Node,
+    http::NodeSlot,
     node::{DataDirError, NeverReady, StartError, Stopped},
 };
 use artillery_programs::{
@@ -34,7 +33,6 @@ use self::{
     again::Again,
     args::NodeArgs,
     port::{Bound, Plan, Ports},
-    shown::Shown,
 };
 
 /// The line on standard output, printed once the node is ready. After a restart in the same process it is printed
@@ -72,8 +70,8 @@ async fn run(mut args: NodeArgs) -> Result<u8, Failure> {
     let (http, resp) = (bound(ports.http).await?, bound(ports.resp).await?);
     let limits = resp::Limits::new(&args);
     // The HTTP port is served while the node loads its directory.
-    let shown = Shown::default();
-    let http = http.map(|port| http::serve(port, shown.clone()));
+    let shown = NodeSlot::new();
+    let http = http.map(|port| http::serve(port, &shown));
     let mut looked_again = false;
     let node = loop {
         let builder = match builder.take() {
@@ -81,7 +79,7 @@ async fn run(mut args: NodeArgs) -> Result<u8, Failure> {
             None => settings::builder(&args)?,
         };
         let loads = shown.clone();
-        let starting = builder.on_loading(move |loading| loads.loads(loading)).start();
+        let starting = builder.on_loading(move |loading| loading::show(&loads, loading)).start();
         let started = tokio::select! {
             started = starting => started,
             () = signals.asked_to_stop() => {
