@@ -130,6 +130,8 @@
 //! - [`error`]: the reasons in an [`Error`].
 //! - [`status`] and [`metrics`]: a node's reports about itself.
 //! - [`admin`]: operator commands, and recovery after a loss.
+//! - `http` (feature `http`): an axum router with health checks, Prometheus metrics, the status, and a page for
+//!   browsers.
 //! - `testing` (feature `testing`): a simulated cluster for tests of your own code.
 //!
 //! The protocol itself is in the crate `artillery-proto`. It has no socket, clock, task or thread, so the simulator
@@ -163,6 +165,8 @@ mod disk;
 mod driven;
 mod driver;
 pub mod error;
+#[cfg(feature = "http")]
+pub mod http;
 pub mod kv;
 mod local;
 pub mod map;

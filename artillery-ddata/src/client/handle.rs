@@ -13,10 +13,9 @@ use super::{Candidates, Unreached, order::AdminError};
 use crate::{
     Epoch, Error, Kv, NodeId, Routing,
     control::message::{AdminCommand, ArrangeError},
-    error::NotApplied,
     message::request::{AdminOperation, ResponseAnswer},
     recipes::Leaving,
-    rpc::{NoAnswer, router::Router},
+    rpc::router::Router,
     status::{NodeStatus, StatusError},
 };
 
@@ -68,10 +67,7 @@ impl Client {
     /// [`Error::NotApplied`]: the node isn't known, wasn't reached, or gave no usable answer in time.
     /// [`Error::Refused`]: too many requests to the node are in flight.
     pub async fn node_status_json(&self, node: NodeId, timeout: Duration) -> Result<String, Error> {
-        match self.router.ask_node(node, AdminOperation::Status, timeout).await.map_err(NoAnswer::of_query)? {
-            ResponseAnswer::Status(json) => Ok(String::from_utf8_lossy(&json).into_owned()),
-            _ => Err(Error::not_applied(NotApplied::Unreachable { node, reason: None })),
-        }
+        self.router.node_status_json(node, timeout).await
     }
 
     /// Sends an operator's command to one node, once. Returns the epoch that a reorder has created, `None` for the

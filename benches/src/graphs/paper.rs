@@ -293,7 +293,7 @@ mod tests {
         assert_eq!(longest_pause(&found), 600);
         // A fault beyond the window, and no window at all.
         assert_eq!(bins(&failover(700, 9000, &writes[..9])), [0..7, 7..9]);
-        assert_eq!(bins(&failover(700, 9000, &[])), [const { 0..0 }; 0]);
+        assert!(bins(&failover(700, 9000, &[])).is_empty());
     }
 
     #[test]

@@ -240,6 +240,14 @@ impl Router {
         known
     }
 
+    /// The status that this node reports, as JSON text.
+    pub(crate) async fn node_status_json(&self, node: NodeId, timeout: Duration) -> Result<String, Error> {
+        match self.ask_node(node, AdminOperation::Status, timeout).await.map_err(NoAnswer::of_query)? {
+            ResponseAnswer::Status(json) => Ok(String::from_utf8_lossy(&json).into_owned()),
+            _ => Err(Error::not_applied(NotApplied::Unreachable { node, reason: None })),
+        }
+    }
+
     /// Asks exactly this node, without retry.
     pub(crate) async fn ask_node(
         &self,

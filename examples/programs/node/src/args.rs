@@ -138,11 +138,11 @@ pub(super) struct NodeArgs {
     /// Address for the Redis protocol (default: off)
     #[arg(long, value_name = "ADDR", help_heading = SERVING)]
     pub(super) resp: Option<SocketAddr>,
-    /// Address for /health, /ready, /metrics and /status over HTTP (default: off)
+    /// Address for HTTP: a status page for browsers at /, and /health, /ready, /metrics and /status (default: off)
     #[arg(long, value_name = "ADDR", help_heading = SERVING)]
     pub(super) http: Option<SocketAddr>,
     /// File with the password that clients of --resp send by AUTH, and clients of --http as `Authorization: Bearer
-    /// PASSWORD`
+    /// PASSWORD`; browsers prompt for it, and accept any user
     #[arg(long, value_name = "FILE", help_heading = SERVING)]
     pub(super) port_password_file: Option<PathBuf>,
     /// Let --resp and --http listen beyond loopback without a password

@@ -6,20 +6,19 @@ mod aside;
 mod descriptors;
 mod door;
 mod http;
+mod loading;
 mod manager;
-mod metrics;
 mod port;
-mod prometheus;
 mod resp;
 mod seldom;
 mod settings;
-mod shown;
 mod system;
 
 use std::{env, ffi::OsString, process::ExitCode, time::Duration};
 
 use artillery_ddata::{
     Node,
+    http::NodeSlot,
     node::{DataDirError, NeverReady, StartError, Stopped},
 };
 use artillery_programs::{
@@ -36,7 +35,6 @@ use self::{
     args::NodeArgs,
     manager::Manager,
     port::{Bound, Plan, Ports},
-    shown::Shown,
 };
 
 /// The line on standard output, printed once the node is ready. After a restart in the same process it is printed
@@ -88,8 +86,8 @@ async fn run(mut args: NodeArgs, manager: &Manager) -> Result<u8, Failure> {
     let (http, resp) = (bound(ports.http).await?, bound(ports.resp).await?);
     let limits = resp::Limits::new(&args);
     // The HTTP port is served while the node loads its directory.
-    let shown = Shown::default();
-    let http = http.map(|port| http::serve(port, shown.clone()));
+    let shown = NodeSlot::new();
+    let http = http.map(|port| http::serve(port, &shown));
     let mut looked_again = false;
     let node = loop {
         let builder = match builder.take() {
@@ -98,7 +96,7 @@ async fn run(mut args: NodeArgs, manager: &Manager) -> Result<u8, Failure> {
         };
         let (loads, reports) = (shown.clone(), manager.clone());
         let progress = move |loading| {
-            loads.loads(loading);
+            loading::show(&loads, loading);
             reports.loads(loading);
         };
         let starting = builder.on_loading(progress).start();

@@ -49,12 +49,50 @@ async fn requests_without_the_token_are_refused() {
     assert_eq!(get(http, "/status", &format!("Authorization: Bearer {token}\r\n")).await.0, 200);
 }
 
+/// The data of the first server-sent event with this name that is accepted.
+async fn event(http: &str, name: &str, is_wanted: impl Fn(&Value) -> bool) -> Value {
+    let mut stream = TcpStream::connect(http).await.unwrap();
+    let request = format!("GET /events HTTP/1.1\r\nHost: {http}\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let (mut text, begin) = (String::new(), format!("event: {name}\ndata: "));
+    loop {
+        let mut part = [0; 4096];
+        let count = stream.read(&mut part).await.unwrap();
+        assert!(count > 0, "the stream ended");
+        text += &String::from_utf8_lossy(&part[..count]);
+        let whole = text.split(&begin).skip(1).filter_map(|part| part.split_once("\n\n"));
+        if let Some(found) = whole.filter_map(|(json, _)| serde_json::from_str(json).ok()).find(&is_wanted) {
+            return found;
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_page_and_its_stream_are_served_and_documented() {
+    let cluster = Cluster::start(&["--http", "127.0.0.1:0"]).await;
+    let http = cluster.lines[1]["http"].as_str().unwrap();
+    let (code, body) = get(http, "/", "").await;
+    assert!(code == 200 && body.starts_with("<!doctype html>"), "{code} {body}");
+    let has_all_reports = |snapshot: &Value| {
+        let members = snapshot["chains"][0]["members"].as_array();
+        let reports = members.is_some_and(|all| all.len() == 3 && all.iter().all(|member| member["error"].is_null()));
+        reports && snapshot["sample"]["at_ms"] != 0
+    };
+    let snapshot = event(http, "snapshot", has_all_reports).await;
+    assert_documented(&documented("`snapshot`"), &snapshot, "snapshot");
+    assert_eq!(snapshot["node"]["node"], cluster.lines[1]["node"]);
+    let mut history = event(http, "history", |history| history["samples"] != Value::Array(Vec::new())).await;
+    // There may be none.
+    history["events"] = Value::Null;
+    assert_documented(&documented("`history`"), &history, "history");
+}
+
 /// The port must be read-only, so that a request from a web page can't change anything.
 #[tokio::test]
 async fn the_port_only_reads() {
     let (_node, line) = Node::alone(&token(), &["--http", "127.0.0.1:0"]).await;
     let http = line["http"].as_str().unwrap();
-    for path in ["/health", "/ready", "/metrics", "/status"] {
+    for path in ["/", "/events", "/health", "/ready", "/metrics", "/status"] {
         for method in ["POST", "PUT", "DELETE", "PATCH"] {
             let request = format!("{method} {path} HTTP/1.1\r\nHost: {http}\r\nConnection: close\r\n\r\n");
             let (head, _) = exchange(http, &request).await;

@@ -1,17 +1,21 @@
 //! The metrics that `/metrics` shows, by family. `docs/metrics.md` describes them; a test compares both.
 
-use artillery_ddata::{
+mod text_format;
+
+pub use self::text_format::CONTENT_TYPE;
+use self::text_format::Page;
+use crate::{
     Place,
-    metrics::NodeMetrics,
+    metrics::{ChainMetrics, NodeMetrics},
     status::{ChainStatus, GossipState, LogStatus, NodeStatus},
 };
-
-use super::prometheus::Page;
 
 const STATES: [GossipState; 4] = [GossipState::Alive, GossipState::Suspect, GossipState::Down, GossipState::Left];
 const ROLES: [Place; 5] = [Place::Head, Place::Middle, Place::Tail, Place::Syncing, Place::Spare];
 
-pub(super) fn text(metrics: &NodeMetrics) -> String {
+/// The metrics in Prometheus' text format, version 0.0.4, as `GET /metrics` returns them. `docs/metrics.md` describes each
+/// metric. The content type is [`CONTENT_TYPE`].
+pub fn prometheus(metrics: &NodeMetrics) -> String {
     let mut page = Page::default();
     node(&mut page, &metrics.status);
     operations(&mut page, metrics);
@@ -131,7 +135,7 @@ fn room(page: &mut Page, metrics: &NodeMetrics) {
     for of in &metrics.queues {
         queue.sample(&[("queue", of.queue)], of.bytes);
     }
-    let mut kept = |name: &str, help: &str, value: fn(&artillery_ddata::metrics::ChainMetrics) -> u64| {
+    let mut kept = |name: &str, help: &str, value: fn(&ChainMetrics) -> u64| {
         let mut family = page.gauge(name, help);
         for of in &metrics.chains {
             family.sample(&[("chain", &of.chain.to_string())], value(of));

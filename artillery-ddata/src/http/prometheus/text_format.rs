@@ -2,9 +2,10 @@
 
 use std::fmt::{Display, Write};
 
-use artillery_ddata::metrics::Histogram;
+use crate::metrics::Histogram;
 
-pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+/// The content type of [`prometheus`](crate::http::prometheus): text format 0.0.4.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 pub(super) type Labels<'a> = &'a [(&'a str, &'a str)];
 
