@@ -82,6 +82,11 @@ operators N="20":
     cargo build --release --bin node --bin ctl
     .ci/leaving target/release {{N}}
 
+# Run the programs and the commands of README, GUARANTEES.md and the guide.
+guide:
+    cargo test -p artillery-guide
+    .ci/run guide
+
 # Count allocations, system calls and bytes of one operation.
 per-operation *ARGS:
     cargo run --release -p artillery-benches --bin per_operation -- {{ARGS}}

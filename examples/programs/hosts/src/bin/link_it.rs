@@ -1,4 +1,4 @@
-//! README's first program (*Link it*).
+//! README's first program.
 
 use artillery_ddata::Node;
 
