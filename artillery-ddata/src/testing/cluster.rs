@@ -52,6 +52,8 @@ pub(super) struct ClusterState {
     known: Mutex<Option<Arc<Routing>>>,
     /// Once set, no further interruptions begin.
     calm: AtomicBool,
+    /// Whether an interruption is in progress.
+    interrupted: AtomicBool,
     _clock: clock::Followed,
     _random: random::Seeded,
 }

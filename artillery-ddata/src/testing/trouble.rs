@@ -23,7 +23,8 @@ pub struct Trouble {
     /// Whether at random times a node is paused or isolated, or a link is cut in one direction, for up to 1.5 seconds.
     pub interruptions: bool,
     /// Whether at random times a node crashes, and restarts within four seconds. A node crashes only while all nodes
-    /// serve, and only in a cluster of at least three, so data in memory survives.
+    /// serve, and only in a cluster of at least three, so data in memory survives. A test that also crashes nodes itself
+    /// should turn this off, or give the nodes disks: together, the crashes may cost the majority.
     pub crashes: bool,
 }
 

@@ -141,6 +141,7 @@ impl Builder {
             clients: AtomicU32::new(101),
             known: Mutex::default(),
             calm: AtomicBool::new(false),
+            interrupted: AtomicBool::new(false),
             _clock: clock,
             _random: random,
         });

@@ -64,6 +64,7 @@ impl Cluster {
         self.heal();
         let failed = |what| CheckFailed { seed: inner.setup.seed, what, history: inner.history() };
         inner.witness.all_brought().await;
+        inner.until_uninterrupted().await;
         let recovered = inner.recover().await;
         let keys = inner.keys();
         inner.read_all(&keys).await;

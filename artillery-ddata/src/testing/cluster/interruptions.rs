@@ -1,5 +1,5 @@
 use std::{
-    sync::{Arc, Weak},
+    sync::{Arc, Weak, atomic::Ordering},
     time::Duration,
 };
 
@@ -17,6 +17,7 @@ pub(super) async fn interrupt(cluster: Weak<ClusterState>, trouble: Trouble) {
         let Some(pause) = wait(&cluster, 600) else { return };
         sleep(pause).await;
         let Some(present) = present(&cluster) else { return };
+        present.interrupted.store(true, Ordering::Relaxed);
         let crashes = trouble.crashes && (!trouble.interruptions || present.setup.network.chance() < 0.25);
         let machine = present.any_machine();
         drop(present);
@@ -25,6 +26,8 @@ pub(super) async fn interrupt(cluster: Weak<ClusterState>, trouble: Trouble) {
         } else {
             disturb(&cluster, machine.id().node).await;
         }
+        let Some(cluster) = cluster.upgrade() else { return };
+        cluster.interrupted.store(false, Ordering::Relaxed);
     }
 }
 

@@ -1,6 +1,10 @@
 //! Whether a cluster has recovered from all faults.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use tokio::time::sleep;
 
@@ -49,6 +53,13 @@ impl ClusterState {
             }
             sleep(STEP).await;
             waited += STEP;
+        }
+    }
+
+    /// Waits until the last interruption has ended. In a calm cluster, no other one begins.
+    pub(super) async fn until_uninterrupted(&self) {
+        while self.interrupted.load(Ordering::Relaxed) {
+            sleep(STEP).await;
         }
     }
 

@@ -186,13 +186,25 @@ impl Cluster {
     }
 }
 
+fn explore_operated(seed: u64) {
+    let builder = Cluster::builder().nodes(4).replicas(3).trouble(Trouble { crashes: false, ..Trouble::rough() });
+    let builder = if seed.is_multiple_of(2) { builder.durable() } else { builder };
+    builder.explore([seed], operated);
+}
+
 #[test]
 fn applications_survive_operators_and_faults() {
-    for seed in 0..24_u64 {
-        let builder = Cluster::builder().nodes(4).replicas(3).trouble(Trouble { crashes: false, ..Trouble::rough() });
-        let builder = if seed.is_multiple_of(2) { builder.durable() } else { builder };
-        builder.explore([seed], operated);
+    (0..24).for_each(explore_operated);
+}
+
+/// More seeds than a test run has time for.
+#[test]
+#[ignore = "takes minutes"]
+fn applications_survive_operators_and_faults_for_long() {
+    for seed in 24..400_u64 {
+        explore_operated(seed);
     }
+    explore(0..400, everything);
 }
 
 fn history(seed: u64) -> String {
