@@ -116,13 +116,16 @@ pub use followed::Followed;
 mod followed {
     use std::{cell::Cell, time::Duration};
 
-    use tokio::time::Instant;
+    use tokio::{
+        runtime::{Handle, Id},
+        time::Instant,
+    };
 
     use crate::time::Timestamp;
 
     thread_local! {
-        /// Where the followed clock starts, and the number of [`Followed`] values.
-        static ORIGIN: Cell<Option<(Instant, usize)>> = const { Cell::new(None) };
+        /// Where the followed clock starts, its runtime, and the number of [`Followed`] values.
+        static ORIGIN: Cell<Option<(Instant, Id, usize)>> = const { Cell::new(None) };
     }
 
     /// While a value exists, this thread's clock follows tokio's: it pauses when the runtime's clock is paused, and agrees
@@ -135,8 +138,14 @@ mod followed {
         #[allow(clippy::new_without_default, reason = "it changes the thread's clock")]
         pub fn new() -> Self {
             ORIGIN.with(|origin| {
-                let (since, followers) = origin.get().unwrap_or((Instant::now(), 0));
-                origin.set(Some((since, followers + 1)));
+                // A value that outlives its runtime must not set the clock of the next one.
+                let (now, runtime) = (Instant::now(), Handle::current().id());
+                let (since, followers) = match origin.get() {
+                    Some((since, of, followers)) if of == runtime => (since, followers),
+                    Some((_, _, followers)) => (now, followers),
+                    None => (now, 0),
+                };
+                origin.set(Some((since, runtime, followers + 1)));
             });
             Self(())
         }
@@ -146,14 +155,14 @@ mod followed {
         fn drop(&mut self) {
             // Ignore errors: while a thread ends, its thread-local may already be destroyed.
             let _ = ORIGIN.try_with(|origin| {
-                let left = origin.get().filter(|(_, followers)| *followers > 1);
-                origin.set(left.map(|(since, followers)| (since, followers - 1)));
+                let left = origin.get().filter(|(_, _, followers)| *followers > 1);
+                origin.set(left.map(|(since, runtime, followers)| (since, runtime, followers - 1)));
             });
         }
     }
 
     pub(super) fn now() -> Option<Timestamp> {
-        let (since, _) = ORIGIN.try_with(Cell::get).ok()??;
+        let (since, ..) = ORIGIN.try_with(Cell::get).ok()??;
         Some(Timestamp::ZERO + Duration::from_secs(1) + since.elapsed())
     }
 }

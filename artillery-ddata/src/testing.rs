@@ -1,7 +1,7 @@
 //! Tests of applications: a whole cluster in one process, on virtual time and without a socket.
 //!
-//! [`Cluster`] (feature `testing`) runs the real code of nodes and clients. Only the network below their connections is
-//! simulated, and all of its randomness comes from a seed. Your code takes a [`Kv`](crate::Kv) as it does in
+//! [`Cluster`] (feature `testing`) runs the real code of nodes and clients. The network below their
+//! connections, the disks and the clocks are simulated, and all randomness comes from a seed. Your code takes a [`Kv`](crate::Kv) as it does in
 //! production. A test can cause events that are rare in production: a lost answer, a paused member, a link cut in one
 //! direction, a crash.
 //!

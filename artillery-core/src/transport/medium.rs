@@ -96,6 +96,11 @@ impl Medium {
         !state.cut.contains(&(from, to)) && !is_gone(&from) && !is_gone(&to)
     }
 
+    pub(super) fn is_whole(&self) -> bool {
+        let state = self.lock();
+        state.cut.is_empty() && state.apart.is_empty()
+    }
+
     pub(super) async fn until(&self, wanted: impl Fn(&Self) -> bool) {
         self.waiters.until(|| wanted(self).then_some(())).await;
     }

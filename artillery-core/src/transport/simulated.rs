@@ -118,6 +118,11 @@ impl Network {
         });
     }
 
+    /// Whether no direction is cut, and no node is set apart. Killed nodes don't count.
+    pub fn is_whole(&self) -> bool {
+        self.medium.is_whole()
+    }
+
     /// Changes the treatment of pieces sent from now on.
     pub fn set_weather(&self, weather: Weather) {
         self.medium.change(|state| {

@@ -24,6 +24,8 @@ pub use check::{CheckFailed, Checked};
 
 use self::machine::{Setup, TestMachine};
 use super::{Fate, Trouble};
+use tokio::task::JoinHandle;
+
 use crate::{
     Kv, Node, Routing,
     rpc::{
@@ -52,8 +54,10 @@ pub(super) struct ClusterState {
     known: Mutex<Option<Arc<Routing>>>,
     /// Once set, no further interruptions begin.
     calm: AtomicBool,
-    /// Whether an interruption is in progress.
-    interrupted: AtomicBool,
+    /// The task that causes interruptions and crashes.
+    interruptions: Mutex<Option<JoinHandle<()>>>,
+    /// The present random faults.
+    trouble: Mutex<Trouble>,
     _clock: clock::Followed,
     _random: random::Seeded,
 }
@@ -96,14 +100,14 @@ impl Cluster {
         machine.last().unwrap_or_else(|| panic!("{} was never started", machine.name()))
     }
 
-    /// All nodes that have not left, in the order in which they were added, in their last incarnation. Some may have
-    /// crashed. [`chain`](Self::chain) returns the nodes that serve the first chain.
+    /// All nodes that were not [drained](Self::drain), in the order in which they were added, in their last incarnation.
+    /// Some may have crashed. [`chain`](Self::chain) returns the nodes that serve the first chain.
     pub fn nodes(&self) -> Vec<MemberId> {
         let machines = self.inner.machines();
         machines.iter().filter(|machine| !machine.has_left()).map(|machine| machine.id()).collect()
     }
 
-    /// The members of the first chain, from head to tail, in the newest configuration that any node has known.
+    /// The members of the first chain, from head to tail, in the newest configuration that a running node knows.
     pub fn chain(&self) -> Vec<MemberId> {
         let routing = self.inner.routing();
         routing.iter().flat_map(|routing| &routing.chains).take(1).flat_map(|config| config.serving()).collect()
@@ -159,7 +163,7 @@ impl Cluster {
         self.inner.witness.next_fate(fate);
     }
 
-    /// Changes the random faults from now on. Interruptions can only be set by the builder. Without
+    /// Changes the random faults from now on. If the builder set neither interruptions nor crashes, none begin. Without
     /// [`lost_answers`](Trouble::lost_answers), this also cancels the pending effects of
     /// [`next_outcome_unknown`](Self::next_outcome_unknown).
     pub fn set_trouble(&self, trouble: Trouble) {
@@ -231,7 +235,13 @@ impl ClusterState {
         self.calm.load(Ordering::Relaxed)
     }
 
+    fn trouble(&self) -> MutexGuard<'_, Trouble> {
+        // No code that holds the lock can panic halfway through a change.
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn set_trouble(&self, trouble: &Trouble) {
+        *self.trouble() = *trouble;
         self.setup.network.set_weather(trouble.weather());
         self.witness.set_chances(trouble.lost_answers, trouble.doubled_requests);
     }

@@ -22,9 +22,9 @@ pub struct Trouble {
     pub doubled_requests: f64,
     /// Whether at random times a node is paused or isolated, or a link is cut in one direction, for up to 1.5 seconds.
     pub interruptions: bool,
-    /// Whether at random times a node crashes, and restarts within four seconds. A node crashes only while all nodes
-    /// serve, and only in a cluster of at least three, so data in memory survives. A test that also crashes nodes itself
-    /// should turn this off, or give the nodes disks: together, the crashes may cost the majority.
+    /// Whether at random times a node crashes, and restarts within four seconds. A node crashes only while all nodes run and
+    /// serve, without a cut, and only in a cluster of at least three, so data in memory survives. A test that crashes or
+    /// isolates a node before the other one serves again may still lose the majority, and data in memory.
     pub crashes: bool,
 }
 

@@ -119,7 +119,11 @@ impl SimulatedLine {
             reason = self.closed(1) => reason,
             () = silence => CloseReason::TimedOut,
         };
-        // A side may have closed the connection while the path was cut, unknown to the other one.
+        // Where the path is cut, the other side learns of it only by its idle timeout, or once the path is mended.
+        if !self.is_open(1) {
+            let mended = self.medium.until(|_| self.is_open(1));
+            drop(timeout(self.idle_timeout, mended).await);
+        }
         self.break_off();
         reason
     }

@@ -42,7 +42,11 @@ impl DiskCounts {
 
 /// A simulated disk. Clones share it.
 #[derive(Clone)]
-pub struct SimulatedDisk(Arc<Mutex<DiskState>>);
+pub struct SimulatedDisk {
+    state: Arc<Mutex<DiskState>>,
+    /// The start of the process that uses this handle; `None`: any.
+    start: Option<u64>,
+}
 
 struct DiskState {
     rng: ChaCha8Rng,
@@ -66,7 +70,7 @@ struct DiskState {
 impl SimulatedDisk {
     /// An empty disk with `room` bytes of space.
     pub fn new(seed: u64, room: u64, settings: CutSettings) -> Self {
-        Self(Arc::new(Mutex::new(DiskState {
+        let state = DiskState {
             rng: ChaCha8Rng::seed_from_u64(seed),
             settings,
             files: BTreeMap::new(),
@@ -79,7 +83,8 @@ impl SimulatedDisk {
             starts: 0,
             failing_sync: None,
             counts: DiskCounts::default(),
-        })))
+        };
+        Self { state: Arc::new(Mutex::new(state)), start: None }
     }
 
     /// Kills the process that uses the disk, and starts another one. Written bytes are kept; open handles become
@@ -157,8 +162,21 @@ impl SimulatedDisk {
         self.state().counts
     }
 
+    /// A handle for the process that uses the disk now. It fails once that process has ended.
+    #[must_use]
+    pub fn of_this_start(&self) -> Self {
+        Self { state: self.state.clone(), start: Some(self.state().starts) }
+    }
+
+    /// The state, unless the process that uses this handle has ended.
+    fn living(&self, file: &str) -> Result<MutexGuard<'_, DiskState>, DiskError> {
+        let state = self.state();
+        let has_ended = self.start.is_some_and(|start| start != state.starts);
+        if has_ended { Err(failed(file, "its process has ended")) } else { Ok(state) }
+    }
+
     fn state(&self) -> MutexGuard<'_, DiskState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn file(&self, name: &str, number: u64, starts: u64) -> Box<dyn DiskFile> {
@@ -239,13 +257,13 @@ fn failed(file: &str, why: &str) -> DiskError {
 
 impl Disk for SimulatedDisk {
     fn names(&self) -> Result<Vec<String>, DiskError> {
-        let state = self.state();
+        let state = self.living("")?;
         state.is_on("")?;
         Ok(state.names.all().map(|(name, _)| name.to_owned()).collect())
     }
 
     fn create(&self, name: &str) -> Result<Box<dyn DiskFile>, DiskError> {
-        let mut state = self.state();
+        let mut state = self.living(name)?;
         state.is_on(name)?;
         if state.names.number(name).is_some() {
             return Err(DiskError::Exists(name.to_owned()));
@@ -259,7 +277,7 @@ impl Disk for SimulatedDisk {
     }
 
     fn open(&self, name: &str) -> Result<Box<dyn DiskFile>, DiskError> {
-        let state = self.state();
+        let state = self.living(name)?;
         let number = state.number(name)?;
         let starts = state.starts;
         drop(state);
@@ -267,21 +285,21 @@ impl Disk for SimulatedDisk {
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<(), DiskError> {
-        let mut state = self.state();
+        let mut state = self.living(from)?;
         let number = state.number(from)?;
         state.names.rename(from, to, number);
         state.changed(from)
     }
 
     fn remove(&self, name: &str) -> Result<(), DiskError> {
-        let mut state = self.state();
+        let mut state = self.living(name)?;
         state.number(name)?;
         state.names.take(name);
         state.changed(name)
     }
 
     fn sync_names(&self) -> Result<(), DiskError> {
-        let mut state = self.state();
+        let mut state = self.living("")?;
         if state.begin_sync("")? {
             state.names.sync();
             return Ok(());
@@ -292,7 +310,7 @@ impl Disk for SimulatedDisk {
     }
 
     fn free(&self) -> Result<u64, DiskError> {
-        let state = self.state();
+        let state = self.living("")?;
         state.is_on("")?;
         Ok(state.room.saturating_sub(state.used()))
     }

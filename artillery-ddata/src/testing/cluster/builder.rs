@@ -1,5 +1,5 @@
 use std::sync::{
-    Arc, Mutex,
+    Arc, Mutex, PoisonError,
     atomic::{AtomicBool, AtomicU32},
 };
 
@@ -141,7 +141,8 @@ impl Builder {
             clients: AtomicU32::new(101),
             known: Mutex::default(),
             calm: AtomicBool::new(false),
-            interrupted: AtomicBool::new(false),
+            interruptions: Mutex::default(),
+            trouble: Mutex::new(Trouble::none()),
             _clock: clock,
             _random: random,
         });
@@ -156,7 +157,9 @@ impl Builder {
         }));
         inner.set_trouble(&self.trouble);
         if self.trouble.interruptions || self.trouble.crashes {
-            tokio::spawn(interruptions::interrupt(Arc::downgrade(inner), self.trouble));
+            let interruptions = tokio::spawn(interruptions::interrupt(Arc::downgrade(inner)));
+            // No code that holds the lock can panic halfway through a change.
+            *inner.interruptions.lock().unwrap_or_else(PoisonError::into_inner) = Some(interruptions);
         }
         cluster
     }

@@ -1,11 +1,16 @@
-use std::{collections::BTreeSet, fmt, sync::atomic::Ordering, time::Duration};
+use std::{
+    collections::BTreeSet,
+    fmt,
+    sync::{PoisonError, atomic::Ordering},
+    time::Duration,
+};
 
 use bytes::Bytes;
 
 use super::{Cluster, ClusterState, Trouble};
 use crate::{Sequence, rpc::observer::book::text, store::ScanRecord, testing::verdict};
 
-/// The timeout of each of the final reads: in a chain with a crashed member, some would never end.
+/// The timeout of each of the final reads: without a majority, some would never end.
 const LAST_READ: Duration = Duration::from_secs(10);
 
 /// The extent of a check that found nothing wrong.
@@ -17,6 +22,9 @@ pub struct Checked {
     pub calls: usize,
     /// The number of keys that occurred in calls or were returned by scans.
     pub keys: usize,
+    /// Whether the cluster has recovered, so that its members were compared, and each key was read at each node. Otherwise
+    /// so many nodes are down that it can't.
+    pub recovered: bool,
 }
 
 /// A check that failed. Its `Display` has the seed, the problem, and every call of the run.
@@ -40,13 +48,15 @@ impl fmt::Display for CheckFailed {
 impl std::error::Error for CheckFailed {}
 
 impl Cluster {
-    /// Ends all faults for the rest of the run, [heals](Self::heal), waits in virtual time until the members agree, and
-    /// checks the properties that the [module](crate::testing#what-is-checked) lists. May be called repeatedly, and
-    /// while calls are in flight: their outcome is treated as unknown. [`set_trouble`](Self::set_trouble) restores
-    /// random faults, but interruptions don't begin again.
+    /// Ends all faults for the rest of the run, [heals](Self::heal), frees full disks, corrects the rate of clocks, waits
+    /// in virtual time until all running nodes serve and the members agree, and checks the properties that the
+    /// [module](crate::testing#what-is-checked) lists. May be called repeatedly, and while calls are in flight: their
+    /// outcome is treated as unknown. [`set_trouble`](Self::set_trouble) restores random faults, but interruptions and
+    /// crashes don't begin again.
     ///
-    /// Crashed nodes are not checked. If so many have crashed that the others have no majority, no configuration changes,
-    /// and the members need not agree.
+    /// Nodes that the test has crashed or stopped stay down, and aren't checked. If the others have no majority then, or
+    /// no member of a chain is left, the cluster can't recover: only the answers are checked (see
+    /// [`Checked::recovered`]).
     ///
     /// # Panics
     /// If the check fails: with the seed, the problem, and every call.
@@ -63,11 +73,13 @@ impl Cluster {
         inner.set_trouble(&Trouble::none());
         self.heal();
         let failed = |what| CheckFailed { seed: inner.setup.seed, what, history: inner.history() };
+        inner.machines().iter().for_each(|machine| machine.calm());
+        inner.end_interruptions().await.map_err(failed)?;
         inner.witness.all_brought().await;
-        inner.until_uninterrupted().await;
-        let recovered = inner.recover().await;
+        let recovers = inner.can_recover();
+        let recovered = inner.recover(recovers).await;
         let keys = inner.keys();
-        inner.read_all(&keys).await;
+        let read = inner.read_all(&keys).await;
         let chains = inner.setup.config.chains.chains;
         let (calls, verdict) = inner.witness.with_book(|book| {
             let verdict = match book.contradictions.first() {
@@ -78,16 +90,29 @@ impl Cluster {
         });
         // What callers have observed explains more than the state of a member.
         verdict.and(recovered).map_err(failed)?;
-        inner.recover().await.and_then(|()| inner.compare()).map_err(failed)?;
-        Ok(Checked { calls, keys: keys.len() })
+        if recovers {
+            read.map_err(failed)?;
+            inner.recover(recovers).await.and_then(|()| inner.compare()).map_err(failed)?;
+        }
+        Ok(Checked { calls, keys: keys.len(), recovered: recovers })
     }
 }
 
 impl ClusterState {
-    /// Waits until the members agree. Without a majority of the voters, they need not.
-    async fn recover(&self) -> Result<(), String> {
+    /// Waits until the last interruption has ended, and with it the restart of a node.
+    async fn end_interruptions(&self) -> Result<(), String> {
+        // No code that holds the lock can panic halfway through a change.
+        let interruptions = self.interruptions.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match interruptions {
+            Some(task) => task.await.map_err(|error| format!("a random fault could not be ended: {error}")),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until the members agree, if the cluster can recover.
+    async fn recover(&self, can: bool) -> Result<(), String> {
         self.find_halted().await?;
-        if self.is_without_quorum() { Ok(()) } else { self.until_settled(true).await }
+        if can { self.until_settled(true).await } else { Ok(()) }
     }
 
     /// A member that stopped serving has detected a fault of this crate.
@@ -105,24 +130,22 @@ impl ClusterState {
         self.witness.with_book(|book| book.entries.iter().flat_map(verdict::keys_of).collect())
     }
 
-    /// Reads every key once more, at every running node: a lost write shows only in a later read.
-    async fn read_all(&self, keys: &BTreeSet<Bytes>) {
-        for (_, node) in self.running() {
+    /// Reads every key once more, at every running node: a lost write shows only in a later read. Returns the first error.
+    async fn read_all(&self, keys: &BTreeSet<Bytes>) -> Result<(), String> {
+        let mut read = Ok(());
+        for (machine, node) in self.running() {
             let kv = node.kv().with_timeout(LAST_READ);
             for key in keys {
-                // Without a majority, a key may stay dirty.
                 if let Err(error) = kv.get(key).await {
-                    tracing::debug!(key = text(key), %error, "a final read failed");
+                    read = read.and(Err(format!("{} can't read {}: {error}", machine.name(), text(key))));
                 }
             }
         }
+        read
     }
 
     /// Compares the stores of all members of each chain.
     fn compare(&self) -> Result<(), String> {
-        if self.is_without_quorum() {
-            return Ok(());
-        }
         let running: Vec<_> = self.running().collect();
         for config in self.routing().iter().flat_map(|routing| &routing.chains) {
             let mut first: Option<(&str, Vec<ScanRecord>)> = None;

@@ -10,7 +10,7 @@ use artillery_core::{
     internal::{clock::NodeClock, simulated::Network},
 };
 use artillery_proto::disk::simulated::{CutSettings, SimulatedDisk};
-use tokio::task::JoinHandle;
+use tokio::{task::JoinHandle, time::sleep};
 
 use super::Witness;
 use crate::{
@@ -25,6 +25,8 @@ const DISK_BYTES: u64 = 1 << 40;
 
 /// The disk is treated as full when less is free.
 const RESERVE_BYTES: u64 = 1 << 20;
+
+const STEP: Duration = Duration::from_millis(5);
 
 /// A secret is needed, and no other process can reach a simulated network.
 const SECRET: &[u8] = b"the secret of a simulated cluster";
@@ -45,6 +47,8 @@ pub(super) struct TestMachine {
     pub(super) clock: NodeClock,
     disk: Option<SimulatedDisk>,
     state: Mutex<MachineState>,
+    /// Held while the node starts or ends.
+    turn: tokio::sync::Mutex<()>,
 }
 
 struct MachineState {
@@ -56,7 +60,20 @@ struct MachineState {
     /// Whether the node has left the cluster permanently.
     has_left: bool,
     /// The end of the last process.
-    ending: Option<JoinHandle<()>>,
+    ending: Option<Ending>,
+    kills: u64,
+    /// Whether a random fault has ended the last process.
+    by_trouble: bool,
+}
+
+struct Ending(JoinHandle<()>);
+
+/// How a process ends.
+#[derive(Clone, Copy)]
+pub(super) enum End {
+    Abort,
+    Stop,
+    Leave,
 }
 
 pub(super) fn name(number: u32) -> String {
@@ -80,7 +97,16 @@ impl TestMachine {
             name,
             clock: NodeClock::starting_at(start),
             disk: setup.durable.then(|| SimulatedDisk::new(disk_seed, DISK_BYTES, cuts)),
-            state: Mutex::new(MachineState { id, node: None, runs: false, has_left: false, ending: None }),
+            state: Mutex::new(MachineState {
+                id,
+                node: None,
+                runs: false,
+                has_left: false,
+                ending: None,
+                kills: 0,
+                by_trouble: false,
+            }),
+            turn: tokio::sync::Mutex::default(),
         }
     }
 
@@ -112,6 +138,16 @@ impl TestMachine {
         self.state().has_left
     }
 
+    /// Records whether a random fault has ended the process. An order of the test cancels that: the fault doesn't restart
+    /// the node then.
+    pub(super) fn set_by_trouble(&self, is: bool) {
+        self.state().by_trouble = is;
+    }
+
+    pub(super) fn is_down_by_trouble(&self) -> bool {
+        self.state().by_trouble
+    }
+
     pub(super) fn set_left(&self) {
         self.state().has_left = true;
     }
@@ -124,22 +160,22 @@ impl TestMachine {
         self.disk.as_ref().expect("the nodes of this cluster have no disks: see `Builder::durable`")
     }
 
-    /// Starts the node. Does nothing if it runs. `existing`: whether its cluster exists.
+    /// Starts the node, once a former process has ended. Does nothing if it runs. `existing`: whether its cluster exists.
     ///
     /// # Errors
     /// [`StartError`]: for example, the disk is damaged.
     pub(super) async fn start(&self, setup: &Setup, existing: bool, witness: &Arc<Witness>) -> Result<(), StartError> {
-        if self.node().is_some() {
+        let _turn = self.turn.lock().await;
+        if self.node().is_some_and(|node| !node.has_ended()) {
             return Ok(());
         }
-        let ending = self.state().ending.take();
-        if let Some(ending) = ending {
-            // The former process can't panic: its end only stops tasks.
-            let _ = ending.await;
-        }
+        self.begin_end(End::Abort);
+        self.until_ended().await;
         let me = NodeId::from_name(&self.name);
         setup.network.revive(me);
-        let machine = Machine { clock: self.clock.clone(), disk: self.disk.clone(), ..setup.machine.clone() };
+        let kills = self.state().kills;
+        let disk = self.disk.as_ref().map(SimulatedDisk::of_this_start);
+        let machine = Machine { clock: self.clock.clone(), disk, ..setup.machine.clone() };
         let mut config = Config { name: Some(self.name.clone()), existing, ..setup.config.clone() };
         // A small journal and reserve, so that tests reach checkpoints.
         config.data = self.disk.as_ref().map(|_| DataConfig {
@@ -147,33 +183,68 @@ impl TestMachine {
             reserve_bytes: Some(RESERVE_BYTES),
             ..DataConfig::new("simulated")
         });
-        let node = Node::from_config(config).secret(SECRET).machine(machine).start().await?;
-        node.observe(Observer::new(witness.clone(), self.number, Some(me)));
+        let started = Node::from_config(config).secret(SECRET).machine(machine).start().await;
         let mut state = self.state();
-        (state.id, state.runs) = (node.id(), true);
-        state.node = Some(node);
+        let was_killed = state.kills != kills;
+        let node = match started {
+            Ok(node) => node,
+            // The disk of a killed process fails.
+            Err(_) if was_killed => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        node.observe(Observer::new(witness.clone(), self.number, Some(me)));
+        (state.id, state.runs, state.node) = (node.id(), true, Some(node));
+        drop(state);
+        if was_killed {
+            self.begin_end(End::Abort);
+        }
         Ok(())
     }
 
-    /// Ends the process like `kill -9`.
+    /// Ends the process like `kill -9`, also while it starts or ends.
     pub(super) fn kill(&self, network: &Network) {
         network.kill(self.id().node);
         if let Some(disk) = &self.disk {
             disk.restart();
         }
-        let mut state = self.state();
-        if let Some(node) = state.node.clone().filter(|_| state.runs) {
-            state.ending = Some(tokio::spawn(async move { node.abort().await }));
+        {
+            let mut state = self.state();
+            state.kills += 1;
+            if let Some(ending) = state.ending.take() {
+                ending.0.abort();
+                state.runs = true;
+            }
         }
-        state.runs = false;
+        self.begin_end(End::Abort);
     }
 
-    /// The node, which the caller ends; `None` if it doesn't run.
-    pub(super) fn begin_end(&self) -> Option<Node> {
+    /// Ends the process, if it runs. It ends even if the caller is dropped.
+    pub(super) async fn end(&self, how: End) {
+        let _turn = self.turn.lock().await;
+        self.begin_end(how);
+        self.until_ended().await;
+    }
+
+    fn begin_end(&self, how: End) {
         let mut state = self.state();
-        let node = state.node.clone().filter(|_| state.runs);
+        let Some(node) = state.node.clone().filter(|_| state.runs) else { return };
         state.runs = false;
-        node
+        let ended = async move {
+            match how {
+                End::Abort => node.abort().await,
+                End::Stop => node.shutdown().await,
+                End::Leave => node.leave().await,
+            }
+        };
+        state.ending = Some(Ending(tokio::spawn(ended)));
+    }
+
+    /// Waits until the last process has ended.
+    async fn until_ended(&self) {
+        let is_over = || self.state().ending.as_ref().is_none_or(|ending| ending.0.is_finished());
+        while !is_over() {
+            sleep(STEP).await;
+        }
     }
 
     /// Drops the node.
@@ -189,5 +260,13 @@ impl TestMachine {
     /// Frees the space that [`fill_disk`](Self::fill_disk) has taken.
     pub(super) fn free_disk(&self) {
         self.disk().set_room(DISK_BYTES);
+    }
+
+    /// Ends the faults of the machine.
+    pub(super) fn calm(&self) {
+        self.clock.drift(0);
+        if self.disk.is_some() {
+            self.free_disk();
+        }
     }
 }

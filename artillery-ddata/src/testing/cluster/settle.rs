@@ -1,10 +1,6 @@
 //! Whether a cluster has recovered from all faults.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use tokio::time::sleep;
 
@@ -12,12 +8,12 @@ use super::{Cluster, ClusterState, TestMachine};
 use crate::{ChainConfig, MemberId, Node, Role, replica::Status};
 
 /// How long a cluster may take to recover, in virtual time.
-const TIMEOUT: Duration = Duration::from_secs(120);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(120);
 const STEP: Duration = Duration::from_millis(20);
 
 impl Cluster {
-    /// Waits, in virtual time, until all running nodes serve, and each chain has as many serving members as possible.
-    /// End cuts, isolations and pauses first.
+    /// Waits, in virtual time, until all running nodes serve, each chain has as many serving members as possible, and no
+    /// chain names a node that doesn't run. End cuts, isolations and pauses first.
     ///
     /// # Panics
     /// If that takes longer than two minutes: for example, so many nodes have crashed that the others have no majority,
@@ -35,8 +31,23 @@ impl ClusterState {
         self.machines().into_iter().filter_map(running)
     }
 
+    /// Whether the cluster can recover. It can't if nodes are down, and no majority of the voters of the configuration log
+    /// runs, or no member of a chain.
+    pub(super) fn can_recover(&self) -> bool {
+        let is_down = |machine: &Arc<TestMachine>| !machine.has_left() && machine.node().is_none();
+        !self.machines().iter().any(is_down) || !self.is_without_quorum() && !self.lacks_a_chain()
+    }
+
+    /// Whether no member of some chain runs.
+    fn lacks_a_chain(&self) -> bool {
+        let running: Vec<_> = self.running().map(|(machine, _)| machine.id()).collect();
+        let is_lost =
+            |config: &ChainConfig| !config.serving().any(|id| running.iter().any(|here| here.shares_store(id)));
+        self.routing().is_none_or(|routing| routing.chains.iter().any(is_lost))
+    }
+
     /// Whether no majority of the voters of the configuration log runs: then no configuration changes.
-    pub(super) fn is_without_quorum(&self) -> bool {
+    fn is_without_quorum(&self) -> bool {
         let running: Vec<_> = self.running().collect();
         let runs = |voter: &MemberId| running.iter().any(|(machine, _)| machine.id().shares_store(*voter));
         let mut known = running.iter().map(|(_, node)| node.voters());
@@ -53,13 +64,6 @@ impl ClusterState {
             }
             sleep(STEP).await;
             waited += STEP;
-        }
-    }
-
-    /// Waits until the last interruption has ended. In a calm cluster, no other one begins.
-    pub(super) async fn until_uninterrupted(&self) {
-        while self.interrupted.load(Ordering::Relaxed) {
-            sleep(STEP).await;
         }
     }
 

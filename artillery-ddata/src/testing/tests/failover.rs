@@ -142,7 +142,86 @@ async fn a_cluster_without_a_majority_is_checked_as_it_is() {
         cluster.crash(node);
     }
     cluster.client().put("k", "w").timeout(SECOND).await.unwrap_err();
+    assert!(!cluster.try_check().await.unwrap().recovered);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_chain_without_members_is_checked_as_it_is() {
+    let cluster = Cluster::builder().nodes(5).replicas(2).seed(1).start().await;
+    for node in cluster.chain() {
+        cluster.crash(node);
+    }
+    assert!(!cluster.try_check().await.unwrap().recovered);
+}
+
+/// The data is lost with two of three memory nodes, which the test itself has caused.
+#[tokio::test(start_paused = true)]
+async fn nodes_that_run_without_serving_fail_the_check() {
+    let cluster = Cluster::builder().seed(1).start().await;
+    let two: Vec<_> = cluster.chain().into_iter().take(2).collect();
+    two.iter().for_each(|&node| cluster.crash(node));
+    for node in two {
+        cluster.restart(node).await;
+    }
+    let failed = cluster.try_check().await.unwrap_err();
+    assert!(failed.what.contains("doesn't serve"), "{}", failed.what);
+}
+
+#[test]
+fn random_crashes_leave_a_majority() {
+    let crashes = Trouble { crashes: true, ..Trouble::none() };
+    Cluster::builder().trouble(crashes).explore(0..8, |cluster| async move {
+        let tail = cluster.tail();
+        match cluster.seed() % 3 {
+            0 => cluster.drain(tail).await,
+            1 => cluster.crash(tail),
+            _ => cluster.isolate(tail),
+        }
+        tokio::time::sleep(30 * SECOND).await;
+        cluster.client().put("k", "w").timeout(60 * SECOND).await.unwrap();
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_first_nodes_can_be_replaced() {
+    let cluster = Cluster::builder().seed(1).start().await;
+    for old in cluster.nodes() {
+        cluster.add_node().await;
+        cluster.settle().await;
+        cluster.drain(old).await;
+        cluster.settle().await;
+    }
+    let last = cluster.add_node().await;
+    cluster.settle().await;
+    cluster.kv(last).put("k", "v").await.unwrap();
     cluster.check().await;
+}
+
+/// Orders to one node at the same time, and calls that are dropped.
+#[test]
+fn orders_to_one_node_may_overlap() {
+    for durable in [false, true] {
+        let builder = Cluster::builder().nodes(4).replicas(3);
+        let builder = if durable { builder.durable() } else { builder };
+        builder.explore(0..6, |cluster| async move {
+            let (node, stopping, starting) = (cluster.tail(), cluster.clone(), cluster.clone());
+            let stops = tokio::spawn(async move { stopping.stop(node).await });
+            tokio::time::sleep(Duration::from_millis(2)).await;
+            cluster.restart(node).await;
+            stops.await.unwrap();
+            cluster.settle().await;
+            let _ = tokio::time::timeout(Duration::from_millis(1), cluster.stop(node)).await;
+            cluster.restart(node).await;
+            cluster.settle().await;
+            cluster.crash(node);
+            let starts = tokio::spawn(async move { starting.restart(node).await });
+            tokio::task::yield_now().await;
+            cluster.crash(node);
+            starts.await.unwrap();
+            cluster.restart(node).await;
+            tokio::join!(cluster.restart(node), cluster.restart(node));
+        });
+    }
 }
 
 /// Crashes, restarts, joins, leaves, full disks and skewed clocks, chosen by the seed, while applications work.
