@@ -41,16 +41,20 @@ pub(super) fn judge(entries: &[BookEntry], chains: u32) -> Result<(), String> {
         let of_chain: Vec<(usize, &BookEntry)> =
             entries.iter().enumerate().filter(|(_, entry)| chain_of_entry(entry, chains) == Some(chain)).collect();
         let clock = clock::Clock::of(&of_chain);
-        let makers = contents::check(&of_chain, &clock)?;
-        let (history, keys) = registers::history(&of_chain, &makers, &clock);
-        let name = |key: u32| keys.get(key as usize).map_or_else(String::new, text);
-        checker::check(&history, Budget::default())
-            .map_err(|violation| format!("not linearizable, key {:?}: {violation}", name(violation.key)))?;
-        let names = || keys.iter().enumerate().map(|(key, name)| format!("{key}: {:?}", text(name)));
-        checker::check_more(&history)
-            .map_err(|broken| format!("{broken}\nkeys: {}", names().collect::<Vec<_>>().join(", ")))?;
+        contents::check(&of_chain, &clock, |makers| registers(&of_chain, makers, &clock))?;
     }
     Ok(())
+}
+
+/// Checks a chain's keys as registers, if `makers` made the observed versions.
+fn registers(entries: &[(usize, &BookEntry)], makers: &Makers, clock: &clock::Clock) -> Result<(), String> {
+    let (history, keys) = registers::history(entries, makers, clock);
+    let name = |key: u32| keys.get(key as usize).map_or_else(String::new, text);
+    checker::check(&history, Budget::default())
+        .map_err(|violation| format!("not linearizable, key {:?}: {violation}", name(violation.key)))?;
+    let names = || keys.iter().enumerate().map(|(key, name)| format!("{key}: {:?}", text(name)));
+    checker::check_more(&history)
+        .map_err(|broken| format!("{broken}\nkeys: {}", names().collect::<Vec<_>>().join(", ")))
 }
 
 fn chain_of_entry(entry: &BookEntry, chains: u32) -> Option<ChainId> {

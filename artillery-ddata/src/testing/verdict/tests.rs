@@ -150,6 +150,9 @@ fn a_batch_is_applied_as_a_whole() {
     let whole = other(run(), Some(Held::new(Version::new(1, 1), Some(key("1")))));
     assert!(whole.fits());
     assert!(other(run(), None).why().contains("linearizable"), "half of the batch");
+    let twin = vec![Step::put(key("k"), key("x")), Step::increment(key("l"), 1)];
+    let twins = Run::default().unknown(Write::Batch(twin)).unknown(put("x")).read(Some((1, "x")));
+    assert!(other(twins, None).fits(), "the other write of the same value was applied");
 }
 
 #[test]
