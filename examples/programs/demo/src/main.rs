@@ -79,9 +79,9 @@ async fn show(args: &DemoArgs, place: &Place, sites: &mut [Site; 3]) -> Result<(
     for site in &mut *sites {
         site.start()?;
     }
-    for site in &mut *sites {
-        site.ready().await?;
-    }
+    let [a, b, c] = &mut *sites;
+    // The first ones wait for the others: the failure of any node must end the wait for all.
+    tokio::try_join!(a.ready(), b.ready(), c.ready())?;
     let restart_after = Duration::from_secs(args.restart_after);
     print(&text::introduction(place, sites, restart_after));
     let seeds = sites.iter().map(|site| site.listen);
