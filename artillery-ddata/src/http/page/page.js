@@ -99,7 +99,8 @@ const KINDS = { good: "Good", bad: "Loss", orderly: "Planned" };
 function showEvents() {
   const newest = [...page.events].reverse();
   byId("no-events").hidden = newest.length > 0;
-  keep(byId("events"), newest, event => event.number, event => ({
+  // Numbers begin again when the node restarts.
+  keep(byId("events"), newest, event => `${event.number} ${event.at_ms}`, event => ({
     node: el("li", {}, el("time", { datetime: new Date(event.at_ms).toISOString() }, clock(event.at_ms)), el("span", { class: `tag ${event.kind}` }, KINDS[event.kind] || event.kind), el("span", {}, event.text)),
   }), () => {});
 }
