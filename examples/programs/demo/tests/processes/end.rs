@@ -5,7 +5,7 @@ use artillery_processes::eventually;
 use crate::running::{Demo, asked};
 
 async fn is_ready(addr: &str) -> Result<String, String> {
-    asked(addr, "GET /ready HTTP/1.1\r\nHost: demo\r\nConnection: close\r\n\r\n", "HTTP/1.1 200").await
+    asked(addr, "GET /ready HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "HTTP/1.1 200").await
 }
 
 #[tokio::test]
