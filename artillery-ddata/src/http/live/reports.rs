@@ -60,7 +60,8 @@ impl Reports {
         if self.in_flight.insert(None) {
             let node = node.clone();
             self.tasks.spawn(async move {
-                let metrics = node.metrics().await;
+                let mut metrics = node.metrics().await;
+                metrics.status.chains.sort_by_key(|chain| chain.chain);
                 let waiting_for = match metrics.status.ready {
                     true => Vec::new(),
                     false => node.waiting_for().await.iter().map(ToString::to_string).collect(),
@@ -113,7 +114,10 @@ impl Reports {
     }
 }
 
+/// A node's status, with its chains sorted.
 async fn query(node: &Node, id: NodeId) -> Result<Box<NodeStatus>, String> {
     let json = node.kv().router.node_status_json(id, QUERY_TIMEOUT).await.map_err(|error| error.to_string())?;
-    serde_json::from_str(&json).map_err(|error| format!("unreadable: {error}"))
+    let mut status: NodeStatus = serde_json::from_str(&json).map_err(|error| format!("unreadable: {error}"))?;
+    status.chains.sort_by_key(|chain| chain.chain);
+    Ok(Box::new(status))
 }

@@ -187,8 +187,9 @@ impl NodeView<'_> {
             (false, _, Some(PeerReport { status: Err(why), .. })) => return Err(why),
             _ => return Err("no report yet"),
         };
-        let chain = status.chains.iter().find(|chain| chain.chain == config.chain.0);
-        Ok((chain.ok_or("no report about this chain yet")?, round))
+        // Reports are sorted. There may be thousands of chains.
+        let found = status.chains.binary_search_by_key(&config.chain.0, |chain| chain.chain);
+        Ok((found.map(|at| &status.chains[at]).map_err(|_| "no report about this chain yet")?, round))
     }
 
     /// All known nodes: the nodes of the configurations, and others known by gossip.
