@@ -141,12 +141,12 @@ function receive(message) {
   if (receiver) { receiver(JSON.parse(fields.data)); showSoon(); }
 }
 
-// The address without credentials, which `fetch` refuses, and with the path at which the routes are nested.
-const eventsUrl = () => `${location.origin}${location.pathname.replace(/\/?$/, "/")}events`;
+// The address of a route without credentials, which `fetch` refuses, and with the path at which the routes are nested.
+const urlOf = route => `${location.origin}${location.pathname.replace(/\/?$/, "/")}${route}`;
 
 // A stream that is read by `fetch` shows why it was refused, which an EventSource doesn't.
 async function follow(link) {
-  const response = await fetch(eventsUrl(), { signal: link.signal, cache: "no-store", headers: { accept: "text/event-stream" } });
+  const response = await fetch(urlOf("events"), { signal: link.signal, cache: "no-store", headers: { accept: "text/event-stream" } });
   if (!response.ok) throw Object.assign(new Error((await response.text()).trim()), { status: response.status });
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   for (let rest = ""; ;) {
@@ -195,7 +195,8 @@ function connect() {
     if (page.link !== link) return;
     page.link = null;
     lost(error);
-    page.timer = setTimeout(connect, Math.min(5000, 250 * 2 ** page.tries));
+    // The same password would be refused again.
+    if (error.status !== 401) page.timer = setTimeout(connect, Math.min(5000, 250 * 2 ** page.tries));
   });
 }
 
@@ -208,6 +209,7 @@ setInterval(() => {
 }, 1000);
 document.addEventListener("visibilitychange", connect);
 addEventListener("online", connect);
+for (const link of document.querySelectorAll("footer a")) link.href = urlOf(link.getAttribute("href"));
 byId("graphs").append(...graphs.map(graph => graph.node));
 new ResizeObserver(showSoon).observe(byId("main"));
 connect();
