@@ -24,12 +24,12 @@ pub(super) fn per_second(period: Duration) -> u128 {
     1000 / period.as_millis()
 }
 
-/// Increments a counter. Returns only if an acknowledged increment is lost.
+/// Increments a counter. Returns only if the counter has decreased.
 pub(super) async fn write(kv: &Kv) -> Failure {
     repeat("Writes", WRITE_PERIOD, async || Ok(kv.increment(COUNTER, 1).await?.result)).await
 }
 
-/// Reads that counter. Returns only if an acknowledged increment is lost.
+/// Reads that counter. Returns only if it has decreased.
 pub(super) async fn read(kv: &Kv) -> Failure {
     let read = async || {
         let read = kv.get(COUNTER).await?;
@@ -46,7 +46,10 @@ async fn repeat(what: &str, period: Duration, ask: impl AsyncFn() -> Result<i64,
         let floor = ACKNOWLEDGED.load(Ordering::Relaxed);
         match ask().await {
             Ok(value) if value < floor => {
-                return Failure::failed(format!("an acknowledged write is lost: {value} was read after {floor}"));
+                return Failure::failed(format!(
+                    "{COUNTER} is {value} after {floor} was acknowledged: either a client has changed this key, or \
+                     acknowledged writes are lost"
+                ));
             }
             Ok(value) => {
                 ACKNOWLEDGED.fetch_max(value, Ordering::Relaxed);
