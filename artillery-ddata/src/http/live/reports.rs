@@ -14,6 +14,8 @@ use crate::{Node, NodeId, Routing, metrics::NodeMetrics, status::NodeStatus};
 const MAX_QUERIES: usize = 32;
 /// A node that answers later is reported without figures.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(2);
+/// In bytes. That of thousands of chains is smaller.
+const MAX_STATUS: usize = 16 << 20;
 
 #[derive(Debug, Default)]
 pub(super) struct Reports {
@@ -117,6 +119,9 @@ impl Reports {
 /// A node's status, with its chains sorted.
 async fn query(node: &Node, id: NodeId) -> Result<Box<NodeStatus>, String> {
     let json = node.kv().router.node_status_json(id, QUERY_TIMEOUT).await.map_err(|error| error.to_string())?;
+    if json.len() > MAX_STATUS {
+        return Err(format!("its report has {} bytes", json.len()));
+    }
     let mut status: NodeStatus = serde_json::from_str(&json).map_err(|error| format!("unreadable: {error}"))?;
     status.chains.sort_by_key(|chain| chain.chain);
     Ok(Box::new(status))
