@@ -134,6 +134,14 @@ async fn each_route_needs_the_token_as_a_bearer_or_as_a_password() {
     node.abort().await;
 }
 
+#[test]
+fn the_token_is_not_shown() {
+    let shown = format!("{:?}", RouterBuilder::new(&NodeSlot::new()).token(*b"secret"));
+    // Neither as text nor as bytes.
+    assert!(!shown.contains("secret") && !shown.contains("115, 101"), "{shown}");
+    assert!(shown.contains("needs_token: true"), "{shown}");
+}
+
 #[tokio::test]
 async fn a_router_without_the_page_has_the_other_routes() {
     let node = node().await;
