@@ -30,7 +30,6 @@ async fn a_killed_node_is_replaced_and_a_signal_ends_everything() {
     let id = restarted.rsplit(' ').next().unwrap().trim_end_matches('.').parse().unwrap();
     demo.printed(&format!("Node {name} is ready again")).await;
     eventually(async || is_ready(&http).await).await;
-    demo.printed("Writes continue after").await;
 
     let ids: Vec<_> = demo.rows.iter().map(|row| row.id).chain([id]).collect();
     assert_eq!(demo.process.stop("-INT").await, Some(0), "{:?}", demo.process.err.all());
