@@ -14,10 +14,15 @@
 //! addresses and figures, but no keys and values: set a [token](RouterBuilder::token) if others may reach the port.
 //!
 //! ```no_run
-//! # async fn example(node: artillery_ddata::Node) -> std::io::Result<()> {
+//! # async fn example(node: artillery_ddata::Node, signal: impl Future<Output = ()> + Send + 'static) -> std::io::Result<()> {
 //! let app = axum::Router::new().merge(artillery_ddata::http::router(&node));
-//! let listener = tokio::net::TcpListener::bind("127.0.0.1:9100").await?;
-//! axum::serve(listener, app).await
+//! let listener = tokio::net::TcpListener::bind("127.0.0.1:7480").await?;
+//! // The streams of open pages end with the node, and axum waits for them.
+//! let stop = async move {
+//!     signal.await;
+//!     node.shutdown().await;
+//! };
+//! axum::serve(listener, app).with_graceful_shutdown(stop).await
 //! # }
 //! ```
 
@@ -28,7 +33,7 @@ mod routes;
 mod slot;
 mod token;
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use axum::{Router, middleware, routing::get};
 
@@ -48,7 +53,6 @@ pub fn router(node: &Node) -> Router {
 }
 
 /// Builds the router of a node. Defaults are in parentheses.
-#[derive(Debug)]
 pub struct RouterBuilder {
     slot: NodeSlot,
     token: Option<Arc<[u8]>>,
@@ -63,7 +67,7 @@ impl RouterBuilder {
     }
 
     /// The token that each request must have (none): as `Authorization: Bearer TOKEN`, or in a browser as the password
-    /// of any user. Other requests are answered with 401.
+    /// of any user. Other requests are answered with 401: with an empty token, all requests.
     pub fn token(mut self, token: impl Into<Arc<[u8]>>) -> Self {
         self.token = Some(token.into());
         self
@@ -100,6 +104,16 @@ impl RouterBuilder {
             Some(token) => routes.layer(middleware::from_fn_with_state(token, token::only_with_token)),
             None => routes,
         }
+    }
+}
+
+/// Without the token.
+impl fmt::Debug for RouterBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { slot, token, page, viewers } = self;
+        let mut shown = f.debug_struct("RouterBuilder");
+        shown.field("slot", slot).field("needs_token", &token.is_some());
+        shown.field("page", page).field("viewers", viewers).finish()
     }
 }
 

@@ -6,7 +6,7 @@ use artillery_ddata::{
     http::{NodeSlot, RouterBuilder},
 };
 use axum::{Router, routing::get};
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, sync::oneshot};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -21,7 +21,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let app = Router::new().route("/", get(async || "the application\n")).nest("/artillery", artillery.build());
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     println!("http://{}/artillery", listener.local_addr()?);
-    tokio::spawn(async move { axum::serve(listener, app).await });
+    let (stop, stopped) = oneshot::channel::<()>();
+    let stopped = async move { stopped.await.unwrap_or_default() };
+    let server = tokio::spawn(async move { axum::serve(listener, app).with_graceful_shutdown(stopped).await });
 
     // The secret is public, so the node listens on loopback only.
     let node = Node::builder().cluster("http").secret("not a secret, an example").listen(([127, 0, 0, 1], 0).into());
@@ -32,7 +34,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     node.kv().put("greeting", "hello").await?;
     println!("press Ctrl-C to stop");
     tokio::signal::ctrl_c().await?;
-    // This also ends the streams of open pages.
+    // The node first: the streams of open pages end with it, and the server waits for them.
     node.shutdown().await;
+    let _ = stop.send(());
+    server.await??;
     Ok(())
 }

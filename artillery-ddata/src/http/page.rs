@@ -58,12 +58,13 @@ async fn page() -> Response {
     (headers, Html(DOCUMENT.html.as_str())).into_response()
 }
 
-/// Browsers add this header. A page of another site can't read the stream, but it could use up the connections.
+/// Browsers add this header, with `none` for an address that was typed. A page of another origin can't read the stream, but
+/// it could use up the connections.
 const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 async fn events(State(live): State<Arc<Live>>, headers: HeaderMap) -> Response {
-    if headers.get(SITE).is_some_and(|site| site == "cross-site") {
-        return (StatusCode::FORBIDDEN, "not for pages of other sites\n").into_response();
+    if headers.get(SITE).is_some_and(|site| site != "same-origin" && site != "none") {
+        return (StatusCode::FORBIDDEN, "not for pages of other origins\n").into_response();
     }
     let stream = match live.stream() {
         Ok(stream) => stream,
@@ -76,6 +77,7 @@ async fn events(State(live): State<Arc<Live>>, headers: HeaderMap) -> Response {
         (header::CONTENT_TYPE, "text/event-stream"),
         (header::CACHE_CONTROL, "no-store, no-transform"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::X_FRAME_OPTIONS, "DENY"),
         // Asks proxies not to buffer the stream.
         (HeaderName::from_static("x-accel-buffering"), "no"),
     ];

@@ -134,6 +134,14 @@ async fn each_route_needs_the_token_as_a_bearer_or_as_a_password() {
     node.abort().await;
 }
 
+#[test]
+fn the_token_is_not_shown() {
+    let shown = format!("{:?}", RouterBuilder::new(&NodeSlot::new()).token(*b"secret"));
+    // Neither as text nor as bytes.
+    assert!(!shown.contains("secret") && !shown.contains("115, 101"), "{shown}");
+    assert!(shown.contains("needs_token: true"), "{shown}");
+}
+
 #[tokio::test]
 async fn a_router_without_the_page_has_the_other_routes() {
     let node = node().await;
@@ -161,10 +169,17 @@ async fn viewers_are_limited_and_end_with_the_node() {
     let mut viewer = Viewer::new(addr).await;
     viewer.until(|text| text.contains("event: snapshot")).await;
     let head = viewer.text.to_lowercase();
-    for header in ["content-type: text/event-stream\r\n", "x-accel-buffering: no\r\n", "cache-control: no-store"] {
+    for header in [
+        "content-type: text/event-stream\r\n",
+        "x-accel-buffering: no\r\n",
+        "x-frame-options: deny\r\n",
+        "cache-control: no-store",
+    ] {
         assert!(head.contains(header), "{head}");
     }
-    assert_eq!(get(addr, "/events", "sec-fetch-site: cross-site\r\n").await.0, 403);
+    for (site, code) in [("cross-site", 403), ("same-site", 403), ("same-origin", 503), ("none", 503)] {
+        assert_eq!(get(addr, "/events", &format!("sec-fetch-site: {site}\r\n")).await.0, code, "{site}");
+    }
     let (code, head, body) = get(addr, "/events", "").await;
     assert_eq!((code, &*body), (503, "too many viewers\n"));
     assert!(head.contains("retry-after: "), "{head}");

@@ -34,9 +34,12 @@ fn is_given(headers: &HeaderMap, token: &[u8]) -> bool {
     password.is_some_and(|given| is_same(given, token))
 }
 
-/// Compares in a time that depends only on the length, so that an attacker learns nothing else about the token.
+/// Compares in a time that depends only on the length, so that an attacker learns nothing else about the token. An empty
+/// token, such as that of an unset variable, equals none.
 fn is_same(given: &[u8], token: &[u8]) -> bool {
-    given.len() == token.len() && given.iter().zip(token).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
+    !token.is_empty()
+        && given.len() == token.len()
+        && given.iter().zip(token).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
 }
 
 #[cfg(test)]
@@ -55,6 +58,14 @@ mod tests {
         assert!(is_accepted("Bearer to:ken"));
         for user in ["", "ann", "ünïcode"] {
             assert!(is_accepted(&format!("Basic {}", STANDARD.encode(format!("{user}:to:ken")))), "{user}");
+        }
+    }
+
+    #[test]
+    fn an_empty_token_is_never_given() {
+        for given in ["Bearer ", "Basic Og=="] {
+            let headers = [(header::AUTHORIZATION, HeaderValue::from_static(given))];
+            assert!(!is_given(&headers.into_iter().collect(), b""), "{given}");
         }
     }
 

@@ -10,8 +10,9 @@ use artillery_proto::data_dir::{LoadProgress, LoadStep};
 
 use crate::status::{LoadingStatus, LoadingStep};
 
-/// The number of entries between two readings of the clock.
+/// The clock is read each time so many entries or bytes have been read. A manager may end a node that reports nothing.
 const ENTRIES: u64 = 1024;
+const BYTES: u64 = 16 << 20;
 
 const REPORT_PERIOD: Duration = Duration::from_secs(1);
 
@@ -63,6 +64,8 @@ struct Progress {
     /// Dropped when the load ends: it may own a channel whose end the application awaits, or a handle of the node.
     report: Option<Report>,
     entries: u64,
+    /// The position at the last reading of the clock.
+    timed_at: u64,
     /// The reading in progress, and when it began.
     step: (LoadStep, Timestamp),
     next: Timestamp,
@@ -75,8 +78,15 @@ impl Reporter {
     pub(crate) fn new(report: Option<Report>) -> Self {
         let (now, read) = (clock::now(), LoadProgress::default());
         let last = loading(read, Duration::ZERO, Duration::ZERO, None);
-        let progress =
-            Progress { report, entries: 0, step: (LoadStep::Check, now), next: now + REPORT_PERIOD, read, last };
+        let progress = Progress {
+            report,
+            entries: 0,
+            timed_at: 0,
+            step: (LoadStep::Check, now),
+            next: now + REPORT_PERIOD,
+            read,
+            last,
+        };
         Self { began: now, progress: Mutex::new(progress) }
     }
 
@@ -89,9 +99,11 @@ impl Reporter {
         let mut progress = self.lock();
         progress.read = read;
         progress.entries += 1;
-        if read.step == progress.step.0 && !progress.entries.is_multiple_of(ENTRIES) {
+        let is_far = read.read.done.saturating_sub(progress.timed_at) >= BYTES;
+        if read.step == progress.step.0 && !is_far && !progress.entries.is_multiple_of(ENTRIES) {
             return;
         }
+        progress.timed_at = read.read.done;
         let now = clock::now();
         if read.step != progress.step.0 {
             progress.step = (read.step, now);
@@ -145,5 +157,29 @@ fn loading(progress: LoadProgress, in_step: Duration, elapsed: Duration, left: O
         total_bytes: progress.read.total,
         elapsed,
         left,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn large_entries_are_reported_in_time() {
+        let reports = Arc::new(AtomicUsize::new(0));
+        let count = reports.clone();
+        let reporter = Reporter::new(Some(Arc::new(move |_| {
+            count.fetch_add(1, Ordering::Relaxed);
+        })));
+        let read = |done| {
+            reporter.lock().next = clock::now();
+            let mut read = LoadProgress::default();
+            (read.read.done, read.read.total) = (done, 10 * BYTES);
+            reporter.tell(read);
+            reports.load(Ordering::Relaxed)
+        };
+        assert_eq!([BYTES - 1, BYTES, BYTES + 1, 2 * BYTES].map(read), [0, 1, 1, 2]);
     }
 }

@@ -14,6 +14,8 @@ use crate::{Node, NodeId, Routing, metrics::NodeMetrics, status::NodeStatus};
 const MAX_QUERIES: usize = 32;
 /// A node that answers later is reported without figures.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(2);
+/// In bytes. That of thousands of chains is smaller.
+const MAX_STATUS: usize = 16 << 20;
 
 #[derive(Debug, Default)]
 pub(super) struct Reports {
@@ -60,7 +62,8 @@ impl Reports {
         if self.in_flight.insert(None) {
             let node = node.clone();
             self.tasks.spawn(async move {
-                let metrics = node.metrics().await;
+                let mut metrics = node.metrics().await;
+                metrics.status.chains.sort_by_key(|chain| chain.chain);
                 let waiting_for = match metrics.status.ready {
                     true => Vec::new(),
                     false => node.waiting_for().await.iter().map(ToString::to_string).collect(),
@@ -113,7 +116,13 @@ impl Reports {
     }
 }
 
+/// A node's status, with its chains sorted.
 async fn query(node: &Node, id: NodeId) -> Result<Box<NodeStatus>, String> {
     let json = node.kv().router.node_status_json(id, QUERY_TIMEOUT).await.map_err(|error| error.to_string())?;
-    serde_json::from_str(&json).map_err(|error| format!("unreadable: {error}"))
+    if json.len() > MAX_STATUS {
+        return Err(format!("its report has {} bytes", json.len()));
+    }
+    let mut status: NodeStatus = serde_json::from_str(&json).map_err(|error| format!("unreadable: {error}"))?;
+    status.chains.sort_by_key(|chain| chain.chain);
+    Ok(Box::new(status))
 }

@@ -25,6 +25,9 @@ const IDLE_PERIOD: Duration = Duration::from_secs(5);
 /// A snapshot waits this long for the reports of its round. Later ones are in the next snapshot.
 const GATHER_TIME: Duration = Duration::from_millis(400);
 
+/// A change is published this long after the first event of a burst: one failure may change thousands of chains.
+const BURST: Duration = Duration::from_millis(100);
+
 pub(super) struct Sampler {
     slot: NodeSlot,
     feed: Arc<Feed>,
@@ -34,6 +37,8 @@ pub(super) struct Sampler {
     began: Option<Instant>,
     /// Whether reports of the present round are awaited.
     is_gathering: bool,
+    /// When the changes of the latest events are published. `None`: they are.
+    changes_due: Option<Instant>,
     reading: Option<Reading>,
     sample: Sample,
 }
@@ -62,6 +67,7 @@ impl Sampler {
             reports: Reports::default(),
             began: None,
             is_gathering: false,
+            changes_due: None,
             reading: None,
             sample: Sample::default(),
         }
@@ -72,9 +78,10 @@ impl Sampler {
         let mut changes = self.slot.changes();
         loop {
             self.follow();
-            let due = self.due();
+            let (due, changes_due) = (self.due(), self.changes_due);
             tokio::select! {
                 () = sleep_until(due) => self.step(),
+                () = sleep_until(changes_due.unwrap_or(due)), if changes_due.is_some() => self.publish(),
                 Some(()) = self.reports.receive() => if self.reports.is_complete() { self.finish_round() },
                 event = self.events.next() => match event {
                     Some(event) => self.on_event(&event),
@@ -137,13 +144,14 @@ impl Sampler {
         self.publish();
     }
 
-    /// Publishes an event and the configuration after it at once. The figures are those of the last round.
+    /// Publishes an event at once, and soon the configuration after it. The figures are those of the last round.
     fn on_event(&mut self, event: &NodeEvent) {
         self.feed.event(event);
-        self.publish();
+        self.changes_due.get_or_insert_with(|| Instant::now() + BURST);
     }
 
     fn publish(&mut self) {
+        self.changes_due = None;
         if !self.feed.is_viewed() {
             return self.feed.forget_snapshot();
         }
@@ -166,4 +174,30 @@ fn others(node: &Node) -> Vec<NodeId> {
         })
     };
     routing.nodes.keys().copied().filter(|&id| id != node.id().node && may_answer(id)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_burst_of_events_has_one_snapshot() {
+        let feed = Arc::<Feed>::default();
+        let (_, mut viewer) = feed.join().unwrap();
+        let mut sampler = Sampler::new(NodeSlot::new(), feed.clone());
+        let began = Instant::now();
+        sampler.began = Some(began);
+        for _ in 0..10 {
+            sampler.on_event(&NodeEvent::LeaseLost);
+        }
+        let task = tokio::spawn(sampler.run());
+        for _ in 0..10 {
+            assert!(viewer.recv().await.unwrap().starts_with(b"event: event\n"));
+        }
+        assert!(viewer.recv().await.unwrap().starts_with(b"event: snapshot\n"));
+        assert!(began.elapsed() < PERIOD);
+        assert!(viewer.recv().await.unwrap().starts_with(b"event: snapshot\n"));
+        assert!(began.elapsed() >= PERIOD, "the next is that of the next round");
+        task.abort();
+    }
 }

@@ -15,6 +15,9 @@ use crate::{
     status::{ChainMode, ChainStatus, GossipState, LoadingStatus},
 };
 
+/// The highest number of characters of a text of another node.
+const MAX_TEXT: usize = 300;
+
 #[derive(Debug, Serialize)]
 pub(super) struct PageSnapshot {
     at_ms: u64,
@@ -163,7 +166,7 @@ impl NodeView<'_> {
                 role: config.place(id).to_string(),
                 state: self.state(id),
                 is_this: self.is_this(id.node),
-                error: figures.as_ref().err().map(ToString::to_string),
+                error: figures.as_ref().err().map(|why| bounded(why)),
                 figures: figures.ok().map(|(status, round)| SeatFigures::new(status, lag(head, status, round))),
             }
         };
@@ -187,8 +190,9 @@ impl NodeView<'_> {
             (false, _, Some(PeerReport { status: Err(why), .. })) => return Err(why),
             _ => return Err("no report yet"),
         };
-        let chain = status.chains.iter().find(|chain| chain.chain == config.chain.0);
-        Ok((chain.ok_or("no report about this chain yet")?, round))
+        // Reports are sorted. There may be thousands of chains.
+        let found = status.chains.binary_search_by_key(&config.chain.0, |chain| chain.chain);
+        Ok((found.map(|at| &status.chains[at]).map_err(|_| "no report about this chain yet")?, round))
     }
 
     /// All known nodes: the nodes of the configurations, and others known by gossip.
@@ -245,6 +249,11 @@ impl NodeView<'_> {
     }
 }
 
+/// The beginning of another node's text.
+fn bounded(text: &str) -> String {
+    text.chars().take(MAX_TEXT).collect()
+}
+
 fn state_of(member: &Member) -> GossipState {
     member.state.into()
 }
@@ -271,8 +280,19 @@ impl SeatFigures {
             open: status.open,
             keys: status.keys,
             received_records: status.receiving_records,
-            halted: status.halted.clone(),
-            full: status.full.as_ref().map(ToString::to_string),
+            halted: status.halted.as_deref().map(bounded),
+            full: status.full.as_ref().map(|full| bounded(&full.to_string())),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_others_are_bounded() {
+        assert_eq!(bounded("no answer"), "no answer");
+        assert_eq!(bounded(&"ü".repeat(MAX_TEXT + 1)), "ü".repeat(MAX_TEXT));
     }
 }

@@ -46,6 +46,8 @@ function chainRate(before, chain) {
   const now = { mark: marks.length ? Math.max(...marks) : null, at: chain.at, value: null };
   const then = before && before.rate;
   if (!then || then.mark === null || now.mark === null) return now;
+  // The clock may have been set back.
+  if (now.at < then.at) return now;
   if (now.at - then.at < 900) return then;
   return { ...now, value: Math.max(0, (now.mark - then.mark) * 1000 / (now.at - then.at)) };
 }

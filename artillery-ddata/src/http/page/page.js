@@ -99,7 +99,8 @@ const KINDS = { good: "Good", bad: "Loss", orderly: "Planned" };
 function showEvents() {
   const newest = [...page.events].reverse();
   byId("no-events").hidden = newest.length > 0;
-  keep(byId("events"), newest, event => event.number, event => ({
+  // Numbers begin again when the node restarts.
+  keep(byId("events"), newest, event => `${event.number} ${event.at_ms}`, event => ({
     node: el("li", {}, el("time", { datetime: new Date(event.at_ms).toISOString() }, clock(event.at_ms)), el("span", { class: `tag ${event.kind}` }, KINDS[event.kind] || event.kind), el("span", {}, event.text)),
   }), () => {});
 }
@@ -140,12 +141,12 @@ function receive(message) {
   if (receiver) { receiver(JSON.parse(fields.data)); showSoon(); }
 }
 
-// The address without credentials, which `fetch` refuses, and with the path at which the routes are nested.
-const eventsUrl = () => `${location.origin}${location.pathname.replace(/\/?$/, "/")}events`;
+// The address of a route without credentials, which `fetch` refuses, and with the path at which the routes are nested.
+const urlOf = route => `${location.origin}${location.pathname.replace(/\/?$/, "/")}${route}`;
 
 // A stream that is read by `fetch` shows why it was refused, which an EventSource doesn't.
 async function follow(link) {
-  const response = await fetch(eventsUrl(), { signal: link.signal, cache: "no-store", headers: { accept: "text/event-stream" } });
+  const response = await fetch(urlOf("events"), { signal: link.signal, cache: "no-store", headers: { accept: "text/event-stream" } });
   if (!response.ok) throw Object.assign(new Error((await response.text()).trim()), { status: response.status });
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   for (let rest = ""; ;) {
@@ -194,7 +195,8 @@ function connect() {
     if (page.link !== link) return;
     page.link = null;
     lost(error);
-    page.timer = setTimeout(connect, Math.min(5000, 250 * 2 ** page.tries));
+    // The same password would be refused again.
+    if (error.status !== 401) page.timer = setTimeout(connect, Math.min(5000, 250 * 2 ** page.tries));
   });
 }
 
@@ -207,6 +209,7 @@ setInterval(() => {
 }, 1000);
 document.addEventListener("visibilitychange", connect);
 addEventListener("online", connect);
+for (const link of document.querySelectorAll("footer a")) link.href = urlOf(link.getAttribute("href"));
 byId("graphs").append(...graphs.map(graph => graph.node));
 new ResizeObserver(showSoon).observe(byId("main"));
 connect();

@@ -13,8 +13,8 @@ use crate::text::print;
 
 pub(super) const WRITE_PERIOD: Duration = Duration::from_millis(100);
 pub(super) const READ_PERIOD: Duration = Duration::from_millis(20);
-/// Longer pauses are reported.
-const PAUSE: Duration = Duration::from_millis(400);
+/// Longer pauses between successes are reported.
+const PAUSE: Duration = Duration::from_secs(1);
 const COUNTER: &str = "demo:counter";
 
 /// The highest acknowledged value of the counter.
@@ -24,12 +24,12 @@ pub(super) fn per_second(period: Duration) -> u128 {
     1000 / period.as_millis()
 }
 
-/// Increments a counter. Returns only if an acknowledged increment is lost.
+/// Increments a counter. Returns only if the counter has decreased.
 pub(super) async fn write(kv: &Kv) -> Failure {
     repeat("Writes", WRITE_PERIOD, async || Ok(kv.increment(COUNTER, 1).await?.result)).await
 }
 
-/// Reads that counter. Returns only if an acknowledged increment is lost.
+/// Reads that counter. Returns only if it has decreased.
 pub(super) async fn read(kv: &Kv) -> Failure {
     let read = async || {
         let read = kv.get(COUNTER).await?;
@@ -40,23 +40,27 @@ pub(super) async fn read(kv: &Kv) -> Failure {
 }
 
 async fn repeat(what: &str, period: Duration, ask: impl AsyncFn() -> Result<i64, Error>) -> Failure {
-    let (mut pace, mut done, mut is_failing) = (pace(period), Instant::now(), false);
+    let (mut pace, mut done, mut is_failing) = (pace(period), None::<Instant>, false);
     loop {
         pace.tick().await;
         let floor = ACKNOWLEDGED.load(Ordering::Relaxed);
         match ask().await {
             Ok(value) if value < floor => {
-                return Failure::failed(format!("an acknowledged write is lost: {value} was read after {floor}"));
+                return Failure::failed(format!(
+                    "{COUNTER} is {value} after {floor} was acknowledged: either a client has changed this key, or \
+                     acknowledged writes are lost"
+                ));
             }
             Ok(value) => {
                 ACKNOWLEDGED.fetch_max(value, Ordering::Relaxed);
-                if done.elapsed() >= PAUSE {
-                    let seconds = done.elapsed().as_secs_f64();
+                let pause = done.replace(Instant::now()).map(|done| done.elapsed());
+                if let Some(pause) = pause.filter(|&pause| pause >= PAUSE) {
+                    let seconds = pause.as_secs_f64();
                     print(&format!(
                         "{what} continue after {seconds:.1} s. No acknowledged write is lost ({value} writes)."
                     ));
                 }
-                (done, is_failing) = (Instant::now(), false);
+                is_failing = false;
             }
             // One line for a series of failures.
             Err(error) => {

@@ -60,28 +60,51 @@ async fn run(args: DemoArgs) -> Result<u8, Failure> {
     let mut signals = Signals::listen().map_err(Failure::failed)?;
     signals.listen_to_all().map_err(Failure::failed)?;
     let place = Place::new()?;
-    let mut sites = site::plan(&place, [args.http, args.resp])?;
+    let played = play(&args, &place, &mut signals).await;
+    if let Err(End { failure, is_evidence: true }) = played {
+        print(&format!("All processes have ended. Their directories remain: {}", place.dir.display()));
+        return Err(failure);
+    }
+    place.remove()?;
+    print("All processes have ended, and their directories are deleted.");
+    played.map(|()| exit::DONE).map_err(|end| end.failure)
+}
+
+/// Why the demo ends without a signal.
+struct End {
+    failure: Failure,
+    /// Whether the directories help to find its cause.
+    is_evidence: bool,
+}
+
+impl From<Failure> for End {
+    fn from(failure: Failure) -> Self {
+        Self { failure, is_evidence: false }
+    }
+}
+
+/// Runs the nodes until a signal arrives or something fails, and ends them.
+async fn play(args: &DemoArgs, place: &Place, signals: &mut Signals) -> Result<(), End> {
+    let mut sites = site::plan(place, [args.http, args.resp])?;
     let shown = tokio::select! {
-        shown = show(&args, &place, &mut sites) => shown,
+        shown = show(args, place, &mut sites) => shown,
         _ = signals.next() => Ok(()),
     };
     for site in &mut sites {
         site.kill().await;
     }
-    place.remove()?;
-    print("All processes have ended, and their directories are deleted.");
-    shown.map(|()| exit::DONE)
+    shown
 }
 
 /// Shows the nodes until something fails.
-async fn show(args: &DemoArgs, place: &Place, sites: &mut [Site; 3]) -> Result<(), Failure> {
+async fn show(args: &DemoArgs, place: &Place, sites: &mut [Site; 3]) -> Result<(), End> {
     print("Starting three nodes…");
     for site in &mut *sites {
         site.start()?;
     }
-    for site in &mut *sites {
-        site.ready().await?;
-    }
+    let [a, b, c] = &mut *sites;
+    // The first ones wait for the others: the failure of any node must end the wait for all.
+    tokio::try_join!(a.ready(), b.ready(), c.ready())?;
     let restart_after = Duration::from_secs(args.restart_after);
     print(&text::introduction(place, sites, restart_after));
     let seeds = sites.iter().map(|site| site.listen);
@@ -89,11 +112,11 @@ async fn show(args: &DemoArgs, place: &Place, sites: &mut [Site; 3]) -> Result<(
     let client = client.seeds(seeds).connect().await.map_err(Failure::failed)?;
     let (kv, [a, b, c]) = (client.kv(), sites);
     tokio::select! {
-        failure = a.keep(restart_after) => Err(failure),
-        failure = b.keep(restart_after) => Err(failure),
-        failure = c.keep(restart_after) => Err(failure),
-        failure = load::write(&kv) => Err(failure),
-        failure = load::read(&kv) => Err(failure),
+        failure = a.keep(restart_after) => Err(failure.into()),
+        failure = b.keep(restart_after) => Err(failure.into()),
+        failure = c.keep(restart_after) => Err(failure.into()),
+        failure = load::write(&kv) => Err(End { failure, is_evidence: true }),
+        failure = load::read(&kv) => Err(End { failure, is_evidence: true }),
     }
 }
 

@@ -155,7 +155,9 @@ fn how(status: ExitStatus) -> String {
     }
 }
 
-/// This program, even if its file was replaced in the meantime.
+/// This program. On Linux even if its file was replaced or deleted since, but then `ps` shows the process as `exe`.
 fn this_program() -> std::io::Result<PathBuf> {
-    if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { env::current_exe() }
+    let program = env::current_exe()?;
+    let is_replaced = cfg!(target_os = "linux") && !program.exists();
+    Ok(if is_replaced { "/proc/self/exe".into() } else { program })
 }

@@ -26,7 +26,7 @@ Examples:
   A node that keeps its data on disk, where mDNS doesn't reach, of a cluster that exists:
     {name} --cluster shop --secret-file secret --seed db-1.example:7400 --data /var/lib/shop --existing
   A cluster of one node, for redis-cli and a browser:
-    {name} --expect 1 --resp 127.0.0.1:6379 --http 127.0.0.1:9100
+    {name} --expect 1 --resp 127.0.0.1:6379 --http 127.0.0.1:7480
 
 Exit codes:
   0  stopped by SIGINT or SIGTERM
@@ -87,10 +87,10 @@ pub(super) struct NodeArgs {
     /// vote; a node without --data always leaves permanently
     #[arg(long, help_heading = CLUSTER)]
     pub(super) leave_on_term: bool,
-    /// These clusters were abandoned (`ctl create-anew`): create their successor, alone
+    /// These clusters were abandoned (`artillery-ctl create-anew`): create their successor, alone
     #[arg(long, value_name = "CLUSTER_ID,…", value_delimiter = ',', value_parser = cluster_id, conflicts_with = "join_after", help_heading = CLUSTER)]
     pub(super) found_after: Vec<ClusterId>,
-    /// These clusters were abandoned (`ctl create-anew`): join their successor, and create no cluster
+    /// These clusters were abandoned (`artillery-ctl create-anew`): join their successor, and create no cluster
     #[arg(long, value_name = "CLUSTER_ID,…", value_delimiter = ',', value_parser = cluster_id, help_heading = CLUSTER)]
     pub(super) join_after: Vec<ClusterId>,
     /// UDP address for QUIC (default: `[::]:0`, all addresses of this machine; without a secret `127.0.0.1:0`)

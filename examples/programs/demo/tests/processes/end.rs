@@ -5,7 +5,7 @@ use artillery_processes::eventually;
 use crate::running::{Demo, asked};
 
 async fn is_ready(addr: &str) -> Result<String, String> {
-    asked(addr, "GET /ready HTTP/1.1\r\nHost: demo\r\nConnection: close\r\n\r\n", "HTTP/1.1 200").await
+    asked(addr, "GET /ready HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "HTTP/1.1 200").await
 }
 
 #[tokio::test]
@@ -30,12 +30,26 @@ async fn a_killed_node_is_replaced_and_a_signal_ends_everything() {
     let id = restarted.rsplit(' ').next().unwrap().trim_end_matches('.').parse().unwrap();
     demo.printed(&format!("Node {name} is ready again")).await;
     eventually(async || is_ready(&http).await).await;
-    demo.printed("Writes continue after").await;
 
     let ids: Vec<_> = demo.rows.iter().map(|row| row.id).chain([id]).collect();
     assert_eq!(demo.process.stop("-INT").await, Some(0), "{:?}", demo.process.err.all());
     // At once, without a wait: the demo has waited for everything.
     assert!(!demo.dir.exists());
+    Demo::is_gone(&ids, &demo.dir).await;
+}
+
+/// The demo can't know whether a client has changed its counter: the directories show it.
+#[tokio::test]
+async fn the_directories_remain_if_the_counter_decreases() {
+    let mut demo = Demo::start().await;
+    let ids: Vec<_> = demo.rows.iter().map(|row| row.id).collect();
+    asked(&demo.rows[0].resp, "SET demo:counter -1000000\r\n", "+OK\r\n").await.unwrap();
+    assert_eq!(demo.process.ended().await, Some(1));
+    let lines = demo.process.err.all();
+    assert!(lines.iter().any(|line| line.contains("a client has changed this key")), "{lines:?}");
+    demo.printed(&format!("Their directories remain: {}", demo.dir.display())).await;
+    assert!(demo.dir.join("a").is_dir());
+    std::fs::remove_dir_all(&demo.dir).unwrap();
     Demo::is_gone(&ids, &demo.dir).await;
 }
 

@@ -9,6 +9,7 @@ use std::{
 };
 
 use axum::serve::Listener;
+use rustix::net::sockopt;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
@@ -21,6 +22,9 @@ use crate::door::Door;
 /// How long a connection may wait without receiving a byte of an answer. The limit frees the permits of clients that
 /// are idle or send their request byte by byte.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Messages of the page are small: with the kernel's default, those of many minutes would fit into the buffer of a client
+/// that no longer reads.
+const SEND_BUFFER: usize = 64 << 10;
 
 #[derive(Debug)]
 pub(super) struct PlacedListener(pub(super) Door);
@@ -55,12 +59,22 @@ impl Placed {
     }
 }
 
+/// Lets the kernel end a connection whose peer acknowledges nothing or doesn't read for [`PATIENCE`].
+fn limit(stream: &TcpStream) -> io::Result<()> {
+    sockopt::set_socket_send_buffer_size(stream, SEND_BUFFER)?;
+    #[cfg(target_os = "linux")]
+    sockopt::set_tcp_user_timeout(stream, PATIENCE.as_millis() as u32)?;
+    Ok(())
+}
+
 impl Listener for PlacedListener {
     type Io = Placed;
     type Addr = Option<SocketAddr>;
 
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
         let (stream, place) = self.0.next().await;
+        // It fails only if the connection has ended.
+        let _ = limit(&stream);
         let addr = stream.peer_addr().ok();
         (Placed::new(stream, place), addr)
     }
@@ -141,6 +155,15 @@ mod tests {
         assert!(is_cut_off(&mut placed).await);
         drop(placed);
         assert_eq!(places.taken(), 0);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn a_peer_that_stops_reading_is_limited() {
+        let (_listener, _client, placed) = connected(door().await).await;
+        // The kernel doubles the size, for its own records.
+        assert!(sockopt::socket_send_buffer_size(&placed.stream).unwrap() <= 2 * SEND_BUFFER);
+        assert_eq!(sockopt::tcp_user_timeout(&placed.stream).unwrap(), 30_000);
     }
 
     /// Bytes of a request don't extend the deadline: a request sent byte by byte has the same deadline as another.

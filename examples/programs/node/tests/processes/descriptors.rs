@@ -88,7 +88,7 @@ async fn idle_clients_leave_a_node_its_descriptors() {
             scrapes.push(TcpStream::connect(http).await.unwrap());
         }
         let mut late = TcpStream::connect(http).await.unwrap();
-        late.write_all(b"GET /ready HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+        late.write_all(b"GET /ready HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
         let mut told = String::new();
         late.read_to_string(&mut told).await.unwrap();
         assert!(told.starts_with("HTTP/1.1 503 ") && told.contains("max number of clients reached"), "{told}");

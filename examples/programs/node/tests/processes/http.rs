@@ -49,6 +49,17 @@ async fn requests_without_the_token_are_refused() {
     assert_eq!(get(http, "/status", &format!("Authorization: Bearer {token}\r\n")).await.0, 200);
 }
 
+/// A page of another site whose name resolves to this machine must not read the node.
+#[tokio::test]
+async fn a_foreign_name_is_refused_without_a_password() {
+    let (_node, line) = Node::alone(&token(), &["--http", "127.0.0.1:0"]).await;
+    let http = line["http"].as_str().unwrap();
+    for (host, code) in [("evil.example", "421"), ("localhost", "200")] {
+        let request = format!("GET /status HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        assert_eq!(exchange(http, &request).await.0.split(' ').nth(1), Some(code), "{host}");
+    }
+}
+
 /// The data of the first server-sent event with this name that is accepted.
 async fn event(http: &str, name: &str, is_wanted: impl Fn(&Value) -> bool) -> Value {
     let mut stream = TcpStream::connect(http).await.unwrap();

@@ -65,7 +65,7 @@ async fn exported_metrics_are_documented_and_well_formed() {
         assert_eq!((only(&described, &exported), only(&exported, &described)), (vec![], vec![]), "described, exported");
         promtool(&get(http, "/metrics", "").await.1);
         // The oldest scrapers send no host.
-        for version in ["1.0", "1.1\r\nHost: node\r\nConnection: close"] {
+        for version in ["1.0", "1.1\r\nHost: localhost\r\nConnection: close"] {
             let (head, _) = exchange(http, &format!("GET /metrics HTTP/{version}\r\n\r\n")).await;
             assert!(head.to_lowercase().contains("content-type: text/plain; version=0.0.4"), "{head}");
         }
