@@ -12,7 +12,7 @@ use tokio::time::sleep;
 /// The pause before a call is repeated.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Reads a key, as often as it takes.
+/// Reads a key, and repeats the read until it is answered.
 pub(crate) async fn read(kv: &Kv, key: &str) -> Read<Bytes> {
     loop {
         match kv.get(key).await {

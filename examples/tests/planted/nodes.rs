@@ -94,23 +94,23 @@ fn full_disk_ignored() {
 
 #[test]
 fn answered_before_it_is_stored() {
-    /// Takes orders in a process that dies with its node. `order` returns once the customer has been told.
+    /// Takes orders in a process that dies with its node. `order` returns once the customer has an answer.
     async fn shop(cluster: Cluster, order: impl AsyncFn(&Kv, String)) {
         let node = cluster.nodes()[cluster.seed() as usize % 3];
         let kv = cluster.kv(node);
-        let mut told = Vec::new();
+        let mut answered = Vec::new();
         let orders = async {
             for number in 0..20 {
                 let key = format!("order/{number}");
                 order(&kv, key.clone()).await;
-                told.push(key);
+                answered.push(key);
                 sleep(SECOND / 100).await;
             }
         };
         let _ = timeout(Duration::from_millis(20 + cluster.seed() * 7 % 100), orders).await;
         cluster.crash(node);
         sleep(SECOND * 10).await;
-        for key in told {
+        for key in answered {
             assert!(exists(&cluster.client(), &key).await, "an order was lost");
         }
     }

@@ -86,13 +86,9 @@ fn cache_by_time() {
         }
     }
     let wrong = async |kv: Kv, _: &Session, changed: &Cell<bool>| {
-        let (mut cached, mut since) = (text(&kv, "price/1").await.1, Instant::now());
+        let (cached, since) = (text(&kv, "price/1").await.1, Instant::now());
         until(changed).await;
-        if since.elapsed() > SECOND {
-            (cached, since) = (text(&kv, "price/1").await.1, Instant::now());
-        }
-        let _ = since;
-        cached
+        if since.elapsed() < SECOND { cached } else { text(&kv, "price/1").await.1 }
     };
     let right = async |kv: Kv, session: &Session, changed: &Cell<bool>| {
         let view = loop {
@@ -107,12 +103,13 @@ fn cache_by_time() {
     hunt("cache by time", rough(), |cluster| shop(cluster, wrong), |cluster| shop(cluster, right));
 }
 
-type Copy = BTreeMap<Bytes, (Version, Bytes)>;
+/// The entries of a copy.
+type Entries = BTreeMap<Bytes, (Version, Bytes)>;
 
-/// All keys of the prefix, as often as it takes.
-async fn scan(kv: &Kv, session: &Session) -> Copy {
+/// All keys of the prefix. A scan that fails is repeated.
+async fn scan(kv: &Kv, session: &Session) -> Entries {
     loop {
-        let (mut entries, mut copy) = (kv.scan("stock/").session(session), Copy::new());
+        let (mut entries, mut copy) = (kv.scan("stock/").session(session), Entries::new());
         loop {
             match entries.next().await {
                 Some(Ok(entry)) => copy.insert(entry.key, (entry.version, entry.value)),
@@ -147,7 +144,7 @@ async fn write(kv: Kv, over: &Cell<bool>) {
 
 #[test]
 fn gap_before_a_watch() {
-    async fn mirror(cluster: Cluster, open: impl AsyncFn(&Kv) -> (Watch, Copy)) {
+    async fn mirror(cluster: Cluster, open: impl AsyncFn(&Kv) -> (Watch, Entries)) {
         let (kv, over) = (cluster.client(), Cell::new(false));
         let follow = async {
             sleep(Duration::from_millis(cluster.seed() % 10 * 10)).await;
@@ -187,7 +184,7 @@ fn watch_restarted_from_now() {
     /// Delivers each message to a receiver outside of the cluster. Its process dies with its node, and is restarted.
     async fn deliver(cluster: Cluster, keeps_position: bool) {
         let (node, over) = (cluster.nodes()[cluster.seed() as usize % 3], Cell::new(false));
-        let (mut position, mut received) = (None, Copy::new());
+        let (mut position, mut received) = (None, Entries::new());
         let process = async {
             for ends in [false, true] {
                 let kv = if ends { cluster.kv(cluster.restart(node).await) } else { cluster.kv(node) };

@@ -52,17 +52,17 @@ fn message_sent_twice() {
     );
 }
 
-/// Takes three orders, and compares what the customer was told with the data.
+/// Takes three orders, and compares the answers to the customer with the data.
 async fn orders(cluster: Cluster, order: impl AsyncFn(&Kv, &str) -> bool) {
     let kv = cluster.client();
-    let mut told = Vec::new();
+    let mut answers = Vec::new();
     for key in ["order/1", "order/2", "order/3"] {
-        told.push((key, order(&kv, key).await));
+        answers.push((key, order(&kv, key).await));
     }
     // Delayed requests have arrived.
     cluster.check().await;
-    for (key, is_taken) in told {
-        assert_eq!(is_taken, exists(&kv, key).await, "{key}: taken or not, the customer was told otherwise");
+    for (key, is_taken) in answers {
+        assert_eq!(is_taken, exists(&kv, key).await, "{key}: the customer has a wrong answer");
     }
 }
 
