@@ -140,7 +140,7 @@ fn explore<P: Future<Output = ()> + Send + 'static>(failure: Failure, process: i
     let mut trouble = Trouble::rough();
     (trouble.crashes, trouble.interruptions) = (false, false);
     let cluster = Cluster::builder().nodes(4).replicas(3).trouble(trouble);
-    cluster.explore(0..6, |cluster| office(cluster, failure, &process));
+    cluster.explore(0..3, |cluster| office(cluster, failure, &process));
 }
 
 /// The seed and the reason of the first failure, if a seed fails.
