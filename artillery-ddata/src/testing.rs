@@ -135,6 +135,10 @@
 //!
 //! # Limitations
 //!
+//! The tasks of your test don't end with a node's process: after a crash, calls by its handles fail with
+//! [`NotApplied::Stopped`](crate::error::NotApplied::Stopped), at once. A loop that repeats such a call without a pause
+//! never ends, since virtual time stands still. A panic of a spawned task counts only if the test awaits the task.
+//!
 //! A paused process isn't stopped: its handles wait, no message reaches or leaves it, and its tasks continue. Disks are
 //! never damaged, apart from the losses of a power cut. The changes of a [`Watch`](crate::kv::Watch) and the pages of
 //! [`Kv::scan_hashed`](crate::Kv::scan_hashed) aren't checked. Of keys that a [`Script`](crate::Script) names, only the

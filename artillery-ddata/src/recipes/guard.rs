@@ -91,7 +91,9 @@ impl fmt::Debug for Guard {
 }
 
 impl Batch {
-    /// Requires that this lock is held: the batch conflicts once it isn't, whatever this process believes.
+    /// Requires that this lock is held: the batch conflicts once it isn't, whatever this process believes. An earlier batch
+    /// of the same holder, of unknown outcome, may still be applied: repeat it under its request id, or add a condition on
+    /// the version of a key.
     ///
     /// All keys of a batch must belong to one chain. If the cluster has several chains, the other keys must contain the
     /// name of the lock in braces, as in `report/{jobs}`.

@@ -5,6 +5,13 @@ use std::time::Duration;
 use artillery_core::internal::simulated::Weather;
 
 /// Random faults, in addition to the faults caused by the test. All probabilities are from 0 to 1.
+///
+/// ```
+/// # #[cfg(feature = "testing")] {
+/// let mut trouble = artillery_ddata::testing::Trouble::rough();
+/// trouble.crashes = false;
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Trouble {
@@ -20,7 +27,8 @@ pub struct Trouble {
     pub lost_answers: f64,
     /// The probability that the request of an answered write arrives a second time, up to two seconds after the answer.
     pub doubled_requests: f64,
-    /// Whether at random times a node is paused or isolated, or a link is cut in one direction, for up to 1.5 seconds.
+    /// Whether at random times a node is paused or isolated, or a link is cut in one direction, for up to 1.5 seconds. That
+    /// may last longer than a lease, so members are removed and join again.
     pub interruptions: bool,
     /// Whether at random times a node crashes, and restarts within four seconds. A node crashes only while all nodes run and
     /// serve, without a cut, and only in a cluster of at least three, so data in memory survives. A test that crashes or
