@@ -56,6 +56,8 @@ async fn orders_wait_for_the_network() {
     cluster.heal();
     order(&kv, 3).await.expect("an order");
 
+    // The chain has been rearranged: wait until all nodes serve again.
+    cluster.settle().await;
     cluster.pause(cluster.chain()[1]);
     let put = kv.put("note", "x").timeout(Duration::from_secs(1)).await;
     assert!(matches!(put, Err(Error::OutcomeUnknown { .. })), "{put:?}");
