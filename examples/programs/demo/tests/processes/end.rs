@@ -38,21 +38,6 @@ async fn a_killed_node_is_replaced_and_a_signal_ends_everything() {
     Demo::is_gone(&ids, &demo.dir).await;
 }
 
-/// The demo can't know whether a client has changed its counter: the directories show it.
-#[tokio::test]
-async fn the_directories_remain_if_the_counter_decreases() {
-    let mut demo = Demo::start().await;
-    let ids: Vec<_> = demo.rows.iter().map(|row| row.id).collect();
-    asked(&demo.rows[0].resp, "SET demo:counter -1000000\r\n", "+OK\r\n").await.unwrap();
-    assert_eq!(demo.process.ended().await, Some(1));
-    let lines = demo.process.err.all();
-    assert!(lines.iter().any(|line| line.contains("a client has changed this key")), "{lines:?}");
-    demo.printed(&format!("Their directories remain: {}", demo.dir.display())).await;
-    assert!(demo.dir.join("a").is_dir());
-    std::fs::remove_dir_all(&demo.dir).unwrap();
-    Demo::is_gone(&ids, &demo.dir).await;
-}
-
 #[tokio::test]
 async fn nothing_survives_a_demo_that_is_killed() {
     let mut demo = Demo::start().await;
