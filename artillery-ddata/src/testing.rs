@@ -68,12 +68,14 @@
 //!
 //! testing::explore(0..5, |cluster| async move {
 //!     let (worker, other) = (cluster.client(), cluster.client());
+//!     let began = tokio::time::Instant::now();
 //!     // A lock that frees itself. The fault may also have refused it, or hidden its outcome.
 //!     let lock = worker.compare_and_swap("lock", Version::NONE, "worker").ttl(Duration::from_secs(10)).await;
 //!     // The worker stops here.
-//!     tokio::time::sleep(Duration::from_secs(9)).await;
-//!     if lock.is_ok() {
-//!         assert!(other.compare_and_swap("lock", Version::NONE, "other").await.is_err());
+//!     tokio::time::sleep_until(began + Duration::from_secs(9)).await;
+//!     let taken = other.compare_and_swap("lock", Version::NONE, "other").ttl(Duration::from_secs(10)).await;
+//!     if lock.is_ok() && taken.is_ok() {
+//!         assert!(began.elapsed() >= Duration::from_millis(9_900)); // this call may have taken seconds
 //!     }
 //!     tokio::time::sleep(Duration::from_secs(60)).await;
 //!     if let Ok(read) = other.get("lock").await {
@@ -136,8 +138,9 @@
 //! # Limitations
 //!
 //! The tasks of your test don't end with a node's process: after a crash, calls by its handles fail with
-//! [`NotApplied::Stopped`](crate::error::NotApplied::Stopped), at once. A loop that repeats such a call without a pause
-//! never ends, since virtual time stands still. A panic of a spawned task counts only if the test awaits the task.
+//! [`NotApplied::Stopped`](crate::error::NotApplied::Stopped), at once. The retry of a write under its request id fails
+//! with [`Unknown::NotMade`](crate::error::Unknown::NotMade). A loop that repeats such calls panics after 100,000 of
+//! them. A panic of a spawned task is reported only if the test awaits the task.
 //!
 //! A paused process isn't stopped: its handles wait, no message reaches or leaves it, and its tasks continue. Disks are
 //! never damaged, apart from the losses of a power cut. The changes of a [`Watch`](crate::kv::Watch) and the pages of

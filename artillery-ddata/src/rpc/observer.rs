@@ -5,7 +5,10 @@ pub(crate) mod book;
 use std::{
     collections::{BTreeSet, VecDeque},
     pin::{Pin, pin},
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
     time::Duration,
 };
 
@@ -37,6 +40,9 @@ pub enum Fate {
     /// The write is never applied: the request was lost.
     Lost,
 }
+
+/// The number of calls by handles of a process that has ended, far above that of any program without an endless loop.
+const MAX_LATE_CALLS: u32 = 100_000;
 
 /// The approximate maximum delay of a late or duplicated request.
 const MAX_LATENESS: Duration = Duration::from_secs(2);
@@ -194,11 +200,25 @@ pub(crate) struct Observer {
     client: u32,
     /// The node whose process contains the handle.
     home: Option<NodeId>,
+    /// The calls since the end of that process.
+    late_calls: Arc<AtomicU32>,
 }
 
 impl Observer {
     pub(crate) fn new(witness: Arc<Witness>, client: u32, home: Option<NodeId>) -> Self {
-        Self { witness, client, home }
+        Self { witness, client, home, late_calls: Arc::default() }
+    }
+
+    /// Called for each call by a handle of a process that has ended.
+    ///
+    /// # Panics
+    /// After [`MAX_LATE_CALLS`]. Such a call takes no time, so a loop of them would never end.
+    pub(crate) fn called_after_end(&self) {
+        assert!(
+            self.late_calls.fetch_add(1, Ordering::Relaxed) < MAX_LATE_CALLS,
+            "a handle of a stopped node was called {MAX_LATE_CALLS} times: return from the loop when a call fails with \
+             NotApplied::Stopped, also as the reason of an unknown outcome (Unknown::NotMade)"
+        );
     }
 
     pub(crate) fn is_paused(&self) -> bool {

@@ -33,6 +33,10 @@ impl Router {
 
     pub(crate) fn may_begin(&self) -> Result<(), Error> {
         if self.is_stopped() {
+            #[cfg(feature = "testing")]
+            if let Some(observer) = self.observer.get() {
+                observer.called_after_end();
+            }
             return Err(Error::not_applied(NotApplied::Stopped));
         }
         match Handle::try_current() {

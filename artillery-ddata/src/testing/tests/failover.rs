@@ -197,6 +197,18 @@ async fn all_first_nodes_can_be_replaced() {
     cluster.check().await;
 }
 
+/// The retries take no time, so the test would hang.
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "a handle of a stopped node")]
+async fn endless_retries_at_a_dead_node_are_noticed() {
+    let cluster = Cluster::builder().seed(1).start().await;
+    let kv = cluster.kv(cluster.head());
+    cluster.next_outcome_unknown(Fate::Lost);
+    let Err(Error::OutcomeUnknown { request_id, .. }) = kv.increment("n", 1).await else { panic!("an answer arrived") };
+    cluster.crash(cluster.head());
+    while kv.increment("n", 1).request_id(request_id).await.is_err() {}
+}
+
 /// Orders to one node at the same time, and calls that are dropped.
 #[test]
 fn orders_to_one_node_may_overlap() {
