@@ -1,4 +1,4 @@
-//! A node over HTTP (feature `http`): an axum [`Router`](axum::Router) for health checks, metrics, status, and a page
+//! A node over HTTP (feature `http`): an axum [`Router`] for health checks, metrics, status, and a page
 //! for browsers.
 //!
 //! | path | answer |

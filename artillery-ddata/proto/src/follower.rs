@@ -29,7 +29,8 @@ const PAGE: u32 = 1024;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FollowerQuery {
     pub query: Query,
-    /// Only a member whose watermark has reached this sequence may answer.
+    /// Only a member whose watermark has reached this sequence may answer. A query for changes after a position before
+    /// it is answered without changes too, with the position that the member has reached.
     pub floor: Option<Sequence>,
 }
 
@@ -130,8 +131,10 @@ impl Follower {
                 let floor = Some(*position).filter(|_| !allows!(self.guards, ReadPagesBehind));
                 FollowerQuery { query: scan(after), floor }
             }
-            FollowerState::Following { position, shown, .. } => {
-                FollowerQuery { query: watch(Some(*position), *shown), floor: None }
+            FollowerState::Following { position, shown, pages, .. } => {
+                // Without this floor, a member answers only once a key below the prefix changes.
+                let floor = Some(pages.newest()).filter(|newest| position < newest);
+                FollowerQuery { query: watch(Some(*position), *shown), floor }
             }
         }
     }

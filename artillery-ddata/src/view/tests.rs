@@ -91,6 +91,24 @@ async fn a_view_reaches_positions_of_other_keys() {
     assert_eq!(error, Error::refused(Refusal::OtherHistory, None).into());
 }
 
+/// Their updates are committed between the position and the pages of the view.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_view_opens_while_other_keys_change() {
+    let (_node, kv) = kv_of_one();
+    let writes: Vec<_> = (0..8)
+        .map(|writer| {
+            let kv = kv.clone();
+            tokio::spawn(async move { while kv.put(format!("other/{writer}"), "x").await.is_ok() {} })
+        })
+        .collect();
+    for n in 0..50 {
+        let prefix = format!("s/{n}/");
+        kv.view(&prefix).await.unwrap();
+        kv.watch(&prefix).with_previous().await.unwrap();
+    }
+    writes.iter().for_each(|writes| writes.abort());
+}
+
 #[tokio::test]
 async fn a_callback_gets_each_change_once_and_ends_with_its_view() {
     let (_node, kv) = kv_of_one();

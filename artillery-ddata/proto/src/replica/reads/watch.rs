@@ -112,7 +112,9 @@ impl Watchers {
         }
         let mut steps = cx.settings().watch_steps;
         let changes = changes(cx, log, &prefix, (after, shown), &mut steps);
-        if !changes.records.is_empty() || changes.upto < log.watermark() {
+        // A follower that isn't level asks for a later position, whether or not its keys have changed.
+        let asks_position = floor.is_some_and(|floor| after < floor && floor <= changes.upto);
+        if !changes.records.is_empty() || changes.upto < log.watermark() || asks_position {
             return out.reply(token, Reply::Changes(changes));
         }
         if self.bytes + QUERY_BYTES + prefix.len() > cx.settings().watches {

@@ -62,6 +62,20 @@ fn an_expired_watch_gets_the_position_reached() {
     assert_eq!(rig.replicas[&1].status().watchers, 0);
 }
 
+/// A follower that isn't level: its pages are newer than its position.
+#[test]
+fn a_watch_with_a_floor_after_its_position_gets_the_position_reached() {
+    let mut rig = Rig::chain(&[1, 2]);
+    rig.put(1, "other", "x");
+    rig.put(1, "other", "y");
+    rig.beat(1);
+    let ask = |rig: &mut Rig, after, floor| rig.ask(2, behind("k/", after), ReadMode::Eventual, Some(Sequence(floor)));
+    let not_level = ask(&mut rig, 0, 1);
+    assert_eq!(changes(&rig, not_level), (vec![], 2));
+    let (level, of_a_later_member) = (ask(&mut rig, 2, 2), ask(&mut rig, 1, 3));
+    assert!(!rig.replies.contains_key(&level) && !rig.replies.contains_key(&of_a_later_member));
+}
+
 #[test]
 fn a_watch_behind_the_backlog_is_refused() {
     let mut rig = Rig::open(&[1], &ReplicaSettings { backlog: 500, ..ReplicaSettings::default() });
