@@ -1,6 +1,6 @@
 //! Random numbers for ids, names and pauses.
 
-/// A random number. While a [`Seeded`] value exists in this thread, it follows from the seed.
+/// A random number. In a test, while a `Seeded` value exists in this thread, it follows from the seed.
 #[allow(clippy::disallowed_methods, reason = "ids and pauses of nodes must differ from all others")]
 pub fn number() -> u64 {
     #[cfg(feature = "testing")]
