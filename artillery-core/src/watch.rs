@@ -105,7 +105,7 @@ impl<T> Receiver<T> {
         self.inner.borrow()
     }
 
-    /// The present value, which counts as seen from now on.
+    /// The present value, which is then marked as seen.
     pub fn borrow_and_update(&mut self) -> Ref<'_, T> {
         self.inner.borrow_and_update()
     }
@@ -118,7 +118,7 @@ impl<T> Receiver<T> {
         self.inner.has_changed()
     }
 
-    /// Makes the present value count as not seen.
+    /// Marks the present value as not seen.
     pub fn mark_changed(&mut self) {
         self.inner.mark_changed();
     }
@@ -143,7 +143,7 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// Waits until the value satisfies `wanted`, and returns it. It counts as seen.
+    /// Waits until the value satisfies `wanted`, marks it as seen, and returns it.
     ///
     /// # Errors
     /// All senders were dropped, and the last value doesn't satisfy `wanted`.

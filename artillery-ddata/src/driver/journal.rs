@@ -17,8 +17,7 @@ use std::{
     time::Duration,
 };
 
-use artillery_core::internal::clock;
-use artillery_core::internal::watch;
+use artillery_core::internal::{clock, watch};
 use artillery_proto::{
     data_dir::{DurableBatch, JournalWriter},
     disk::DiskError,

@@ -10,7 +10,7 @@ use artillery_proto::data_dir::{LoadProgress, LoadStep};
 
 use crate::status::{LoadingStatus, LoadingStep};
 
-/// The clock is read each time so many entries or bytes have been read. A manager may end a node that reports nothing.
+/// The numbers of entries and bytes between two readings of the clock. A manager may end a node that reports nothing.
 const ENTRIES: u64 = 1024;
 const BYTES: u64 = 16 << 20;
 

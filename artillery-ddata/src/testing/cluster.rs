@@ -21,11 +21,10 @@ use artillery_core::{
 };
 pub use builder::Builder;
 pub use check::{CheckFailed, Checked};
+use tokio::task::JoinHandle;
 
 use self::machine::{Setup, TestMachine};
 use super::{Fate, Trouble};
-use tokio::task::JoinHandle;
-
 use crate::{
     Kv, Node, Routing,
     rpc::{

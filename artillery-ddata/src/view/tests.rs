@@ -104,7 +104,7 @@ async fn a_view_opens_while_other_keys_change() {
     for n in 0..50 {
         let prefix = format!("s/{n}/");
         kv.view(&prefix).await.unwrap();
-        kv.watch(&prefix).with_previous().await.unwrap();
+        drop(kv.watch(&prefix).with_previous().await.unwrap());
     }
     writes.iter().for_each(|writes| writes.abort());
 }

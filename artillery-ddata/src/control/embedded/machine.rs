@@ -6,8 +6,10 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use artillery_core::internal::codec::{self, CodecError};
-use artillery_core::internal::watch;
+use artillery_core::internal::{
+    codec::{self, CodecError},
+    watch,
+};
 use openraft::{
     AnyError, Entry, EntryPayload, RaftSnapshotBuilder, Snapshot, SnapshotMeta, StorageIOError,
     storage::RaftStateMachine,

@@ -23,7 +23,7 @@ use super::{
 };
 
 const USUAL_SYNC: Duration = Duration::from_millis(2);
-/// One in ten syncs takes up to this long: longer than an update needs to pass the chain.
+/// The longest delay of one in ten syncs: longer than the way of an update along the chain.
 const SLOW_SYNC: Duration = Duration::from_millis(60);
 
 impl RunningJournal {

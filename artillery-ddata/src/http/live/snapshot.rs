@@ -72,7 +72,7 @@ struct ChainSeat {
     figures: Option<SeatFigures>,
 }
 
-/// What a member reports about itself.
+/// The report of a member.
 #[derive(Debug, Serialize)]
 struct SeatFigures {
     last: u64,

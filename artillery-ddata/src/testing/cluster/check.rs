@@ -23,7 +23,7 @@ pub struct Checked {
     /// The number of keys that occurred in calls or were returned by scans.
     pub keys: usize,
     /// Whether the cluster has recovered, so that its members were compared, and each key was read at each node. Otherwise
-    /// so many nodes are down that it can't.
+    /// too many nodes are down.
     pub recovered: bool,
 }
 

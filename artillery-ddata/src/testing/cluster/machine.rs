@@ -7,10 +7,10 @@ use std::{
 
 use artillery_core::{
     MemberId, NodeId, Timestamp,
-    internal::{clock::NodeClock, simulated::Network},
+    internal::{clock::NodeClock, simulated::Network, watch},
 };
 use artillery_proto::disk::simulated::{CutSettings, SimulatedDisk};
-use tokio::{task::JoinHandle, time::sleep};
+use tokio::task::AbortHandle;
 
 use super::Witness;
 use crate::{
@@ -25,8 +25,6 @@ const DISK_BYTES: u64 = 1 << 40;
 
 /// The disk is treated as full when less is free.
 const RESERVE_BYTES: u64 = 1 << 20;
-
-const STEP: Duration = Duration::from_millis(5);
 
 /// A secret is needed, and no other process can reach a simulated network.
 const SECRET: &[u8] = b"the secret of a simulated cluster";
@@ -66,7 +64,12 @@ struct MachineState {
     by_trouble: bool,
 }
 
-struct Ending(JoinHandle<()>);
+#[derive(Clone)]
+struct Ending {
+    task: AbortHandle,
+    /// Closed once the task has ended.
+    running: watch::Receiver<()>,
+}
 
 /// How a process ends.
 #[derive(Clone, Copy)]
@@ -211,7 +214,7 @@ impl TestMachine {
             let mut state = self.state();
             state.kills += 1;
             if let Some(ending) = state.ending.take() {
-                ending.0.abort();
+                ending.task.abort();
                 state.runs = true;
             }
         }
@@ -229,21 +232,24 @@ impl TestMachine {
         let mut state = self.state();
         let Some(node) = state.node.clone().filter(|_| state.runs) else { return };
         state.runs = false;
+        let (sender, running) = watch::channel(());
         let ended = async move {
+            let _running = sender;
             match how {
                 End::Abort => node.abort().await,
                 End::Stop => node.shutdown().await,
                 End::Leave => node.leave().await,
             }
         };
-        state.ending = Some(Ending(tokio::spawn(ended)));
+        state.ending = Some(Ending { task: tokio::spawn(ended).abort_handle(), running });
     }
 
     /// Waits until the last process has ended.
     async fn until_ended(&self) {
-        let is_over = || self.state().ending.as_ref().is_none_or(|ending| ending.0.is_finished());
-        while !is_over() {
-            sleep(STEP).await;
+        let ending = || self.state().ending.clone().filter(|ending| !ending.task.is_finished());
+        // A kill in the meantime replaces the ending.
+        while let Some(mut ending) = ending() {
+            while ending.running.changed().await.is_ok() {}
         }
     }
 

@@ -229,7 +229,7 @@ async fn observe(cluster: Cluster, restarts: bool) -> Outcome {
     Outcome { text, resyncs }
 }
 
-/// All faults but those that end the processes of views.
+/// All faults except crashes of the processes of views.
 fn rough() -> Trouble {
     Trouble { crashes: false, ..Trouble::rough() }
 }

@@ -10,7 +10,7 @@ use crate::rpc::observer::book::BookEntry;
 /// The number of explanations of single keys that are tried, in addition to one per key, before a run is undecided.
 const TRIES: usize = 100_000;
 
-/// The number of complete explanations that may be refused before a run counts as impossible.
+/// The number of complete explanations that may be refused before a run is reported as impossible.
 const REFUSALS: usize = 64;
 
 /// Checks all keys. An explanation states which hidden writes made observed versions, and `accept` checks whether the
