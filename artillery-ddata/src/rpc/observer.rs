@@ -5,10 +5,7 @@ pub(crate) mod book;
 use std::{
     collections::{BTreeSet, VecDeque},
     pin::{Pin, pin},
-    sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicU32, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -41,7 +38,8 @@ pub enum Fate {
     Lost,
 }
 
-/// The number of calls by handles of a process that has ended, far above that of any program without an endless loop.
+/// The most calls by handles of a process that has ended, without any progress of time in between: far above that of any
+/// program without an endless loop.
 const MAX_LATE_CALLS: u32 = 100_000;
 
 /// The approximate maximum delay of a late or duplicated request.
@@ -200,8 +198,8 @@ pub(crate) struct Observer {
     client: u32,
     /// The node whose process contains the handle.
     home: Option<NodeId>,
-    /// The calls since the end of that process.
-    late_calls: Arc<AtomicU32>,
+    /// The time of the last call after the end of that process, and the number of such calls at that time.
+    late_calls: Arc<Mutex<Option<(Instant, u32)>>>,
 }
 
 impl Observer {
@@ -214,8 +212,12 @@ impl Observer {
     /// # Panics
     /// After [`MAX_LATE_CALLS`]. Such a call takes no time, so a loop of them would never end.
     pub(crate) fn called_after_end(&self) {
+        let now = Instant::now();
+        let mut late_calls = self.late_calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let calls = late_calls.filter(|(at, _)| *at == now).map_or(0, |(_, calls)| calls) + 1;
+        *late_calls = Some((now, calls));
         assert!(
-            self.late_calls.fetch_add(1, Ordering::Relaxed) < MAX_LATE_CALLS,
+            calls <= MAX_LATE_CALLS,
             "a handle of a stopped node was called {MAX_LATE_CALLS} times: return from the loop when a call fails with \
              NotApplied::Stopped, also as the reason of an unknown outcome (Unknown::NotMade)"
         );

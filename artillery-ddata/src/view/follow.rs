@@ -25,8 +25,8 @@ use crate::{
 
 /// How long one query waits for changes.
 const WATCH_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long it waits while callers wait for a position, or a member is behind the pages of another one: members report
-/// a position without a change only when a query ends.
+/// How long it waits while callers wait for a position: members report a position without a change only when a query
+/// ends.
 const HURRIED_TIMEOUT: Duration = Duration::from_millis(400);
 /// The pause after an error. It doubles with each further error.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -91,7 +91,7 @@ impl ChainTask {
             }
             let asked = self.follower.next();
             let waits = matches!(asked.query, Query::Changes(WatchQuery { after: Some(_), .. }));
-            let is_hurried = waits && (copy.is_in_hurry() || self.follower.level().is_none());
+            let is_hurried = waits && copy.is_in_hurry();
             let timeout = match waits {
                 true if is_hurried => self.hurried,
                 true => WATCH_TIMEOUT,

@@ -14,11 +14,8 @@ use crate::{
     Error, Frontier, Refusal, Routing,
     error::{Advice, NotApplied},
     kv::{Change, Versioned},
-    rpc::router::from_now,
 };
 
-/// The time for one query: a member that is behind the pages of another one reports a later position when the query ends.
-const ATTEMPT: Duration = Duration::from_secs(1);
 /// The pause after an error.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -60,8 +57,7 @@ async fn read(target: &WatchTarget, routing: &Routing, deadline: Instant) -> Res
             if let Some(level) = follower.level() {
                 break level;
             }
-            let until = deadline.min(from_now(ATTEMPT));
-            match follow(&target.kv, routing, chain, follower.next(), until).await {
+            match follow(&target.kv, routing, chain, follower.next(), deadline).await {
                 Ok(reply) => follower.answer(reply, &mut reports),
                 Err(Error::Refused { reason: Refusal::Compacted { .. }, .. }) => follower.fell_behind(),
                 Err(error) if error.way_on() == Advice::Retry && Instant::now() < deadline => sleep(PAUSE).await,

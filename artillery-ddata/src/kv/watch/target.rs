@@ -5,7 +5,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use crate::{
-    ChainId, Error, Frontier, Kv, Routing, Sequence, Session,
+    ChainId, Error, Frontier, Kv, Refusal, Routing, Sequence, Session,
     api::{Query, Reply, WatchQuery, WatchReply},
     control::chain_of_prefix,
     kv::{get::no_read, handle::how_to_read},
@@ -53,8 +53,21 @@ impl WatchTarget {
         deadline: Instant,
     ) -> Result<CallAnswer, Error> {
         let query = WatchQuery { prefix: self.prefix.clone(), after, shown };
-        let how = HowToRead { mode: query.mode(), ..self.how.clone() };
-        self.kv.router.read_in(routing, chain, Query::Changes(query), &how, None, deadline).await
+        let mut how = HowToRead { mode: query.mode(), ..self.how.clone() };
+        let session = match after {
+            None => None,
+            Some(_) => how.session.take(),
+        };
+        // The changes after a position need no floor. With one, a query would be answered without changes whenever the
+        // session has seen a later update.
+        if let Some(session) = &session {
+            session.floor(routing.history_id(), chain).ok_or(Error::refused(Refusal::OtherHistory, None))?;
+        }
+        let answer = self.kv.router.read_in(routing, chain, Query::Changes(query), &how, None, deadline).await?;
+        if let (Some(session), Reply::Changes(changes)) = (session, &answer.reply) {
+            session.raise(routing.history_id(), chain, changes.upto);
+        }
+        Ok(answer)
     }
 }
 

@@ -354,7 +354,7 @@ impl Rig {
         }
     }
 
-    fn token(&mut self) -> Token {
+    pub(super) fn token(&mut self) -> Token {
         self.next_token += 1;
         Token(self.next_token)
     }

@@ -72,8 +72,30 @@ fn a_watch_with_a_floor_after_its_position_gets_the_position_reached() {
     let ask = |rig: &mut Rig, after, floor| rig.ask(2, behind("k/", after), ReadMode::Eventual, Some(Sequence(floor)));
     let not_level = ask(&mut rig, 0, 1);
     assert_eq!(changes(&rig, not_level), (vec![], 2));
-    let (level, of_a_later_member) = (ask(&mut rig, 2, 2), ask(&mut rig, 1, 3));
-    assert!(!rig.replies.contains_key(&level) && !rig.replies.contains_key(&of_a_later_member));
+    let (level, below_floor) = (ask(&mut rig, 2, 2), ask(&mut rig, 1, 4));
+    rig.put(1, "k/1", "a");
+    rig.beat(1);
+    assert_eq!(changes(&rig, level).1, 3);
+    assert!(!rig.replies.contains_key(&below_floor), "the floor isn't reached");
+    rig.put(1, "other", "z");
+    rig.beat(1);
+    assert_eq!(changes(&rig, below_floor), (vec![("k/1".into(), Some("a".into()))], 4));
+    assert_eq!(rig.replicas[&2].status().watchers, 0);
+}
+
+#[test]
+fn a_watch_below_its_floor_loses_no_change_at_its_deadline() {
+    let mut rig = Rig::chain(&[1]);
+    let deadline = rig.now + Duration::from_millis(50);
+    let token = rig.token();
+    let (query, floor) = (behind("k/", 0), Some(Sequence(9)));
+    rig.input(1, ReplicaInput::Read { token, query, mode: ReadMode::Eventual, floor, deadline });
+    rig.put(1, "k/1", "a");
+    rig.heartbeat();
+    assert_eq!(changes(&rig, token.0), (vec![], 0));
+    assert_eq!(rig.replicas[&1].status().watchers, 0);
+    let again = ask(&mut rig, 1, "k/", Some(0));
+    assert_eq!(changes(&rig, again).0.len(), 1);
 }
 
 #[test]
@@ -93,11 +115,14 @@ fn a_watch_behind_the_backlog_is_refused() {
 fn a_halted_member_refuses_its_watches() {
     let mut rig = Rig::chain(&[1, 2]);
     let waits = ask(&mut rig, 2, "", Some(0));
+    let below_floor = rig.ask(2, behind("", 0), ReadMode::Eventual, Some(Sequence(9)));
     let ahead = crate::message::Control { watermark: Sequence(9), ..Default::default() };
     let message = ChainMessage::Control(ahead);
     let frame = ChainFrame { chain: ChainId(0), epoch: crate::Epoch(1), index: 1, message };
     rig.input(2, ReplicaInput::Receive { from: member(1), frame });
-    assert!(matches!(rig.replies[&waits], Reply::Refused(Refusal::NoChain)));
+    for refused in [waits, below_floor] {
+        assert!(matches!(rig.replies[&refused], Reply::Refused(Refusal::NoChain)));
+    }
 }
 
 #[test]
