@@ -139,8 +139,8 @@
 //!
 //! The tasks of your test don't end with a node's process: after a crash, calls by its handles fail with
 //! [`NotApplied::Stopped`](crate::error::NotApplied::Stopped), at once. The retry of a write under its request id fails
-//! with [`Unknown::NotMade`](crate::error::Unknown::NotMade). A loop that repeats such calls panics after 100,000 of
-//! them. A panic of a spawned task is reported only if the test awaits the task.
+//! with [`Unknown::NotMade`](crate::error::Unknown::NotMade). A loop that repeats such calls without a pause
+//! panics after 100,000 of them. A panic of a spawned task is reported only if the test awaits the task.
 //!
 //! A paused process isn't stopped: its handles wait, no message reaches or leaves it, and its tasks continue. Disks are
 //! never damaged, apart from the losses of a power cut. The changes of a [`Watch`](crate::kv::Watch) and the pages of

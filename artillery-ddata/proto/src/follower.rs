@@ -29,8 +29,8 @@ const PAGE: u32 = 1024;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FollowerQuery {
     pub query: Query,
-    /// Only a member whose watermark has reached this sequence may answer. A query for changes is then answered at once,
-    /// also without a change, with the position that the member has reached. Before, it is only at its deadline.
+    /// Only a member whose watermark has reached this sequence may answer. Once it has, it answers a query for changes at
+    /// once, also without a change, and states its position.
     pub floor: Option<Sequence>,
 }
 

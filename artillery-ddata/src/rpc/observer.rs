@@ -38,8 +38,7 @@ pub enum Fate {
     Lost,
 }
 
-/// The most calls by handles of a process that has ended, without any progress of time in between: far above that of any
-/// program without an endless loop.
+/// The most calls by a handle of an ended process at one time. A program without an endless loop makes far fewer.
 const MAX_LATE_CALLS: u32 = 100_000;
 
 /// The approximate maximum delay of a late or duplicated request.
@@ -198,7 +197,7 @@ pub(crate) struct Observer {
     client: u32,
     /// The node whose process contains the handle.
     home: Option<NodeId>,
-    /// The time of the last call after the end of that process, and the number of such calls at that time.
+    /// The time of the last call after that process had ended, and the number of such calls at that time.
     late_calls: Arc<Mutex<Option<(Instant, u32)>>>,
 }
 
@@ -207,10 +206,10 @@ impl Observer {
         Self { witness, client, home, late_calls: Arc::default() }
     }
 
-    /// Called for each call by a handle of a process that has ended.
+    /// Counts a call by a handle of an ended process.
     ///
     /// # Panics
-    /// After [`MAX_LATE_CALLS`]. Such a call takes no time, so a loop of them would never end.
+    /// After [`MAX_LATE_CALLS`] at one time. Such calls take no time, so a loop of them would never end.
     pub(crate) fn called_after_end(&self) {
         let now = Instant::now();
         let mut late_calls = self.late_calls.lock().unwrap_or_else(PoisonError::into_inner);
@@ -218,7 +217,7 @@ impl Observer {
         *late_calls = Some((now, calls));
         assert!(
             calls <= MAX_LATE_CALLS,
-            "a handle of a stopped node was called {MAX_LATE_CALLS} times: return from the loop when a call fails with \
+            "a handle of a stopped node was called {MAX_LATE_CALLS} times at one time: return from the loop when a call fails with \
              NotApplied::Stopped, also as the reason of an unknown outcome (Unknown::NotMade)"
         );
     }

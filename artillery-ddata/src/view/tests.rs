@@ -91,7 +91,7 @@ async fn a_view_reaches_positions_of_other_keys() {
     assert_eq!(error, Error::refused(Refusal::OtherHistory, None).into());
 }
 
-/// Their updates are committed between the position and the pages of the view.
+/// Updates of other keys are committed after the position of the view and before its pages.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_view_opens_while_other_keys_change() {
     let (_node, kv) = kv_of_one();

@@ -66,6 +66,11 @@ impl WatchQuery {
     pub fn mode(&self) -> ReadMode {
         if self.after.is_none() { ReadMode::Strong } else { ReadMode::Eventual }
     }
+
+    /// Whether the query wants a position at or above this floor, with or without a change: its position is below.
+    pub(crate) fn asks_position(&self, floor: Option<Sequence>) -> bool {
+        self.after.is_some_and(|after| floor.is_some_and(|floor| after < floor))
+    }
 }
 
 /// The range of one page of a scan in key order.

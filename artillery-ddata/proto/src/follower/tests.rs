@@ -67,8 +67,7 @@ impl Chain {
 
     /// The answer of a member with this watermark; `None`: it refuses.
     fn answer(&self, asked: FollowerQuery, watermark: usize, size: usize) -> Option<Reply> {
-        let changes = matches!(asked.query, Query::Changes(WatchQuery { after: Some(_), .. }));
-        if !changes && asked.floor.is_some_and(|floor| floor.0 > watermark as u64) {
+        if asked.floor.is_some_and(|floor| floor.0 > watermark as u64) {
             return None;
         }
         let as_of = Sequence(watermark as u64);

@@ -173,7 +173,11 @@ impl Reads {
     ) -> Result<(), StoreError> {
         let token = asked.token;
         if let Query::Changes(watch) = &asked.query {
-            self.watchers.watch(cx, log, (token, asked.deadline, asked.floor), watch.clone(), out);
+            if watch.asks_position(asked.floor) && asked.floor > Some(log.watermark()) {
+                self.park_until_floor(asked);
+            } else {
+                self.watchers.watch(cx, log, (token, asked.deadline, asked.floor), watch.clone(), out);
+            }
             return Ok(());
         }
         if let Query::Scan(scan) = &asked.query
@@ -193,13 +197,17 @@ impl Reads {
             out.refuse(token, Refusal::NoChain);
             return Ok(());
         }
-        // An eventual read of a session waits until the watermark reaches the session's floor.
         if asked.mode == ReadMode::Eventual {
-            let watermark = asked.floor;
-            self.parked.park(Parked { asked, through_chain: false, apart: Apart::default(), round: None, watermark });
+            self.park_until_floor(asked);
             return Ok(());
         }
         self.read_strongly(cx, log, asked, newest, out)
+    }
+
+    /// Parks an eventual read until the watermark reaches its floor, which is that of a session or of a copy.
+    fn park_until_floor(&mut self, asked: PendingRead) {
+        let watermark = asked.floor;
+        self.parked.park(Parked { asked, through_chain: false, apart: Apart::default(), round: None, watermark });
     }
 
     /// Whether an eventual or bounded read can be served now, and at which sequence; [`Sequence::MAX`]: the newest
@@ -360,6 +368,10 @@ impl Reads {
             ReadPath::Chain => self.counts.through_chain += 1,
             ReadPath::Query => self.counts.dirty += 1,
             ReadPath::Local => {}
+        }
+        if let Query::Changes(watch) = asked.query {
+            self.watchers.watch(cx, log, (asked.token, asked.deadline, asked.floor), watch, out);
+            return Ok(());
         }
         let reply = self.snapshots.read_at(cx, log, &asked.query, (at_most, true, path));
         out.reply(asked.token, apart.over(reply.map_err(|why| ReadFailed { token: asked.token, why })?));

@@ -23,7 +23,7 @@ use super::{
 };
 
 const USUAL_SYNC: Duration = Duration::from_millis(2);
-/// The longest delay of one in ten syncs: longer than the way of an update along the chain.
+/// The longest delay of one in ten syncs: an update passes the chain in less time.
 const SLOW_SYNC: Duration = Duration::from_millis(60);
 
 impl RunningJournal {

@@ -54,12 +54,9 @@ impl WatchTarget {
     ) -> Result<CallAnswer, Error> {
         let query = WatchQuery { prefix: self.prefix.clone(), after, shown };
         let mut how = HowToRead { mode: query.mode(), ..self.how.clone() };
-        let session = match after {
-            None => None,
-            Some(_) => how.session.take(),
-        };
-        // The changes after a position need no floor. With one, a query would be answered without changes whenever the
-        // session has seen a later update.
+        // A query for the changes after a position carries no floor of the session. Otherwise a member would answer it
+        // without a change whenever the session has seen a later update.
+        let session = after.and_then(|_| how.session.take());
         if let Some(session) = &session {
             session.floor(routing.history_id(), chain).ok_or(Error::refused(Refusal::OtherHistory, None))?;
         }

@@ -16,8 +16,8 @@ impl Cluster {
     /// chain names a node that doesn't run. End cuts, isolations and pauses first.
     ///
     /// # Panics
-    /// If that takes longer than two minutes: for example, the running nodes have no majority,
-    /// or the disk of a node that joins is full.
+    /// If that takes longer than two minutes: for example, the running nodes have no majority, or the disk of a node that
+    /// joins is full.
     pub async fn settle(&self) {
         if let Err(why) = self.inner.until_settled(false).await {
             panic!("seed {}: {why}", self.seed());

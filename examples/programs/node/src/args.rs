@@ -87,10 +87,10 @@ pub(super) struct NodeArgs {
     /// vote; a node without --data always leaves permanently
     #[arg(long, help_heading = CLUSTER)]
     pub(super) leave_on_term: bool,
-    /// These clusters were abandoned (order `create-anew`): create their successor, alone
+    /// These clusters were abandoned by an operator's order: create their successor, alone
     #[arg(long, value_name = "CLUSTER_ID,…", value_delimiter = ',', value_parser = cluster_id, conflicts_with = "join_after", help_heading = CLUSTER)]
     pub(super) found_after: Vec<ClusterId>,
-    /// These clusters were abandoned (order `create-anew`): join their successor, and create no cluster
+    /// These clusters were abandoned by an operator's order: join their successor, and create no cluster
     #[arg(long, value_name = "CLUSTER_ID,…", value_delimiter = ',', value_parser = cluster_id, help_heading = CLUSTER)]
     pub(super) join_after: Vec<ClusterId>,
     /// UDP address for QUIC (default: `[::]:0`, all addresses of this machine; without a secret `127.0.0.1:0`)

@@ -24,9 +24,6 @@ const QUERY_BYTES: usize = 256;
 #[derive(Clone, Hash, Debug, Default)]
 pub(super) struct Watchers {
     by_prefix: BTreeMap<Bytes, Vec<PendingWatch>>,
-    /// The queries whose floor this member hasn't reached. They are answered once it has, whether or not their keys have
-    /// changed, and aren't matched before.
-    below_floor: Vec<BelowFloor>,
     len: usize,
     bytes: usize,
 }
@@ -39,13 +36,6 @@ struct PendingWatch {
     shown: u32,
 }
 
-#[derive(Clone, Hash, Debug)]
-struct BelowFloor {
-    floor: Sequence,
-    prefix: Bytes,
-    waiting: PendingWatch,
-}
-
 impl Watchers {
     pub(super) fn len(&self) -> usize {
         self.len
@@ -55,19 +45,6 @@ impl Watchers {
         self.len += 1;
         self.bytes += QUERY_BYTES + prefix.len();
         self.by_prefix.entry(prefix).or_default().push(waiting);
-    }
-
-    fn wait_for_floor(&mut self, floor: Sequence, prefix: Bytes, waiting: PendingWatch) {
-        self.len += 1;
-        self.bytes += QUERY_BYTES + prefix.len();
-        self.below_floor.push(BelowFloor { floor, prefix, waiting });
-    }
-
-    fn take_below_floor(&mut self, takes: impl Fn(&BelowFloor) -> bool) -> Vec<BelowFloor> {
-        let taken: Vec<_> = self.below_floor.extract_if(.., |query| takes(query)).collect();
-        self.len -= taken.len();
-        self.bytes -= taken.iter().map(|query| QUERY_BYTES + query.prefix.len()).sum::<usize>();
-        taken
     }
 
     fn take(&mut self, prefix: &Bytes) -> Vec<PendingWatch> {
@@ -90,14 +67,8 @@ impl Watchers {
         late
     }
 
-    /// All queries that are matched with changes.
-    fn take_matched(&mut self) -> Vec<PendingWatch> {
-        let by_prefix = std::mem::take(&mut self.by_prefix);
-        for (prefix, all) in &by_prefix {
-            self.len -= all.len();
-            self.bytes -= all.len() * (QUERY_BYTES + prefix.len());
-        }
-        by_prefix.into_values().flatten().collect()
+    fn take_all(&mut self) -> impl Iterator<Item = PendingWatch> + use<> {
+        std::mem::take(self).by_prefix.into_values().flatten()
     }
 
     /// The prefixes of `key`, longest first. Each comparison uses a step; `None`: the steps don't suffice.
@@ -131,6 +102,7 @@ impl Watchers {
         query: WatchQuery,
         out: &mut Outbox,
     ) {
+        let asks_position = query.asks_position(floor);
         let WatchQuery { prefix, after: Some(after), shown } = query else {
             let upto = log.watermark().max(floor.unwrap_or_default());
             return out.reply(token, Reply::Changes(WatchReply { records: Vec::new(), upto, shown: 0 }));
@@ -141,25 +113,19 @@ impl Watchers {
         }
         let mut steps = cx.settings().watch_steps;
         let changes = changes(cx, log, &prefix, (after, shown), &mut steps);
-        // A follower that isn't level asks for a later position, whether or not its keys have changed.
-        let floor = floor.filter(|&floor| after < floor);
-        let is_reached = floor.is_some_and(|floor| floor <= log.watermark());
-        if !changes.records.is_empty() || changes.upto < log.watermark() || is_reached {
+        // A copy that isn't level needs a later position, whether or not its keys have changed.
+        if !changes.records.is_empty() || changes.upto < log.watermark() || asks_position {
             return out.reply(token, Reply::Changes(changes));
         }
         if self.bytes + QUERY_BYTES + prefix.len() > cx.settings().watches {
             return out.refuse(token, Refusal::Busy);
         }
         let WatchReply { upto: after, shown, .. } = changes;
-        let waiting = PendingWatch { token, deadline, after, shown };
-        match floor {
-            Some(floor) => self.wait_for_floor(floor, prefix, waiting),
-            None => self.wait(prefix, waiting),
-        }
+        self.wait(prefix, PendingWatch { token, deadline, after, shown });
     }
 
-    /// Answers the queries for which changes were committed after `before`, and those whose floor is reached. All other
-    /// queries have seen the changes of their keys up to `before`. The steps of one commit are bounded, however many queries wait. If the steps run out, the
+    /// Answers the queries for which changes were committed after `before`. All queries have seen the changes of their
+    /// keys up to `before`. The steps of one commit are bounded, however many queries wait. If the steps run out, the
     /// remaining queries are answered with their position, and their clients query again.
     pub(super) fn answer(&mut self, cx: Context<'_>, log: &Log, before: Sequence, out: &mut Outbox) {
         if self.len == 0 {
@@ -182,19 +148,16 @@ impl Watchers {
         }
         if steps == 0 {
             let found = changed.into_iter().flat_map(|(_, waiting)| waiting);
-            found.chain(self.take_matched()).for_each(|waiting| waiting.reply_position(before, out));
-        } else {
-            for (prefix, waiting) in changed {
-                for waiting in waiting {
-                    self.answer_one(cx, log, &prefix, waiting.behind(before), &mut steps, out);
-                }
+            found.chain(self.take_all()).for_each(|waiting| waiting.reply_position(before, out));
+            return;
+        }
+        for (prefix, waiting) in changed {
+            for waiting in waiting {
+                self.answer_one(cx, log, &prefix, waiting.behind(before), &mut steps, out);
             }
         }
-        for BelowFloor { prefix, waiting, .. } in self.take_below_floor(|query| query.floor <= log.watermark()) {
-            let PendingWatch { token, after, shown, .. } = waiting;
-            out.reply(token, Reply::Changes(changes(cx, log, &prefix, (after, shown), &mut steps)));
-        }
     }
+
     fn answer_one(
         &mut self,
         cx: Context<'_>,
@@ -218,15 +181,10 @@ impl Watchers {
     /// Answers queries whose deadline has passed with their position, where the next query continues.
     pub(super) fn expire(&mut self, now: Timestamp, watermark: Sequence, out: &mut Outbox) {
         self.take_late(now).into_iter().for_each(|waiting| waiting.reply_position(watermark, out));
-        // They have seen no change after their own positions.
-        let late = self.take_below_floor(|query| query.waiting.deadline <= now);
-        late.into_iter().for_each(|query| query.waiting.reply_position(Sequence::ZERO, out));
     }
 
     pub(super) fn refuse_all(&mut self, out: &mut Outbox) {
-        let below = self.take_below_floor(|_| true).into_iter().map(|query| query.waiting);
-        let all = self.take_matched().into_iter().chain(below);
-        all.for_each(|waiting| out.refuse(waiting.token, Refusal::NoChain));
+        self.take_all().for_each(|waiting| out.refuse(waiting.token, Refusal::NoChain));
     }
 }
 

@@ -354,7 +354,7 @@ impl Rig {
         }
     }
 
-    pub(super) fn token(&mut self) -> Token {
+    fn token(&mut self) -> Token {
         self.next_token += 1;
         Token(self.next_token)
     }
