@@ -10,7 +10,7 @@ use crate::{codec::MAX_HEADER, error::FrameError};
 pub const PREFIX: usize = 8;
 
 /// A received frame. Header and body share the memory into which the frame was received.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Hash)]
 pub struct Frame {
     /// Describes the content, at most 1 MiB. Artillery stores encoded values here.
     pub header: Bytes,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
-    api::{Computed, GroupOutcome, Query, Reply, Write, bytes_of},
+    api::{Computed, CopyStep, DigestStep, GroupOutcome, Query, Reply, Write, bytes_of},
     message::request::Operation,
     store::Held,
 };
@@ -191,6 +191,12 @@ pub(crate) fn of_query(query: &Query) -> usize {
             Query::Scan(scan) => scan.prefix.len() + scan.after.as_ref().map_or(0, |after| after.len()),
             Query::Changes(watch) => watch.prefix.len(),
             Query::Hashed(_) => 0,
+            Query::Copy(CopyStep::Records { behind, .. }) => behind.as_ref().map_or(0, |key| key.len()),
+            Query::Copy(_) => 0,
+            Query::Digest(digest) => match &digest.step {
+                DigestStep::Begin => digest.prefix.len(),
+                DigestStep::Part { from, .. } => digest.prefix.len() + from.key.len(),
+            },
         }
 }
 
@@ -226,6 +232,8 @@ pub(crate) fn of_reply(reply: &Reply) -> usize {
                 changes.records.iter().map(|record| ENTRY + record.key.len() + held(&record.held)).sum()
             }
             Reply::Hashed(page) => page.keys.iter().map(|key| ENTRY + key.len()).sum(),
+            Reply::Copied(part) => part.bytes(),
+            Reply::Digest(part) => part.next.as_ref().map_or(0, |next| next.key.len()),
             Reply::Refused(_) | Reply::Expired => 0,
         }
 }

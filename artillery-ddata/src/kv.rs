@@ -23,7 +23,9 @@ macro_rules! read_options {
     };
 }
 
+mod backup;
 pub(crate) mod batch;
+mod digest;
 mod error;
 mod fetched;
 mod get;
@@ -46,8 +48,11 @@ use std::pin::Pin;
 pub(crate) use self::{get::no_read, write::outcome};
 pub use artillery_proto::{
     Computed, Expected, ExpireIf, GroupFailure, GroupOutcome, ReadPath, StepOutcome,
+    api::{HashKey, NotAHashKey, Sums},
     types::update::{MAX_KEY, RequestFailure},
 };
+pub use backup::{Backup, BackupProgress};
+pub use digest::{Digest, MemberDigest, ReadDigest, random_hash_key};
 pub use error::WriteError;
 pub use get::{Get, GetFuture};
 pub use handle::DEFAULT_TIMEOUT;

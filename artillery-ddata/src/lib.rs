@@ -156,6 +156,7 @@ pub extern crate artillery_checker_mutants as artillery_checker;
 extern crate artillery_proto_mutants as artillery_proto;
 
 pub mod admin;
+pub mod backup;
 pub mod blocking;
 mod budget;
 pub mod client;

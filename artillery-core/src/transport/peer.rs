@@ -7,8 +7,8 @@ use crate::{
     id::{ClusterId, Incarnation, MemberId},
 };
 
-/// Protocol versions that this library supports.
-pub const PROTOCOL_VERSIONS: VersionRange = VersionRange { min: 1, max: 1 };
+/// Protocol versions that this library supports. Version 2 added digests.
+pub const PROTOCOL_VERSIONS: VersionRange = VersionRange { min: 1, max: 2 };
 
 /// The role of a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,6 +1,8 @@
 //! Requests of clients to a chain, and the replies.
 
+mod copy;
 mod decimal;
+mod digest;
 mod expected;
 mod read;
 mod reply;
@@ -14,7 +16,9 @@ pub(crate) use self::decimal::MAX_DECIMAL_BYTES;
 #[doc(hidden)]
 pub use self::script::bytes_of;
 pub use self::{
+    copy::{CopyReply, CopyStep},
     decimal::decimal_sum,
+    digest::{DigestCursor, DigestQuery, DigestReply, DigestStep, HashKey, NotAHashKey, PIECE, Sums, pieces},
     expected::Expected,
     read::{HashedQuery, Query, ReadMode, ScanQuery, Snapshot, WatchQuery},
     reply::{

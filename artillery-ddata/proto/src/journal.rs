@@ -15,6 +15,7 @@ use std::{collections::VecDeque, fmt, sync::Arc};
 
 pub use entry::{EntryError, EntryPlace, JournalEntry, decode_entries, encode_entries};
 pub use found::{FoundJournal, ReadBytes, TornEnd};
+pub(crate) use group::BackupGroup;
 use group::{BLOCK, MAX_GROUP};
 use segment::{SegmentHeader, SegmentWriter};
 

@@ -17,6 +17,7 @@
 //! - [`data_dir`]: the journal and the control file of a durable node, and how they are reopened;
 //! - [`control`]: forming a cluster, placing its chains, granting leases;
 //! - [`node`]: a node's control state: its log, its lease and the orders to its chains;
+//! - [`backup`]: copies of all data in a file;
 //! - [`follower`]: follows the data below a prefix, and keeps a copy of it;
 //! - [`recipes`]: locks, elections and registrations;
 //! - [`guards`]: the safety rules that a test can disable to show that their absence is detected.
@@ -33,6 +34,7 @@
 pub mod guards;
 
 pub mod api;
+pub mod backup;
 pub mod control;
 pub mod data_dir;
 pub mod disk;

@@ -194,6 +194,7 @@ impl Error {
                 | Refusal::TooFewMembers { .. }
                 | Refusal::DiskFull { .. }
                 | Refusal::MemoryFull { .. }
+                | Refusal::Unsupported { .. }
                 | Refusal::Parted { .. } => Advice::Repair,
                 _ => Advice::Retry,
             },

@@ -143,7 +143,7 @@ pub(super) enum LocalRead<D> {
     Not(NotLocal),
 }
 
-pub(super) fn how_to_read(kv: &Kv) -> HowToRead {
+pub(crate) fn how_to_read(kv: &Kv) -> HowToRead {
     HowToRead { mode: kv.mode, timeout: kv.timeout, session: kv.session.clone() }
 }
 

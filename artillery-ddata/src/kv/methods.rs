@@ -3,8 +3,8 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{
-    Committed, Get, GetMany, GroupOutcome, OpenWatch, Record, Resolution, Scan, ScanHashed, Taken, WriteCall,
-    WriteError,
+    Backup, Committed, Get, GetMany, GroupOutcome, OpenWatch, ReadDigest, Record, Resolution, Scan, ScanHashed, Taken,
+    WriteCall, WriteError,
     batch::Batch,
     handle::Kv,
     keep::{copy, pair},
@@ -189,6 +189,21 @@ impl Kv {
     /// Scans the keys that begin with `prefix`, in byte order, with their values.
     pub fn scan(&self, prefix: impl AsRef<[u8]>) -> Scan {
         Scan::new(self, copy(prefix))
+    }
+
+    /// Sums the records that begin with `prefix`, at one point of the history of each chain: to compare members with each
+    /// other, a cluster with a copy, or with itself at another time.
+    ///
+    /// # Errors
+    /// When awaited, those of [`scan`](Self::scan) with [`snapshot`](super::Scan::snapshot);
+    /// [`Refusal::Unsupported`] if the members that it asked until its timeout run a release without digests.
+    pub fn digest(&self, prefix: impl AsRef<[u8]>) -> ReadDigest {
+        ReadDigest::new(self, copy(prefix))
+    }
+
+    /// Copies all data into a file, for [`backup::check`](crate::backup::check) and later use in another cluster.
+    pub fn backup(&self) -> Backup {
+        Backup::new(self)
     }
 
     /// Reads one page of all keys, in the order of a fixed 64-bit hash. The page begins at `cursor`; 0 is the start.

@@ -75,6 +75,11 @@ pub(crate) enum NotSent {
         len: u64,
         limit: u64,
     },
+    /// The node's protocol lacks the operation.
+    Unsupported {
+        needs: u16,
+        has: u16,
+    },
 }
 
 impl NotSent {
@@ -85,6 +90,7 @@ impl NotSent {
             Self::Lost => Error::not_applied(NotApplied::Unreachable { node, reason: None }),
             Self::TimedOut => Error::not_applied(NotApplied::TimedOut),
             Self::Stopped => Error::not_applied(NotApplied::Stopped),
+            Self::Unsupported { needs, has } => Error::refused(Refusal::Unsupported { needs, has }, Some(node)),
             Self::TooLarge { len, limit } => Error::refused(Refusal::ValueTooLarge { len, limit }, None),
         }
     }

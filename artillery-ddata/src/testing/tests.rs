@@ -1,4 +1,6 @@
 mod applications;
+mod backups;
+mod digests;
 mod disks;
 mod expiring;
 mod failover;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::{CopyStep, DigestQuery, DigestStep};
 use crate::Sequence;
 
 /// How a read may be served.
@@ -45,6 +46,10 @@ pub enum Query {
     Changes(WatchQuery),
     /// A page of keys in hash order, at one point of the history.
     Hashed(HashedQuery),
+    /// A step of a digest.
+    Digest(DigestQuery),
+    /// A step of a copy for a backup.
+    Copy(CopyStep),
 }
 
 /// The range of a watch.
@@ -115,16 +120,21 @@ impl Query {
         match self {
             Self::Key(key) => std::slice::from_ref(key),
             Self::Keys(keys) => keys,
-            Self::Scan(_) | Self::Changes(_) | Self::Hashed(_) => &[],
+            Self::Scan(_) | Self::Changes(_) | Self::Hashed(_) | Self::Digest(_) | Self::Copy(_) => &[],
         }
     }
 
-    /// The prefix of a scan or a watch, and the key after which a scan continues.
+    /// The prefix of a scan, watch or digest, and the key at which a scan, digest or copy continues.
     pub fn bounds(&self) -> impl Iterator<Item = &Bytes> {
         let (prefix, after) = match self {
+            Self::Digest(DigestQuery { prefix, step: DigestStep::Part { from, .. }, .. }) => {
+                (Some(prefix), Some(&from.key))
+            }
+            Self::Digest(DigestQuery { prefix, .. }) => (Some(prefix), None),
             Self::Scan(scan) => (Some(&scan.prefix), scan.after.as_ref()),
             Self::Changes(watch) => (Some(&watch.prefix), None),
-            Self::Key(_) | Self::Keys(_) | Self::Hashed(_) => (None, None),
+            Self::Copy(CopyStep::Records { behind, .. }) => (None, behind.as_ref()),
+            Self::Key(_) | Self::Keys(_) | Self::Hashed(_) | Self::Copy(_) => (None, None),
         };
         prefix.into_iter().chain(after)
     }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::GroupOutcome;
+use super::{CopyReply, DigestReply, GroupOutcome};
 use crate::{
     MemberId, Sequence, Version,
     store::{Held, ScanRecord},
@@ -37,6 +37,8 @@ pub enum Reply {
     /// of a write is unknown.
     Expired,
     Hashed(HashedReply),
+    Digest(DigestReply),
+    Copied(CopyReply),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -306,5 +308,13 @@ pub enum Refusal {
     Parted {
         /// The newer history.
         by: crate::control::History,
+    },
+    /// The node that should answer runs a release whose protocol lacks this operation. Upgrade it.
+    #[error("this needs protocol {needs}, and a node speaks protocol {has}: upgrade it")]
+    Unsupported {
+        /// The first protocol version that has the operation.
+        needs: u16,
+        /// The version of the connection to the node.
+        has: u16,
     },
 }

@@ -126,7 +126,9 @@ impl RetryState {
             | Reply::Cut(_)
             | Reply::Page(_)
             | Reply::Changes(_)
-            | Reply::Hashed(_) => NextAttempt::Done,
+            | Reply::Hashed(_)
+            | Reply::Digest(_)
+            | Reply::Copied(_) => NextAttempt::Done,
         }
     }
 
@@ -183,7 +185,7 @@ const fn says(refusal: Refusal) -> Says {
         | Refusal::Succeeded { .. }
         | Refusal::Parted { .. }
         | Refusal::SessionFull => Says::NotNow,
-        Refusal::StoreFailed => Says::NotHere,
+        Refusal::StoreFailed | Refusal::Unsupported { .. } => Says::NotHere,
         Refusal::Barred
         | Refusal::NotANumber
         | Refusal::Overflow
@@ -235,7 +237,7 @@ mod tests {
         Refusal::Parted { by: crate::control::History { generation: 1, id: 2 } },
         Refusal::SessionFull,
     ];
-    const FINAL: [Refusal; 10] = [
+    const FINAL: [Refusal; 11] = [
         Refusal::StoreFailed,
         Refusal::TooFewMembers { have: 1, need: 2 },
         Refusal::DiskFull { member: MEMBER },
@@ -246,6 +248,7 @@ mod tests {
         Refusal::SessionExpired,
         Refusal::Forgotten,
         Refusal::SnapshotGone,
+        Refusal::Unsupported { needs: 2, has: 1 },
     ];
 
     fn refused(refusal: Refusal) -> Reply {

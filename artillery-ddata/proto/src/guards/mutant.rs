@@ -386,6 +386,10 @@ mutants! {
     ReportAgain = "report-again", trap 113;
     /// A follower reports a change that its page contained already.
     RepeatChange = "repeat-change", trap 113;
+    /// A member sums its records at its own watermark, not at the point that the digest names.
+    DigestNow = "digest-now", trap 114;
+    /// A backup ends with its last record, without the updates up to the point of its parts.
+    EndEarly = "end-early", trap 116;
 
     // The configuration log (in the crate artillery-ddata).
 

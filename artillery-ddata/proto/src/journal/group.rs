@@ -58,11 +58,16 @@ pub(super) struct Group {
 impl Group {
     /// The group at byte `at` of a segment; `None`: it isn't complete.
     pub(super) fn at(segment: &Bytes, at: usize, salt: u128, guards: Guards) -> Option<Self> {
+        Self::placed(segment, at, (salt, at as u64), guards)
+    }
+
+    /// The group at byte `at` of `segment`, which was written for `place`.
+    fn placed(segment: &Bytes, at: usize, place: (u128, u64), guards: Guards) -> Option<Self> {
         let claims = GroupClaims::at(segment, at)?;
         let entries = at.checked_add(HEADER)?..at.checked_add(HEADER)?.checked_add(claims.len)?;
         let end = at.checked_add(filled(HEADER + claims.len + CRC, guards))?;
         let again = segment.get(end - CRC..end)? == claims.sum.to_le_bytes() || allows!(guards, CountRefused);
-        let is_whole = again && checksum(salt, at as u64, segment.get(at + CRC..entries.end)?) == claims.sum;
+        let is_whole = again && checksum(place.0, place.1, segment.get(at + CRC..entries.end)?) == claims.sum;
         let GroupClaims { number, synced, .. } = claims;
         is_whole.then(|| Self { number, synced, entries: segment.slice(entries) })
     }
@@ -79,6 +84,39 @@ impl Group {
         bytes.extend_from_slice(&self.entries);
         finish(&mut bytes, (salt, out.len() as u64), self.number, synced, guards);
         out.extend_from_slice(&bytes);
+    }
+}
+
+/// A group of a backup, whose file is read and written as a stream.
+#[derive(Debug)]
+pub(crate) struct BackupGroup {
+    pub(crate) number: GroupNumber,
+    pub(crate) entries: Bytes,
+}
+
+impl BackupGroup {
+    pub(crate) const BLOCK: usize = BLOCK;
+
+    pub(crate) fn encode(entries: &[u8], place: (u128, u64), number: GroupNumber, guards: Guards) -> Vec<u8> {
+        let mut out = Vec::with_capacity(filled(HEADER + entries.len() + CRC, guards));
+        begin(&mut out);
+        out.extend_from_slice(entries);
+        finish(&mut out, place, number, number, guards);
+        out
+    }
+
+    /// The length of the group at the beginning of a buffer. `None`: the buffer is too short to determine it; the inner
+    /// `None`: it is no group.
+    pub(crate) fn len(buffer: &[u8]) -> Option<Option<usize>> {
+        let header = Bytes::copy_from_slice(buffer.get(..HEADER)?);
+        Some(GroupClaims::at(&header, 0).map(|claims| filled(HEADER + claims.len + CRC, Guards::ALL)))
+    }
+
+    pub(crate) fn decode(group: &Bytes, place: (u128, u64), guards: Guards) -> Option<Self> {
+        let Group { number, entries, .. } = Group::placed(group, 0, place, guards)?;
+        // Changed padding is damage too.
+        let padding = &group[HEADER + entries.len()..group.len() - CRC];
+        padding.iter().all(|&byte| byte == 0).then_some(Self { number, entries })
     }
 }
 

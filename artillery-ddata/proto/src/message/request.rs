@@ -62,6 +62,14 @@ impl Operation {
     pub fn is_write(&self) -> bool {
         matches!(self, Self::Write { .. })
     }
+
+    /// The first version of the protocol that has this operation.
+    pub fn since(&self) -> u16 {
+        match self {
+            Self::Read { query: Query::Digest(_) | Query::Copy(_), .. } => 2,
+            _ => 1,
+        }
+    }
 }
 
 /// An operation that the node itself answers, not a chain. `Recover`, `Replace`, `Reopen` and [`AdminCommand::GiveUp`]

@@ -438,7 +438,7 @@ impl Log {
         let keys = match query {
             Query::Key(key) => std::slice::from_ref(key),
             Query::Keys(keys) => keys,
-            Query::Scan(_) | Query::Changes(_) | Query::Hashed(_) => &[],
+            Query::Scan(_) | Query::Changes(_) | Query::Hashed(_) | Query::Digest(_) | Query::Copy(_) => &[],
         };
         for key in keys {
             let newest = self.newest(key)?;

@@ -1,11 +1,14 @@
 //! Reads that the gate doesn't serve. They are served from this member's state at once, after a version query, once the
 //! watermark is high enough, or after a barrier.
 
+mod copies;
+mod digests;
 mod hashed_pages;
 mod lookup;
 mod parked;
 mod portion;
 mod rounds;
+mod snapshots;
 mod watch;
 
 use std::sync::Arc;
@@ -14,14 +17,16 @@ use bytes::Bytes;
 
 pub(super) use self::parked::PendingRead;
 use self::{
-    lookup::{Apart, Snapshots, look_apart, newest_of, pending_versions},
+    copies::copy,
+    lookup::{Apart, look_apart, newest_of, pending_versions},
     parked::{Parked, ParkedReads},
+    snapshots::Snapshots,
     watch::Watchers,
 };
 use super::{Context, Gate, Outbox, ReadCounts, Token, log::Log, unhashed::Unhashed};
 use crate::{
     ChainConfig, MemberId, Mode, Sequence, Timestamp,
-    api::{Query, ReadMode, ReadPath, Refusal, Reply, Snapshot},
+    api::{DigestQuery, DigestStep, Query, ReadMode, ReadPath, Refusal, Reply, Snapshot},
     message::VersionAnswer,
     store::StoreError,
     types::update::MAX_KEY,
@@ -184,6 +189,26 @@ impl Reads {
             && let Snapshot::Of(number) = scan.snapshot
         {
             out.reply(token, self.snapshots.page(cx, log, scan, number)?);
+            return Ok(());
+        }
+        if let Query::Digest(digest) = &asked.query
+            && let DigestStep::Part { number, at, from } = &digest.step
+        {
+            if *at > log.watermark() && !allows!(cx.guards(), DigestNow) {
+                self.park_until_floor(PendingRead { floor: Some(*at), ..asked });
+            } else {
+                out.reply(token, self.snapshots.digest_part(cx, log, digest, (*number, *at, from))?);
+            }
+            return Ok(());
+        }
+        if let Query::Copy(step) = &asked.query
+            && let Some(floor) = step.floor()
+        {
+            if floor > log.watermark() {
+                self.park_until_floor(PendingRead { floor: Some(floor), ..asked });
+            } else {
+                out.reply(token, copy(cx, log, step)?);
+            }
             return Ok(());
         }
         let newest = newest_of(log, &asked.query)?;
@@ -373,7 +398,12 @@ impl Reads {
             self.watchers.watch(cx, log, (asked.token, asked.deadline, asked.floor), watch, out);
             return Ok(());
         }
-        let reply = self.snapshots.read_at(cx, log, &asked.query, (at_most, true, path));
+        let reply = match &asked.query {
+            Query::Digest(digest @ DigestQuery { step: DigestStep::Part { number, at, from }, .. }) => {
+                self.snapshots.digest_part(cx, log, digest, (*number, *at, from))
+            }
+            query => self.snapshots.read_at(cx, log, query, (at_most, true, path)),
+        };
         out.reply(asked.token, apart.over(reply.map_err(|why| ReadFailed { token: asked.token, why })?));
         Ok(())
     }
@@ -430,7 +460,9 @@ fn refusal_of(cx: Context<'_>, asked: &PendingRead) -> Option<Refusal> {
     if cx.is_halted() || (cx.config().is_none() && !cx.is_expelled()) {
         return Some(Refusal::NoChain);
     }
-    if !cx.place().serves() && asked.mode != ReadMode::Eventual {
+    // The store of a member that doesn't serve may be incomplete.
+    let needs_whole = asked.mode != ReadMode::Eventual || matches!(asked.query, Query::Digest(_) | Query::Copy(_));
+    if !cx.place().serves() && needs_whole {
         return Some(Refusal::NoChain);
     }
     if cx.is_expelled() && matches!(asked.query, Query::Changes(_)) {

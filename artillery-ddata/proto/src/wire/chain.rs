@@ -39,7 +39,7 @@ pub struct Encoded {
 }
 
 impl Encoded {
-    /// The frame as its receiver sees it. For tests: it copies the body.
+    /// The frame as its receiver sees it. It copies the body.
     pub fn to_frame(&self) -> Frame {
         Frame { header: Bytes::copy_from_slice(&self.header), body: self.body.concat().into() }
     }
@@ -64,6 +64,14 @@ pub enum EncodeError {
     /// too long.
     #[error("a frame of {0} bytes")]
     TooLong(u64),
+    /// The connection's protocol lacks the operation.
+    #[error("this needs protocol {needs}, and the connection has protocol {has}")]
+    Unsupported {
+        /// The first version that has the operation.
+        needs: u16,
+        /// The version of the connection.
+        has: u16,
+    },
 }
 
 /// A frame that isn't a valid message.

@@ -3,6 +3,7 @@
 mod control_vectors;
 mod expiry_vectors;
 mod live_requests;
+mod protocol_2_vectors;
 mod request_vectors;
 mod vectors;
 mod wire_vectors;

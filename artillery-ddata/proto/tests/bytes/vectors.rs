@@ -1,11 +1,14 @@
-//! The vectors in `wire-1/`: each file holds one frame in hexadecimal.
+//! The vectors in `wire-1/` and `wire-2/`, by the version of the protocol that added them: each file holds one frame in hexadecimal.
 
 use std::{fmt::Debug, fs, path::PathBuf};
 
 use artillery_core::{Frame, internal::frame::FrameDecoder};
 
-fn directory() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/wire-1")
+/// The directory of the vectors with names like this one.
+fn directory(name: &str) -> PathBuf {
+    let version =
+        if name.starts_with("digest-") || name.starts_with("copy-") { "tests/wire-2" } else { "tests/wire-1" };
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(version)
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -28,7 +31,7 @@ pub(crate) fn check<M: PartialEq + Debug, E: Debug>(
     decode: fn(&Frame) -> Result<M, E>,
 ) {
     let sent = sent.to_bytes();
-    let path = directory().join(name).with_extension("hex");
+    let path = directory(name).join(name).with_extension("hex");
     let text = fs::read_to_string(&path)
         .unwrap_or_else(|error| panic!("{}: {error}; it would hold:\n{}", path.display(), hex(&sent)));
     assert_eq!(hex(&sent), text, "{name} no longer encodes to the bytes of its vector");
@@ -41,7 +44,7 @@ pub(crate) fn check<M: PartialEq + Debug, E: Debug>(
 }
 
 pub(crate) fn check_listed(prefixes: &[&str], listed: &[&str]) {
-    for entry in fs::read_dir(directory()).expect("the directory of the vectors") {
+    for entry in fs::read_dir(directory(prefixes[0])).expect("the directory of the vectors") {
         let path = entry.expect("a directory entry").path();
         let name = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
         let ours = prefixes.iter().any(|prefix| name.starts_with(prefix));

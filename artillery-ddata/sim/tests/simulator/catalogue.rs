@@ -10,7 +10,7 @@ use artillery_proto::guards::Mutant;
 use artillery_sim::mutants::HUNTED;
 
 /// Mutants that no seed hunts, each with the file and the name of the test that disables the guard.
-const TESTED: [(Mutant, &str, &str); 75] = [
+const TESTED: [(Mutant, &str, &str); 77] = [
     (
         Mutant::AnyAnswerRefutes,
         "proto/src/node/succession/tests/gave_way.rs",
@@ -130,6 +130,8 @@ const TESTED: [(Mutant, &str, &str); 75] = [
     (Mutant::ProposeOnAnswer, FORMATION, "every_rule_of_unequal_nodes_is_needed"),
     (Mutant::ReportAgain, FOLLOWER, "each_guard_is_needed"),
     (Mutant::RepeatChange, FOLLOWER, "each_guard_is_needed"),
+    (Mutant::EndEarly, "proto/src/replica/tests/copies.rs", "a_file_that_ends_before_its_point_is_refused"),
+    (Mutant::DigestNow, "proto/src/replica/tests/digests.rs", "a_digest_shows_its_point_although_writes_continue"),
     (Mutant::FreshVerdict, "proto/src/control/formation/poll/tests.rs", "the_soup_has_teeth"),
 ];
 

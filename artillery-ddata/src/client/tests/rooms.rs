@@ -50,7 +50,7 @@ impl Deaf {
     }
 
     async fn ask_by(&mut self, number: u64, query: Query, mode: ReadMode) {
-        let encoded = encode_request(&request(number, query, mode)).unwrap();
+        let encoded = encode_request(&request(number, query, mode), u16::MAX).unwrap();
         self.requests.send(&encoded.header, &encoded.body).await.unwrap();
     }
 
@@ -259,7 +259,7 @@ async fn wait_behind_others(cluster: &str, node: &FakeNode) {
     let (more, mut wanted) = mpsc::channel::<u64>(4096);
     tokio::spawn(async move {
         while let Some(number) = wanted.recv().await {
-            let encoded = encode_request(&request(number, read(), ReadMode::Strong)).unwrap();
+            let encoded = encode_request(&request(number, read(), ReadMode::Strong), u16::MAX).unwrap();
             if requests.send(&encoded.header, &encoded.body).await.is_err() {
                 return;
             }

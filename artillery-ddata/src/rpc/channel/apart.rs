@@ -102,7 +102,7 @@ impl LargeCalls {
         let Ok(connection) = self.link.connected().await else { return CallOutcome::NotSent(NotSent::Stopped) };
         let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
         let left = deadline.saturating_duration_since(Instant::now());
-        let encoded = match encode(&request(number, question.clone(), left), self.max_frame) {
+        let encoded = match encode(&request(number, question.clone(), left), &connection, self.max_frame) {
             Ok(encoded) => encoded,
             Err(reason) => return CallOutcome::NotSent(reason),
         };

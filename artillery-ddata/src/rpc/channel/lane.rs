@@ -195,17 +195,18 @@ impl LaneTask {
         tokio::select! {
             biased;
             reason = receive(reader, &self.calls, connection) => Some(reason),
-            sent = self.send(&mut writer) => sent.err(),
+            sent = self.send(connection, &mut writer) => sent.err(),
         }
     }
 
-    async fn send(&self, writer: &mut FrameWriter) -> Result<(), Unknown> {
+    async fn send(&self, connection: &Connection, writer: &mut FrameWriter) -> Result<(), Unknown> {
         let (mut batch, mut questions) = (FrameBatch::new(), Vec::with_capacity(BATCH));
         while self.calls.wait().await {
             self.calls.send(BATCH_BYTES, &self.numbers, &mut questions);
             let now = Instant::now();
             for (number, question, deadline) in questions.drain(..) {
-                match encode(&request(number, question, deadline.saturating_duration_since(now)), self.max_frame) {
+                let request = request(number, question, deadline.saturating_duration_since(now));
+                match encode(&request, connection, self.max_frame) {
                     Ok(encoded) => batch.push(&encoded.header, &encoded.body),
                     Err(reason) => self.calls.not_sent(number, reason),
                 }
@@ -225,10 +226,11 @@ pub(super) fn request(number: u64, question: Question, left: Duration) -> Reques
     Request { number, chain, deadline_ms, forwarded, operation }
 }
 
-/// Encodes a frame, if it doesn't exceed this side's limit. The node is assumed to have the same limit.
-pub(super) fn encode(request: &Request, max_frame: usize) -> Result<Encoded, NotSent> {
+/// Encodes a frame for this connection, if it doesn't exceed this side's limit. The node is assumed to have the same limit.
+pub(super) fn encode(request: &Request, connection: &Connection, max_frame: usize) -> Result<Encoded, NotSent> {
     let limit = max_frame as u64;
-    let encoded = encode_request(request).map_err(|error| match error {
+    let encoded = encode_request(request, connection.peer().version).map_err(|error| match error {
+        EncodeError::Unsupported { needs, has } => NotSent::Unsupported { needs, has },
         EncodeError::TooLong(len) => NotSent::TooLarge { len, limit },
         _ => NotSent::TooLarge { len: u64::MAX, limit },
     })?;

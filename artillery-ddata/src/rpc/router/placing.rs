@@ -84,6 +84,8 @@ pub(super) fn as_of(reply: &Reply) -> Option<Sequence> {
         Reply::Page(page) => Some(page.as_of),
         Reply::Changes(changes) => Some(changes.upto),
         Reply::Hashed(page) => Some(page.as_of),
+        Reply::Digest(part) => Some(part.as_of),
+        Reply::Copied(part) => Some(part.watermark),
         Reply::Refused(_) | Reply::Expired => None,
     }
 }

@@ -84,7 +84,7 @@ impl Router {
             Some(session) => Some(session.floor(routing.history_id(), chain).ok_or(refused(Refusal::OtherHistory))?),
         };
         // Floors and positions are valid in one history alone, and the answering node may be in another (traps 58, 59).
-        let is_bound = how.session.is_some() || matches!(query, Query::Changes(_));
+        let is_bound = how.session.is_some() || matches!(query, Query::Changes(_) | Query::Copy(_) | Query::Digest(_));
         let history = is_bound.then(|| routing.history_id());
         let operation = Operation::Read { query, mode: how.mode, floor, history };
         let mut account = self.account_of_read(&operation);

@@ -339,7 +339,7 @@ pub(crate) async fn ask_once(
         let deadline_ms = until.saturating_duration_since(Instant::now()).as_millis() as u32;
         let operation = Operation::Admin(operation);
         let request = Request { number: 1, chain: ChainId(0), deadline_ms, forwarded: true, operation };
-        Ok((stream, encode_request(&request).map_err(|error| malformed(&error))?))
+        Ok((stream, encode_request(&request, connection.peer().version).map_err(|error| malformed(&error))?))
     };
     let opened = timeout_at(until, opened).await.unwrap_or(Err(ConnectError::TimedOut));
     let ((mut writer, mut reader), request) = opened.map_err(AskError::NotSent)?;

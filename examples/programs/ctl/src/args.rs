@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use artillery_ddata::{ClusterId, Frontier, ReadMode, RequestId, Version};
+use artillery_ddata::{ClusterId, Frontier, ReadMode, RequestId, Version, kv::HashKey};
 use artillery_programs::args::{Bytes, LogArgs, cluster_id, duration};
 use clap::{Parser, Subcommand};
 
@@ -32,7 +32,7 @@ Exit codes:
   4  conflict: the condition of a write did not hold
 `lock` and `elect` exit with the code of their command, or 128 and the number of the signal that ended it.
 
-Not yet: rereplicate, digest, snapshot, restore";
+Not yet: rereplicate, restore";
 
 /// Inspect an Artillery cluster and work with its data
 #[derive(Debug, Parser)]
@@ -53,7 +53,7 @@ pub(super) struct CtlArgs {
 }
 
 /// Commands that are planned but not implemented.
-pub(super) const LATER: [&str; 4] = ["rereplicate", "digest", "snapshot", "restore"];
+pub(super) const LATER: [&str; 2] = ["rereplicate", "restore"];
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -131,6 +131,20 @@ pub(super) enum Command {
         #[arg(default_value = "")]
         prefix: String,
     },
+    /// Have every member read its data at one point of the history, and compare the sums; exit code 1 if they differ
+    Digest {
+        /// Only keys with this prefix
+        #[arg(default_value = "")]
+        prefix: String,
+        /// Key of the hash, 32 hexadecimal digits, to compare with an earlier digest (default: a random one)
+        #[arg(long, value_name = "HEX")]
+        key: Option<HashKey>,
+    },
+    /// Back up all data into a new file, at one point of the history, while writes continue; then check the file
+    Snapshot {
+        /// The file, which must not exist; - writes to standard output, and checks nothing
+        file: PathBuf,
+    },
     /// Print each key with a prefix when it changes, until stopped; with --json also the new value
     Watch {
         /// The prefix
@@ -184,11 +198,15 @@ pub(super) enum Command {
         #[arg(long, value_name = "CLUSTER_ID", required = true, value_parser = cluster_id)]
         accept_loss: ClusterId,
     },
-    /// Read the whole directory of a node that isn't running, and report what it holds; exit code 1 if it is damaged,
-    /// with file and offset
+    /// Read the whole directory of a node that isn't running, or a backup, and report what it holds; exit code 1 if it is
+    /// damaged, with file and offset
     Check {
-        /// The directory given to `node --data`; it is not modified
-        dir: PathBuf,
+        /// The directory given to `node --data`, or the file of a `snapshot`; it is not modified
+        path: PathBuf,
+        /// Key of the hash of a backup's digest, 32 hexadecimal digits, to compare it with that of `digest` (default: a
+        /// random one)
+        #[arg(long, value_name = "HEX")]
+        key: Option<HashKey>,
     },
     /// Run a command while holding a lock; exit code 1 if the lock is lost, before which the command is stopped
     Lock {

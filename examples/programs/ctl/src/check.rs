@@ -14,7 +14,7 @@ use super::output::{Output, plain_table};
 
 pub(super) async fn run(dir: &Path, output: Output) -> Result<u8, Failure> {
     if !dir.is_dir() {
-        return Err(Failure::usage(format!("{}: no such directory", dir.display())));
+        return Err(Failure::usage(format!("{}: no such directory or file", dir.display())));
     }
     let reading = dir.to_owned();
     let checked = tokio::task::spawn_blocking(move || check_directory(reading)).await.map_err(Failure::failed)?;

@@ -5,6 +5,7 @@ mod args;
 mod change;
 mod check;
 mod create_anew;
+mod digest;
 mod drain;
 mod find;
 mod get;
@@ -18,6 +19,7 @@ mod recover;
 mod reopen;
 mod reorder;
 mod scan;
+mod snapshot;
 mod status;
 mod ttl;
 mod watch;
@@ -88,9 +90,15 @@ async fn run(args: &CtlArgs, output: Output) -> Result<u8, Failure> {
     if let Command::Elect { hold, value } = &args.command {
         return lock::run(Contest::Election(value), hold, args, output, &mut signals).await;
     }
-    if let Command::Check { dir } = &args.command {
+    if let Command::Check { path, key } = &args.command {
+        let check = async {
+            match path.is_file() {
+                true => snapshot::check(path, *key, output).await,
+                false => check::run(path, output).await,
+            }
+        };
         return tokio::select! {
-            done = check::run(dir, output) => done,
+            done = check => done,
             () = signals.asked_to_stop() => Err(Failure::failed("interrupted by a signal")),
         };
     }
@@ -141,6 +149,8 @@ async fn command(client: &Client, command: &Command, timeout: Duration, output: 
         Command::Incr { key, by } => change::incr(&kv, key, *by, output).await,
         Command::Append { key, value } => change::append(&kv, key, value, output).await,
         Command::Scan { prefix } => scan::run(&kv, prefix, output).await,
+        Command::Digest { prefix, key } => digest::run(client, &kv, prefix, *key, output).await,
+        Command::Snapshot { file } => snapshot::run(&kv, file, output).await,
         Command::Watch { prefix, from } => watch::run(&kv, prefix, from.as_ref(), output).await,
         Command::Drain { node } => drain::run(client, node, timeout, output).await,
         Command::Reorder { chain, nodes } => reorder::run(client, *chain, nodes, timeout, output).await,

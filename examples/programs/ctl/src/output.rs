@@ -85,9 +85,23 @@ pub(super) fn with_value(mut object: Value, value: Option<&[u8]>) -> Value {
     let text = value.and_then(|value| std::str::from_utf8(value).ok());
     object["value"] = json!(text);
     if let (Some(value), None) = (value, text) {
-        object["value_hex"] = value.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into();
+        object["value_hex"] = hex(value).into();
     }
     object
+}
+
+/// Adds a key to an object: as `key`, and if it isn't text, also as `key_hex` in hexadecimal. Then `key` has `U+FFFD` in
+/// place of what isn't text.
+pub(super) fn with_key(mut object: Value, key: &[u8]) -> Value {
+    object["key"] = String::from_utf8_lossy(key).into();
+    if std::str::from_utf8(key).is_err() {
+        object["key_hex"] = hex(key).into();
+    }
+    object
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Adds how long a key will stay: `null` if it is absent or doesn't expire.
@@ -109,5 +123,11 @@ mod tests {
         let with = |value| with_value(json!({}), Some(value));
         assert_eq!(with(b"\xff\x00"), json!({ "value": null, "value_hex": "ff00" }));
         assert_eq!(with("ä".as_bytes()), json!({ "value": "ä" }));
+    }
+
+    #[test]
+    fn keys_that_are_no_text_can_be_told_apart() {
+        assert_eq!(with_key(json!({}), b"a\xff"), json!({ "key": "a\u{fffd}", "key_hex": "61ff" }));
+        assert_eq!(with_key(json!({}), "ä".as_bytes()), json!({ "key": "ä" }));
     }
 }

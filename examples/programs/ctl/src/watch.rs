@@ -4,7 +4,7 @@ use artillery_ddata::{Frontier, Kv};
 use artillery_programs::exit::{self, Failure};
 use serde_json::json;
 
-use super::output::{Output, with_value};
+use super::output::{Output, with_key, with_value};
 
 /// Prints one key per change and line, or with `--json` one object per change, until it is stopped or standard output
 /// is closed.
@@ -18,9 +18,9 @@ pub(super) async fn run(kv: &Kv, prefix: &str, from: Option<&Frontier>, output: 
         let change = change?;
         let is_written = if output.json {
             let position = watch.position().to_string();
-            let (key, version) = (String::from_utf8_lossy(&change.key), change.version.to_string());
-            let object = json!({ "key": key, "version": version, "expired": change.expired, "position": position });
-            output.object(&with_value(object, change.value.as_deref()))
+            let version = change.version.to_string();
+            let object = json!({ "version": version, "expired": change.expired, "position": position });
+            output.object(&with_value(with_key(object, &change.key), change.value.as_deref()))
         } else {
             output.bytes(&change.key)
         };

@@ -238,6 +238,11 @@ impl ChainRestore {
         }
     }
 
+    /// Restores a chain from entries that begin with its checkpoint, into an empty part of `store`.
+    pub fn from_beginning(chain: ChainId, store: Arc<dyn Store>) -> Self {
+        Self::new(chain, store, (EntryPlace::default(), None), 0)
+    }
+
     /// Applies an entry. Entries of other chains, and those before the checkpoint, are skipped.
     ///
     /// # Errors
@@ -477,6 +482,11 @@ impl RestoredChain {
 
     pub(crate) const fn continues(&self) -> bool {
         self.checkpoint.is_some()
+    }
+
+    /// The chain time of the newest committed update, in milliseconds.
+    pub(crate) const fn chain_time(&self) -> u64 {
+        self.chain_time.committed()
     }
 
     pub fn last(&self) -> Version {

@@ -1,56 +1,21 @@
-//! Lookups at one point of the history: one key, many keys, or pages of a scan, and the snapshots that preserve such a
-//! point.
+//! Lookups at one point of the history: one key, many keys, or pages of a scan.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
 use super::{
+    copies::copy,
     hashed_pages::hashed_page,
     portion::{PAGE_ENTRIES, PAGE_STEPS, Portion},
+    snapshots::Snapshots,
 };
 use crate::{
-    MemberId, Sequence, Timestamp,
+    Sequence,
     api::{MultiGetReply, Query, ReadPath, ReadReply, Refusal, Reply, ScanQuery, ScanReply, Snapshot},
     replica::{Context, log::Log},
     store::{Held, StoreError},
 };
-
-const MAX_SNAPSHOTS: usize = 64;
-
-/// The points of the history that are preserved for scans.
-#[derive(Clone, Hash, Debug, Default)]
-pub(super) struct Snapshots {
-    kept: BTreeMap<u64, KeptSnapshot>,
-    /// The highest number assigned. The numbers of two incarnations coincide only if hashes collide: a client that
-    /// requests the rest of its scan from another member must not get pages of another client's snapshot.
-    last: u64,
-}
-
-impl Snapshots {
-    /// Starts without snapshots. Their numbers begin at a hash of the incarnation.
-    pub(super) fn of(me: MemberId) -> Self {
-        let node = me.node.as_bytes().iter().fold(0_u64, |mix, &byte| mix.rotate_left(7) ^ u64::from(byte));
-        let store = me.incarnation.store as u64 ^ (me.incarnation.store >> 64) as u64;
-        let seed =
-            (node ^ store.rotate_left(17)).wrapping_add(me.incarnation.starts).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        Self { last: seed >> 24 << 24, ..Self::default() }
-    }
-}
-
-#[derive(Clone, Hash, Debug)]
-struct KeptSnapshot {
-    at: Sequence,
-    until: Timestamp,
-    /// The log's total of applied bytes when the snapshot began.
-    since: u64,
-}
-
-impl Snapshots {
-    pub(super) fn len(&self) -> usize {
-        self.kept.len()
-    }
-}
 
 /// For a mutant: the keys that were read at another time than the rest.
 #[derive(Clone, Hash, Debug, Default)]
@@ -70,7 +35,9 @@ pub(super) fn newest_of(log: &Log, query: &Query) -> Result<Sequence, StoreError
     match query {
         Query::Key(key) => log.newest(key),
         Query::Keys(keys) => keys.iter().try_fold(Sequence::ZERO, |newest, key| Ok(newest.max(log.newest(key)?))),
-        Query::Scan(_) | Query::Changes(_) | Query::Hashed(_) => Ok(log.last().sequence),
+        Query::Scan(_) | Query::Changes(_) | Query::Hashed(_) | Query::Digest(_) | Query::Copy(_) => {
+            Ok(log.last().sequence)
+        }
     }
 }
 
@@ -95,7 +62,7 @@ pub(super) fn pending_versions(log: &Log, query: &Query, newest: Sequence, enoug
     match query {
         Query::Key(key) => of(key),
         Query::Keys(keys) => keys.iter().try_fold(0, |most, key| Ok(of(key)?.max(most))),
-        Query::Scan(_) | Query::Changes(_) | Query::Hashed(_) => {
+        Query::Scan(_) | Query::Changes(_) | Query::Hashed(_) | Query::Digest(_) | Query::Copy(_) => {
             Ok(u32::try_from(newest.0 - watermark.0).unwrap_or(u32::MAX))
         }
     }
@@ -150,6 +117,8 @@ impl Snapshots {
             }
             Query::Scan(scan) => Reply::Page(page(cx, log, scan, (as_of, clean, path), None)?),
             Query::Hashed(hashed) => Reply::Hashed(hashed_page(cx, log, hashed, (as_of, clean, path))?),
+            Query::Digest(digest) => self.begin_digest(cx, log, digest, as_of),
+            Query::Copy(step) => return copy(cx, log, step),
             // Watches never reach this function.
             Query::Changes(_) => Reply::Refused(Refusal::NoChain),
         })
@@ -158,14 +127,7 @@ impl Snapshots {
     /// Answers the first page of a snapshot at a committed sequence. The store keeps that point, unless the page is the
     /// last one.
     fn begin(&mut self, cx: Context<'_>, log: &Log, scan: &ScanQuery, point: Point) -> Result<Reply, StoreError> {
-        if self.kept.len() >= MAX_SNAPSHOTS {
-            return Ok(Reply::Refused(Refusal::Busy));
-        }
-        let at = point.0;
-        log.store().pin(at);
-        self.last += 1;
-        let (number, until) = (self.last, cx.now + cx.settings().snapshots.age);
-        self.kept.insert(number, KeptSnapshot { at, until, since: log.applied_bytes() });
+        let Some(number) = self.keep(cx, log, point.0) else { return Ok(Reply::Refused(Refusal::Busy)) };
         let page = page(cx, log, scan, point, Some(number))?;
         if page.next.is_none() {
             self.end(log, number);
@@ -181,43 +143,12 @@ impl Snapshots {
         scan: &ScanQuery,
         number: u64,
     ) -> Result<Reply, StoreError> {
-        let Some(kept) = self.kept.get_mut(&number) else { return Ok(Reply::Refused(Refusal::SnapshotGone)) };
-        kept.until = cx.now + cx.settings().snapshots.age;
-        let page = page(cx, log, scan, (kept.at, true, ReadPath::Local), Some(number))?;
+        let Some(at) = self.kept_at(cx, number) else { return Ok(Reply::Refused(Refusal::SnapshotGone)) };
+        let page = page(cx, log, scan, (at, true, ReadPath::Local), Some(number))?;
         if page.next.is_none() {
             self.end(log, number);
         }
         Ok(Reply::Page(page))
-    }
-
-    pub(super) fn end_all(&mut self, log: &Log) {
-        self.end_those(log, |_| true);
-    }
-
-    /// Ends the snapshots whose next page wasn't requested in time.
-    pub(super) fn expire(&mut self, now: Timestamp, log: &Log) {
-        self.end_those(log, |kept| kept.until <= now);
-    }
-
-    /// Snapshots never block writes: a snapshot ends when more than `limit` bytes were written since it began.
-    pub(super) fn end_overtaken(&mut self, log: &Log, limit: usize) {
-        let applied = log.applied_bytes();
-        while let Some((&number, kept)) = self.kept.first_key_value()
-            && applied - kept.since > limit as u64
-        {
-            self.end(log, number);
-        }
-    }
-
-    fn end_those(&mut self, log: &Log, ends: impl Fn(&KeptSnapshot) -> bool) {
-        let ended: Vec<u64> = self.kept.iter().filter(|(_, kept)| ends(kept)).map(|(&number, _)| number).collect();
-        ended.into_iter().for_each(|number| self.end(log, number));
-    }
-
-    fn end(&mut self, log: &Log, number: u64) {
-        if let Some(kept) = self.kept.remove(&number) {
-            log.store().unpin(kept.at);
-        }
     }
 }
 

@@ -58,6 +58,14 @@ fn query() -> impl Strategy<Value = Query> {
         (key(), proptest::option::of(sequence()), small_number())
             .prop_map(|(prefix, after, shown)| Query::Changes(WatchQuery { prefix, after, shown })),
         (number(), small_number()).prop_map(|(from, limit)| Query::Hashed(HashedQuery { from, limit })),
+        (key(), proptest::option::of((number(), sequence(), key(), small_number()))).prop_map(|(prefix, part)| {
+            let step = part.map_or(DigestStep::Begin, |(number, at, key, pieces)| DigestStep::Part {
+                number,
+                at,
+                from: DigestCursor { key, pieces },
+            });
+            Query::Digest(DigestQuery { prefix, key: HashKey([1; 16]), step })
+        }),
     ]
 }
 

@@ -13,7 +13,10 @@ use super::{
 };
 use crate::{
     Routing, Sequence,
-    api::{Computed, HashedReply, MultiGetReply, ReadReply, Reply, ScanReply, WatchReply, WriteReply},
+    api::{
+        Computed, CopyReply, DigestCursor, DigestReply, HashedReply, MultiGetReply, ReadReply, Reply, ScanReply,
+        WatchReply, WriteReply,
+    },
     message::request::{Response, ResponseAnswer},
     store::{Held, ScanRecord},
 };
@@ -97,6 +100,17 @@ fn reply_header<'a>(reply: &Reply, body: &mut BodyWriter) -> Result<AnswerHeader
         Reply::Hashed(HashedReply { keys, next, clean, way, as_of }) => {
             let keys = keys.iter().map(|key| body.add(key)).collect::<Result<_, _>>()?;
             AnswerHeader::Hashed { keys, next: *next, clean: *clean, way: *way, as_of: *as_of }
+        }
+        Reply::Copied(CopyReply { watermark, frame }) => {
+            let mut lengths =
+                |frame: &Frame| -> Result<_, EncodeError> { Ok((body.add(&frame.header)?, body.add(&frame.body)?)) };
+            let frame = frame.as_ref().map(&mut lengths).transpose()?;
+            AnswerHeader::Copied { watermark: *watermark, frame }
+        }
+        Reply::Digest(DigestReply { number, as_of, sums, next }) => {
+            let mut cursor = |at: &DigestCursor| -> Result<_, EncodeError> { Ok((body.add(&at.key)?, at.pieces)) };
+            let next = next.as_ref().map(&mut cursor).transpose()?;
+            AnswerHeader::Digest { number: *number, as_of: *as_of, sums: *sums, next }
         }
         Reply::Refused(refusal) => AnswerHeader::Refused(*refusal),
         Reply::Expired => AnswerHeader::Expired,
@@ -207,6 +221,17 @@ fn take_reply<R>(header: AnswerHeader<R>, body: &mut Taker<'_>) -> Reply {
         AnswerHeader::Hashed { keys, next, clean, way, as_of } => {
             let keys = keys.into_iter().map(|len| body.take(len)).collect();
             Reply::Hashed(HashedReply { keys, next, clean, way, as_of })
+        }
+        AnswerHeader::Copied { watermark, frame } => {
+            let frame = frame.map(|(header, len)| {
+                let (header, body) = body.pair(header, len);
+                Frame { header, body }
+            });
+            Reply::Copied(CopyReply { watermark, frame })
+        }
+        AnswerHeader::Digest { number, as_of, sums, next } => {
+            let next = next.map(|(key, pieces)| DigestCursor { key: body.take(key), pieces });
+            Reply::Digest(DigestReply { number, as_of, sums, next })
         }
         AnswerHeader::Refused(refusal) => Reply::Refused(refusal),
         // `decode_response` handles the headers below, except for `Expired`: they aren't replies.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use super::{DecodeError, EncodeError, Encoded, EncodedHeader, body::BodyWriter};
 use crate::{
     ChainId, ClusterId, Epoch, Expiry, MemberId, Sequence, Version,
-    api::{ExpireIf, GroupFailure, ReadMode, ReadPath, Refusal, Snapshot, Ttl},
+    api::{ExpireIf, GroupFailure, HashKey, ReadMode, ReadPath, Refusal, Snapshot, Sums, Ttl},
     control::{
         History, NodeInfo,
         message::{AdminCommand, ArrangeError},
@@ -47,12 +47,56 @@ pub(super) enum OperationHeader {
 
 #[derive(Serialize, Deserialize)]
 pub(super) enum QueryHeader {
-    Key { key: u32 },
-    Keys { keys: Vec<u32> },
-    Scan { prefix: u32, after: Option<u32>, limit: u32, snapshot: Snapshot },
-    Changes { prefix: u32, after: Option<Sequence> },
-    Hashed { from: u64, limit: u32 },
-    RestOfChanges { prefix: u32, after: Sequence, shown: NonZeroU32 },
+    Key {
+        key: u32,
+    },
+    Keys {
+        keys: Vec<u32>,
+    },
+    Scan {
+        prefix: u32,
+        after: Option<u32>,
+        limit: u32,
+        snapshot: Snapshot,
+    },
+    Changes {
+        prefix: u32,
+        after: Option<Sequence>,
+    },
+    Hashed {
+        from: u64,
+        limit: u32,
+    },
+    RestOfChanges {
+        prefix: u32,
+        after: Sequence,
+        shown: NonZeroU32,
+    },
+    /// Since protocol 2.
+    BeginDigest {
+        prefix: u32,
+        key: HashKey,
+    },
+    /// Since protocol 2.
+    PartOfDigest {
+        prefix: u32,
+        key: HashKey,
+        number: u64,
+        at: Sequence,
+        from: u32,
+        pieces: u32,
+    },
+    /// Since protocol 2.
+    BeginCopy,
+    /// Since protocol 2.
+    CopyRecords {
+        behind: Option<u32>,
+        floor: Sequence,
+    },
+    /// Since protocol 2.
+    CopyUpdates {
+        after: Sequence,
+    },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -225,6 +269,18 @@ pub(super) enum AnswerHeader<R> {
         as_of: Sequence,
         snapshot: Option<u64>,
         chain_time: u64,
+    },
+    /// Since protocol 2.
+    Digest {
+        number: u64,
+        as_of: Sequence,
+        sums: Sums,
+        next: Option<(u32, u32)>,
+    },
+    /// Since protocol 2. The body holds the header and the body of a chain frame.
+    Copied {
+        watermark: Sequence,
+        frame: Option<(u32, u32)>,
     },
 }
 

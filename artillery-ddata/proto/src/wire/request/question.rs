@@ -11,7 +11,9 @@ use super::{
     script::{expected_header, script_header, take_expected, take_script},
 };
 use crate::{
-    api::{HashedQuery, Query, ScanQuery, Step, Ttl, WatchQuery, Write},
+    api::{
+        CopyStep, DigestCursor, DigestQuery, DigestStep, HashedQuery, Query, ScanQuery, Step, Ttl, WatchQuery, Write,
+    },
     control::succession::Replacement,
     message::request::{AdminOperation, Operation, Request},
 };
@@ -19,8 +21,12 @@ use crate::{
 /// Encodes `request`. Keys and values are shared, not copied.
 ///
 /// # Errors
-/// [`EncodeError`] if the request is too long.
-pub fn encode_request(request: &Request) -> Result<Encoded, EncodeError> {
+/// [`EncodeError`] if the request is too long, or if the connection's protocol `version` lacks its operation.
+pub fn encode_request(request: &Request, version: u16) -> Result<Encoded, EncodeError> {
+    let needs = request.operation.since();
+    if needs > version {
+        return Err(EncodeError::Unsupported { needs, has: version });
+    }
     let mut body = BodyWriter::default();
     let operation = match &request.operation {
         Operation::Read { query, mode, floor, history } => {
@@ -72,6 +78,23 @@ fn query_header(query: &Query, body: &mut BodyWriter) -> Result<QueryHeader, Enc
             }
         }
         Query::Hashed(HashedQuery { from, limit }) => QueryHeader::Hashed { from: *from, limit: *limit },
+        Query::Copy(step) => match step {
+            CopyStep::Begin => QueryHeader::BeginCopy,
+            CopyStep::Records { behind, floor } => {
+                QueryHeader::CopyRecords { behind: body.add_some(behind.as_ref())?, floor: *floor }
+            }
+            CopyStep::Updates { after } => QueryHeader::CopyUpdates { after: *after },
+        },
+        Query::Digest(DigestQuery { prefix, key, step }) => {
+            let (prefix, key) = (body.add(prefix)?, *key);
+            match step {
+                DigestStep::Begin => QueryHeader::BeginDigest { prefix, key },
+                &DigestStep::Part { number, at, ref from } => {
+                    let (from, pieces) = (body.add(&from.key)?, from.pieces);
+                    QueryHeader::PartOfDigest { prefix, key, number, at, from, pieces }
+                }
+            }
+        }
     })
 }
 
@@ -195,6 +218,20 @@ fn take_query(header: QueryHeader, body: &mut Taker<'_>) -> Query {
             Query::Changes(WatchQuery { prefix: body.take(prefix), after: Some(after), shown: shown.get() })
         }
         QueryHeader::Hashed { from, limit } => Query::Hashed(HashedQuery { from, limit }),
+        QueryHeader::BeginCopy => Query::Copy(CopyStep::Begin),
+        QueryHeader::CopyRecords { behind, floor } => {
+            Query::Copy(CopyStep::Records { behind: behind.map(|behind| body.take(behind)), floor })
+        }
+        QueryHeader::CopyUpdates { after } => Query::Copy(CopyStep::Updates { after }),
+        QueryHeader::BeginDigest { prefix, key } => {
+            Query::Digest(DigestQuery { prefix: body.borrow(prefix), key, step: DigestStep::Begin })
+        }
+        QueryHeader::PartOfDigest { prefix, key, number, at, from, pieces } => {
+            // A part may wait, and must not keep the whole frame in memory.
+            let (prefix, from) = body.pair(prefix, from);
+            let step = DigestStep::Part { number, at, from: DigestCursor { key: from, pieces } };
+            Query::Digest(DigestQuery { prefix, key, step })
+        }
     }
 }
 

@@ -12,9 +12,10 @@ use crate::{
     ChainConfig, ChainId, ChainMember, ClusterId, Epoch, Expiry, Incarnation, MemberId, Mode, NodeAddress, NodeId,
     ReadPath, Refusal, Role, Routing, Sequence, Version,
     api::{
-        Computed, Expected, ExpireIf, GroupFailure, GroupOutcome, HashedQuery, HashedReply, MultiGetReply, ReadReply,
-        Requirement, ScanQuery, ScanReply, ScriptGroup, ScriptStep, ScriptWrite, Snapshot, Step, StepOutcome, Ttl,
-        WatchQuery, WatchReply, WriteReply,
+        Computed, CopyStep, DigestCursor, DigestQuery, DigestReply, DigestStep, Expected, ExpireIf, GroupFailure,
+        GroupOutcome, HashKey, HashedQuery, HashedReply, MultiGetReply, ReadReply, Requirement, ScanQuery, ScanReply,
+        ScriptGroup, ScriptStep, ScriptWrite, Snapshot, Step, StepOutcome, Sums, Ttl, WatchQuery, WatchReply,
+        WriteReply,
     },
     api::{Query, ReadMode, Reply, Write},
     control::succession::Replacement,
@@ -78,7 +79,25 @@ fn query() -> impl Strategy<Value = Query> {
         vec(bytes(9), 0..4).prop_map(Query::Keys),
         scan.prop_map(Query::Scan),
         any::<(u64, u32)>().prop_map(|(from, limit)| Query::Hashed(HashedQuery { from, limit })),
+        option::of(prop_oneof![
+            (option::of(bytes(20)), any::<u64>())
+                .prop_map(|(behind, floor)| CopyStep::Records { behind, floor: Sequence(floor) }),
+            any::<u64>().prop_map(|after| CopyStep::Updates { after: Sequence(after) }),
+        ])
+        .prop_map(|step| Query::Copy(step.unwrap_or(CopyStep::Begin))),
+        (bytes(20), any::<[u8; 16]>(), option::of((any::<(u64, u64)>(), cursor()))).prop_map(|(prefix, key, part)| {
+            let step = part.map_or(DigestStep::Begin, |((number, at), from)| DigestStep::Part {
+                number,
+                at: Sequence(at),
+                from,
+            });
+            Query::Digest(DigestQuery { prefix, key: HashKey(key), step })
+        }),
     ]
+}
+
+fn cursor() -> impl Strategy<Value = DigestCursor> {
+    (bytes(20), any::<u32>()).prop_map(|(key, pieces)| DigestCursor { key, pieces })
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -245,6 +264,7 @@ fn refusal() -> impl Strategy<Value = Refusal> {
         any::<u64>().prop_map(|first| Refusal::Compacted { first }),
         any::<(u64, u64)>().prop_map(|(len, limit)| Refusal::ResultsTooLarge { len, limit }),
         any::<(u64, u64)>().prop_map(|(len, limit)| Refusal::UpdateTooLarge { len, limit }),
+        any::<(u16, u16)>().prop_map(|(needs, has)| Refusal::Unsupported { needs, has }),
         member().prop_map(|member| Refusal::DiskFull { member }),
         member().prop_map(|member| Refusal::MemoryFull { member }),
         any::<(u64, u128)>()
@@ -335,6 +355,12 @@ fn reply() -> impl Strategy<Value = Reply> {
         (vec(bytes(9), 0..4), any::<u64>(), served()).prop_map(|(keys, next, (clean, way, as_of))| {
             Reply::Hashed(HashedReply { keys, next, clean, way, as_of })
         }),
+        (any::<(u64, u64)>(), any::<(u64, u64, u128, u128)>(), option::of(cursor())).prop_map(
+            |((number, as_of), (records, bytes, contents, versions), next)| {
+                let sums = Sums { records, bytes, contents, versions };
+                Reply::Digest(DigestReply { number, as_of: Sequence(as_of), sums, next })
+            }
+        ),
         refusal().prop_map(Reply::Refused),
         Just(Reply::Expired),
     ]
@@ -392,7 +418,7 @@ fn response() -> impl Strategy<Value = Response> {
 proptest! {
     #[test]
     fn requests_survive_encoding(request in request()) {
-        let encoded = encode_request(&request).unwrap();
+        let encoded = encode_request(&request, u16::MAX).unwrap();
         prop_assert_eq!(decode_request(&whole(&encoded)).unwrap(), request);
     }
 
@@ -412,7 +438,7 @@ proptest! {
         };
         let is_request = |frame: &Frame| decode_request(frame).is_ok();
         let is_response = |frame: &Frame| decode_response(frame).is_ok();
-        prop_assert!(check(encode_request(&request).unwrap(), &is_request));
+        prop_assert!(check(encode_request(&request, u16::MAX).unwrap(), &is_request));
         prop_assert!(check(encode_response(&response).unwrap(), &is_response));
     }
 
@@ -420,7 +446,7 @@ proptest! {
     fn garbage_never_panics(header in vec(any::<u8>(), 0..60), body in vec(any::<u8>(), 0..60)) {
         let frame = Frame { header: header.into(), body: body.into() };
         if let Ok(request) = decode_request(&frame) {
-            prop_assert_eq!(whole(&encode_request(&request).unwrap()), frame.clone());
+            prop_assert_eq!(whole(&encode_request(&request, u16::MAX).unwrap()), frame.clone());
         }
         if let Ok(response) = decode_response(&frame) {
             prop_assert_eq!(whole(&encode_response(&response).unwrap()), frame);
@@ -438,7 +464,7 @@ fn headers_have_one_form() {
         forwarded: false,
         operation: Operation::Admin(AdminOperation::Status),
     };
-    let mut frame = whole(&encode_request(&request).unwrap());
+    let mut frame = whole(&encode_request(&request, u16::MAX).unwrap());
     assert_eq!(frame.header[0], 7);
     frame.header = [&[0xfb, 7, 0], &frame.header[1..]].concat().into();
     assert_eq!(decode_request(&frame), Err(DecodeError::NotCanonical));
@@ -464,7 +490,7 @@ fn the_largest_script_fits() {
     assert_eq!(script.size(), 4096);
     let operation = Operation::Write { request: None, history: None, write: Write::Script(script) };
     let request = Request { number: 7, chain: ChainId(0), deadline_ms: 1, forwarded: false, operation };
-    assert_eq!(decode_request(&whole(&encode_request(&request).unwrap())).unwrap(), request);
+    assert_eq!(decode_request(&whole(&encode_request(&request, u16::MAX).unwrap())).unwrap(), request);
 
     let told = vec![StepOutcome::Found(Some((version, Bytes::from_static(b"value"))))];
     let result = Computed::Ran(vec![Ok(told); 4096]);

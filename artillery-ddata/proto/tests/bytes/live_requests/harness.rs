@@ -91,6 +91,8 @@ enum Asked {
     Scan(u32),
     Changes,
     Hashed,
+    Digest,
+    Copy,
 }
 
 impl Asked {
@@ -103,6 +105,8 @@ impl Asked {
                 Query::Scan(scan) => Self::Scan(scan.limit),
                 Query::Changes(_) => Self::Changes,
                 Query::Hashed(_) => Self::Hashed,
+                Query::Digest(_) => Self::Digest,
+                Query::Copy(_) => Self::Copy,
             },
             _ => return None,
         })
@@ -114,7 +118,9 @@ impl Asked {
             | (Self::Write { .. }, Reply::Committed(_) | Reply::Conflict { .. })
             | (Self::Key, Reply::Read(_))
             | (Self::Changes, Reply::Changes(_))
-            | (Self::Hashed, Reply::Hashed(_)) => true,
+            | (Self::Hashed, Reply::Hashed(_))
+            | (Self::Digest, Reply::Digest(_))
+            | (Self::Copy, Reply::Copied(_)) => true,
             (Self::Keys(keys), Reply::Cut(cut)) => cut.found.len() == *keys,
             (Self::Scan(limit), Reply::Page(page)) => page.records.len() <= (*limit).max(1) as usize,
             _ => false,
@@ -226,7 +232,7 @@ impl Live {
     fn repeat(&mut self, mut request: Request, times: u8, in_line: bool) {
         for time in 0..times {
             // A request that can't be encoded, or that is too long for a node, reaches no replica.
-            let Some(frame) = encode_request(&request).ok().and_then(framed) else { return };
+            let Some(frame) = encode_request(&request, u16::MAX).ok().and_then(framed) else { return };
             if time >= 4 && frame.wire_len() > LONG {
                 return;
             }

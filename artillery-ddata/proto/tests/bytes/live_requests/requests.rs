@@ -5,8 +5,8 @@ use std::time::Duration;
 use artillery_proto::{
     ChainId, ClusterId, Expected, ReadMode, Sequence, Version,
     api::{
-        HashedQuery, Query, Requirement, ScanQuery, ScriptGroup, ScriptStep, ScriptWrite, Snapshot, Step, WatchQuery,
-        Write,
+        CopyStep, DigestCursor, DigestQuery, DigestStep, HashKey, HashedQuery, Query, Requirement, ScanQuery,
+        ScriptGroup, ScriptStep, ScriptWrite, Snapshot, Step, WatchQuery, Write,
     },
     message::request::{Operation, Request},
     types::update::{MAX_KEY, RequestKey},
@@ -182,13 +182,33 @@ impl<'a> Reader<'a> {
     }
 
     fn query(&mut self, seen: &Seen) -> Query {
-        match self.byte() % 6 {
+        match self.byte() % 8 {
             0 => Query::Key(self.key()),
             1 => Query::Keys(self.many(Self::key)),
             2 => Query::Scan(self.scan(seen)),
             3 | 4 => {
                 let (prefix, after) = (self.key(), self.some(|reader| reader.sequence(seen)));
                 Query::Changes(WatchQuery { prefix, after, shown: self.count() })
+            }
+            6 => Query::Copy(match self.byte() % 3 {
+                0 => CopyStep::Begin,
+                1 => CopyStep::Records { behind: self.some(|reader| reader.key()), floor: self.sequence(seen) },
+                _ => CopyStep::Updates { after: self.sequence(seen) },
+            }),
+            5 => {
+                let (prefix, key) = (self.key(), HashKey([self.byte(); 16]));
+                let step = if self.is() {
+                    DigestStep::Begin
+                } else {
+                    let number = seen.snapshot(self.byte());
+                    let from = if self.is() { seen.next_key() } else { self.key() };
+                    DigestStep::Part {
+                        number,
+                        at: self.sequence(seen),
+                        from: DigestCursor { key: from, pieces: self.count() },
+                    }
+                };
+                Query::Digest(DigestQuery { prefix, key, step })
             }
             _ => {
                 let from = if self.is() { seen.position() } else { self.number() };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use artillery_proto::{
     Computed, Refusal, StepOutcome, Version,
-    api::{HashedReply, MultiGetReply, ReadReply, Reply, ScanReply, WatchReply, WriteReply},
+    api::{DigestReply, HashedReply, MultiGetReply, ReadReply, Reply, ScanReply, WatchReply, WriteReply},
     replica::ReplicaSettings,
     store::{Held, ScanRecord},
     types::update::MAX_KEY,
@@ -68,7 +68,11 @@ impl Seen {
                 self.versions.extend(records.last().map(|record| record.held.version));
             }
             Reply::Hashed(HashedReply { next, .. }) => self.position = *next,
-            Reply::Cut(_) | Reply::Refused(_) | Reply::Expired => {}
+            Reply::Digest(DigestReply { number, next, .. }) => {
+                self.next_key = next.as_ref().map_or_else(Bytes::new, |next| next.key.clone());
+                self.snapshots.push(*number);
+            }
+            Reply::Cut(_) | Reply::Copied(_) | Reply::Refused(_) | Reply::Expired => {}
         }
     }
 }
@@ -93,6 +97,9 @@ pub(super) fn kind(reply: &Reply) -> &'static str {
         Reply::Changes(WatchReply { shown: 1.., .. }) => "part of changes",
         Reply::Changes(_) => "changes",
         Reply::Hashed(_) => "hashed",
+        Reply::Digest(DigestReply { next: None, .. }) => "digest",
+        Reply::Digest(_) => "part of a digest",
+        Reply::Copied(_) => "copied",
         Reply::Refused(refusal) => refusal_kind(refusal),
         Reply::Expired => "expired",
     }

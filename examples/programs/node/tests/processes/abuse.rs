@@ -139,7 +139,7 @@ impl SlowReader {
             Operation::Read { query: Query::Key("large".into()), mode: ReadMode::Strong, floor: None, history: None };
         let request =
             Request { number: self.asked, chain: ChainId(0), deadline_ms: 60_000, forwarded: false, operation };
-        let request = encode_request(&request).unwrap();
+        let request = encode_request(&request, u16::MAX).unwrap();
         let sent = timeout(Duration::from_millis(100), self.writer.send(&request.header, &request.body)).await;
         self.asked += u64::from(matches!(sent, Ok(Ok(()))));
     }

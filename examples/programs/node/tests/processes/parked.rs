@@ -72,7 +72,7 @@ impl Caller {
 
 async fn send(writer: &mut FrameWriter, operation: Operation) {
     let request = Request { number: 1, chain: ChainId(0), deadline_ms: 300_000, forwarded: false, operation };
-    let encoded = encode_request(&request).unwrap();
+    let encoded = encode_request(&request, u16::MAX).unwrap();
     writer.send(&encoded.header, &encoded.body).await.unwrap();
 }
 
