@@ -58,7 +58,7 @@ pub fn check(mut file: impl io::Read, key: HashKey) -> Result<BackupReport, Chec
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(error.into()),
         }
-        while let Some(entries) = reader.next()? {
+        while let Some(entries) = reader.next_group()? {
             load.add(entries)?;
         }
     }

@@ -182,11 +182,11 @@ impl ReadDigest {
         mode: ReadMode,
         only: Option<MemberId>,
     ) -> Result<(DigestReply, MemberId), Error> {
-        let query = Query::Digest(DigestQuery { prefix: self.prefix.clone(), key: self.hash_key, step });
+        let query = Query::Digest(Box::new(DigestQuery { prefix: self.prefix.clone(), key: self.hash_key, step }));
         let how = HowToRead { mode, ..self.how.clone() };
         let deadline = from_now(how.timeout);
         match self.kv.router.read_in(routing, chain, query, &how, only, deadline).await? {
-            CallAnswer { reply: Reply::Digest(part), node, .. } => Ok((part, node)),
+            CallAnswer { reply: Reply::Digest(part), node, .. } => Ok((*part, node)),
             CallAnswer { reply, node, .. } => Err(no_read(&reply, node)),
         }
     }

@@ -47,7 +47,7 @@ pub enum Query {
     /// A page of keys in hash order, at one point of the history.
     Hashed(HashedQuery),
     /// A step of a digest.
-    Digest(DigestQuery),
+    Digest(Box<DigestQuery>),
     /// A step of a copy for a backup.
     Copy(CopyStep),
 }
@@ -127,10 +127,10 @@ impl Query {
     /// The prefix of a scan, watch or digest, and the key at which a scan, digest or copy continues.
     pub fn bounds(&self) -> impl Iterator<Item = &Bytes> {
         let (prefix, after) = match self {
-            Self::Digest(DigestQuery { prefix, step: DigestStep::Part { from, .. }, .. }) => {
-                (Some(prefix), Some(&from.key))
-            }
-            Self::Digest(DigestQuery { prefix, .. }) => (Some(prefix), None),
+            Self::Digest(digest) => match &digest.step {
+                DigestStep::Begin => (Some(&digest.prefix), None),
+                DigestStep::Part { from, .. } => (Some(&digest.prefix), Some(&from.key)),
+            },
             Self::Scan(scan) => (Some(&scan.prefix), scan.after.as_ref()),
             Self::Changes(watch) => (Some(&watch.prefix), None),
             Self::Copy(CopyStep::Records { behind, .. }) => (None, behind.as_ref()),

@@ -37,7 +37,7 @@ pub enum Reply {
     /// of a write is unknown.
     Expired,
     Hashed(HashedReply),
-    Digest(DigestReply),
+    Digest(Box<DigestReply>),
     Copied(CopyReply),
 }
 

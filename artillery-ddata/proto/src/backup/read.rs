@@ -41,7 +41,7 @@ impl BackupReader {
     ///
     /// # Errors
     /// [`BackupError`]. The reader must not be used any longer.
-    pub fn next(&mut self) -> Result<Option<Vec<JournalEntry>>, BackupError> {
+    pub fn next_group(&mut self) -> Result<Option<Vec<JournalEntry>>, BackupError> {
         let Some(salt) = self.salt else { return self.begin() };
         if self.buffer.is_empty() {
             return Ok(None);

@@ -26,7 +26,7 @@ use self::{
 use super::{Context, Gate, Outbox, ReadCounts, Token, log::Log, unhashed::Unhashed};
 use crate::{
     ChainConfig, MemberId, Mode, Sequence, Timestamp,
-    api::{DigestQuery, DigestStep, Query, ReadMode, ReadPath, Refusal, Reply, Snapshot},
+    api::{DigestStep, Query, ReadMode, ReadPath, Refusal, Reply, Snapshot},
     message::VersionAnswer,
     store::StoreError,
     types::update::MAX_KEY,
@@ -207,7 +207,7 @@ impl Reads {
             if floor > log.watermark() {
                 self.park_until_floor(PendingRead { floor: Some(floor), ..asked });
             } else {
-                out.reply(token, copy(cx, log, step)?);
+                out.reply(token, copy(cx, log, step, floor)?);
             }
             return Ok(());
         }
@@ -399,9 +399,12 @@ impl Reads {
             return Ok(());
         }
         let reply = match &asked.query {
-            Query::Digest(digest @ DigestQuery { step: DigestStep::Part { number, at, from }, .. }) => {
-                self.snapshots.digest_part(cx, log, digest, (*number, *at, from))
-            }
+            Query::Digest(digest) => match &digest.step {
+                DigestStep::Begin => Ok(self.snapshots.begin_digest(cx, log, digest, at_most)),
+                DigestStep::Part { number, at, from } => {
+                    self.snapshots.digest_part(cx, log, digest, (*number, *at, from))
+                }
+            },
             query => self.snapshots.read_at(cx, log, query, (at_most, true, path)),
         };
         out.reply(asked.token, apart.over(reply.map_err(|why| ReadFailed { token: asked.token, why })?));

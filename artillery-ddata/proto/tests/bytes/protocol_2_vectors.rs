@@ -23,7 +23,7 @@ fn cursor() -> DigestCursor {
 
 fn requests() -> Vec<(&'static str, Request)> {
     let request = |step| {
-        let query = Query::Digest(DigestQuery { prefix: "stock/".into(), key: HashKey([7; 16]), step });
+        let query = Query::Digest(Box::new(DigestQuery { prefix: "stock/".into(), key: HashKey([7; 16]), step }));
         let operation = Operation::Read { query, mode: ReadMode::Eventual, floor: None, history: None };
         Request { number: 1, chain: ChainId(0), deadline_ms: 5000, forwarded: false, operation }
     };
@@ -49,7 +49,8 @@ fn requests() -> Vec<(&'static str, Request)> {
 fn responses() -> Vec<(&'static str, Response)> {
     let response = |reply| Response { number: 1, by: None, answer: ResponseAnswer::Reply(reply) };
     let sums = Sums { records: 3, bytes: 70_000, contents: u128::MAX - 1, versions: 1 << 100 };
-    let digest = |next| response(Reply::Digest(DigestReply { number: 1 << 40, as_of: Sequence(70_000), sums, next }));
+    let digest =
+        |next| response(Reply::Digest(Box::new(DigestReply { number: 1 << 40, as_of: Sequence(70_000), sums, next })));
     let copied = |message: Option<ChainMessage>| {
         let framed = |message| {
             let frame = ChainFrame { chain: ChainId(0), epoch: Epoch(0), index: 0, message };

@@ -138,7 +138,7 @@ pub(super) enum Command {
         prefix: String,
         /// Key of the hash, 32 hexadecimal digits, to compare with an earlier digest (default: a random one)
         #[arg(long, value_name = "HEX")]
-        key: Option<HashKey>,
+        hash_key: Option<HashKey>,
     },
     /// Back up all data into a new file, at one point of the history, while writes continue; then check the file
     Snapshot {
@@ -206,7 +206,7 @@ pub(super) enum Command {
         /// Key of the hash of a backup's digest, 32 hexadecimal digits, to compare it with that of `digest` (default: a
         /// random one)
         #[arg(long, value_name = "HEX")]
-        key: Option<HashKey>,
+        hash_key: Option<HashKey>,
     },
     /// Run a command while holding a lock; exit code 1 if the lock is lost, before which the command is stopped
     Lock {

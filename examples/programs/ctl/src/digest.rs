@@ -57,7 +57,7 @@ impl Digests {
                     "chain": digest.chain.0,
                     "node": name(digest),
                     "role": digest.place.to_string(),
-                    "key": self.key.to_string(),
+                    "hash_key": self.key.to_string(),
                     "sequence": digest.as_of.map(|at| at.0),
                 });
                 match &digest.sums {
@@ -89,7 +89,7 @@ impl Digests {
             table.add_row(row);
         }
         output.bytes(table.trim_fmt().as_bytes());
-        output.bytes(format!("key {}", self.key).as_bytes());
+        output.bytes(format!("hash key {}", self.key).as_bytes());
     }
 
     /// Whether all members of each chain have the same data.

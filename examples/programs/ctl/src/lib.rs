@@ -90,10 +90,10 @@ async fn run(args: &CtlArgs, output: Output) -> Result<u8, Failure> {
     if let Command::Elect { hold, value } = &args.command {
         return lock::run(Contest::Election(value), hold, args, output, &mut signals).await;
     }
-    if let Command::Check { path, key } = &args.command {
+    if let Command::Check { path, hash_key } = &args.command {
         let check = async {
             match path.is_file() {
-                true => snapshot::check(path, *key, output).await,
+                true => snapshot::check(path, *hash_key, output).await,
                 false => check::run(path, output).await,
             }
         };
@@ -149,7 +149,7 @@ async fn command(client: &Client, command: &Command, timeout: Duration, output: 
         Command::Incr { key, by } => change::incr(&kv, key, *by, output).await,
         Command::Append { key, value } => change::append(&kv, key, value, output).await,
         Command::Scan { prefix } => scan::run(&kv, prefix, output).await,
-        Command::Digest { prefix, key } => digest::run(client, &kv, prefix, *key, output).await,
+        Command::Digest { prefix, hash_key } => digest::run(client, &kv, prefix, *hash_key, output).await,
         Command::Snapshot { file } => snapshot::run(&kv, file, output).await,
         Command::Watch { prefix, from } => watch::run(&kv, prefix, from.as_ref(), output).await,
         Command::Drain { node } => drain::run(client, node, timeout, output).await,

@@ -107,7 +107,7 @@ fn print(report: &BackupReport, key: HashKey, output: Output) {
                 "chain": chain.0,
                 "cluster_id": end.cluster.to_string(),
                 "history": end.history.to_string(),
-                "key": key.to_string(),
+                "hash_key": key.to_string(),
                 "sequence": at.0,
                 "records": sums.records,
                 "bytes": sums.bytes,
@@ -130,5 +130,5 @@ fn print(report: &BackupReport, key: HashKey, output: Output) {
     }
     output.bytes(format!("cluster {}, history {}", end.cluster, end.history).as_bytes());
     output.bytes(table.trim_fmt().as_bytes());
-    output.bytes(format!("key {key}").as_bytes());
+    output.bytes(format!("hash key {key}").as_bytes());
 }

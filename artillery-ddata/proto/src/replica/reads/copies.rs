@@ -12,17 +12,19 @@ use crate::{
     wire::chain::{self, EncodeError},
 };
 
-pub(super) fn copy(cx: Context<'_>, log: &Log, step: &CopyStep) -> Result<Reply, StoreError> {
+/// `committed`: everything up to here is known to be committed, although this member's watermark may be below.
+pub(super) fn copy(cx: Context<'_>, log: &Log, step: &CopyStep, committed: Sequence) -> Result<Reply, StoreError> {
+    let watermark = log.watermark().max(committed);
     let message = match step {
         CopyStep::Begin => {
             let (header, _) = log.snapshot_header(cx.guards(), crate::Version::NONE);
             // A backup has no sessions: their requests belong to this history.
-            Some(part(log, None, SnapshotContent::Begin(SnapshotHeader { sessions: 0, ..header })))
+            Some(part(watermark, None, SnapshotContent::Begin(SnapshotHeader { sessions: 0, ..header })))
         }
         CopyStep::Records { behind, .. } => {
             let (records, _) = log.records_behind(behind.as_ref(), cx.settings().answer, usize::MAX)?;
             let content = if records.is_empty() { SnapshotContent::End } else { SnapshotContent::Records(records) };
-            Some(part(log, behind.clone(), content))
+            Some(part(watermark, behind.clone(), content))
         }
         &CopyStep::Updates { after } => match updates(cx, log, after) {
             Ok(updates) => updates,
@@ -30,7 +32,7 @@ pub(super) fn copy(cx: Context<'_>, log: &Log, step: &CopyStep) -> Result<Reply,
         },
     };
     let Ok(frame) = message.map(framed).transpose() else { return Ok(Reply::Refused(Refusal::StoreFailed)) };
-    Ok(Reply::Copied(CopyReply { watermark: log.watermark(), frame }))
+    Ok(Reply::Copied(CopyReply { watermark, frame }))
 }
 
 fn framed(message: ChainMessage) -> Result<Frame, EncodeError> {
@@ -38,9 +40,9 @@ fn framed(message: ChainMessage) -> Result<Frame, EncodeError> {
     Ok(chain::encode(&frame)?.to_frame())
 }
 
-fn part(log: &Log, behind: Option<bytes::Bytes>, content: SnapshotContent) -> ChainMessage {
+fn part(watermark: Sequence, behind: Option<bytes::Bytes>, content: SnapshotContent) -> ChainMessage {
     let at = SnapshotCursor { behind, ..SnapshotCursor::default() };
-    ChainMessage::Snapshot(SnapshotPart { id: 1, at, watermark: log.watermark(), content })
+    ChainMessage::Snapshot(SnapshotPart { id: 1, at, watermark, content })
 }
 
 /// The committed updates after a sequence: as many as fit into an answer, but at least one if there is one.

@@ -22,7 +22,7 @@ impl Snapshots {
     pub(super) fn begin_digest(&mut self, cx: Context<'_>, log: &Log, query: &DigestQuery, at: Sequence) -> Reply {
         let Some(number) = self.keep(cx, log, at) else { return Reply::Refused(Refusal::Busy) };
         let next = Some(DigestCursor { key: query.prefix.clone(), pieces: 0 });
-        Reply::Digest(DigestReply { number, as_of: at, sums: Sums::default(), next })
+        Reply::Digest(Box::new(DigestReply { number, as_of: at, sums: Sums::default(), next }))
     }
 
     /// Answers a part of a digest. The last part ends it.
@@ -42,7 +42,7 @@ impl Snapshots {
         if next.is_none() {
             self.end(log, number);
         }
-        Ok(Reply::Digest(DigestReply { number, as_of: at, sums, next }))
+        Ok(Reply::Digest(Box::new(DigestReply { number, as_of: at, sums, next })))
     }
 }
 

@@ -118,7 +118,7 @@ impl Snapshots {
             Query::Scan(scan) => Reply::Page(page(cx, log, scan, (as_of, clean, path), None)?),
             Query::Hashed(hashed) => Reply::Hashed(hashed_page(cx, log, hashed, (as_of, clean, path))?),
             Query::Digest(digest) => self.begin_digest(cx, log, digest, as_of),
-            Query::Copy(step) => return copy(cx, log, step),
+            Query::Copy(step) => return copy(cx, log, step, as_of),
             // Watches never reach this function.
             Query::Changes(_) => Reply::Refused(Refusal::NoChain),
         })

@@ -71,7 +71,7 @@ fn read(file: &[u8], piece: usize) -> Result<BackupReport, BackupError> {
     let (mut reader, mut load) = (BackupReader::default(), BackupLoad::default());
     for bytes in file.chunks(piece) {
         reader.push(bytes);
-        while let Some(entries) = reader.next()? {
+        while let Some(entries) = reader.next_group()? {
             load.add(entries)?;
         }
     }
@@ -200,6 +200,29 @@ fn a_file_that_ends_before_its_point_is_refused() {
     let early = ChainCopy::new(Guards::without(Mutant::EndEarly));
     let file = backup_by(early, &mut rig, &[2], |rig, turn| write(rig, turn as u64 * 5));
     assert!(matches!(read(&file, 4096), Err(BackupError::Restore { .. })));
+}
+
+/// The member learns by a version query that a write is committed, before its watermark reaches that write.
+#[test]
+fn a_backup_has_every_write_that_was_acknowledged_before() {
+    let mut rig = Rig::chain(&[1, 2, 3]);
+    rig.commit(1, "a", "old");
+    rig.beat(1);
+    let put = rig.put(1, "a", "new");
+    rig.run(1, 2);
+    rig.run(2, 3);
+    rig.run(3, 1);
+    let acknowledged = rig.committed(put).sequence;
+    assert!(rig.watermark(2) < acknowledged.0);
+    let (mut copy, token) =
+        (ChainCopy::new(Guards::ALL), rig.ask(2, Query::Copy(CopyStep::Begin), ReadMode::Strong, None));
+    rig.run(2, 3);
+    rig.run(3, 2);
+    let Reply::Copied(begun) = rig.replies[&token].clone() else { panic!("{:?}", rig.replies[&token]) };
+    assert!(begun.watermark >= acknowledged, "the copy could end before");
+    copy.answer(begun).unwrap();
+    while step(&mut rig, 2, &mut copy).is_some() {}
+    assert!(copy.at() >= acknowledged);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::{api::*, guards::Mutant};
 const HASH: HashKey = HashKey([3; 16]);
 
 fn query(prefix: &'static str, step: DigestStep) -> Query {
-    Query::Digest(DigestQuery { prefix: prefix.into(), key: HASH, step })
+    Query::Digest(Box::new(DigestQuery { prefix: prefix.into(), key: HASH, step }))
 }
 
 fn begin(rig: &mut Rig, n: u8, prefix: &'static str) -> DigestReply {
@@ -20,7 +20,7 @@ fn begin(rig: &mut Rig, n: u8, prefix: &'static str) -> DigestReply {
 
 fn reply(rig: &Rig, token: u64) -> DigestReply {
     match &rig.replies[&token] {
-        Reply::Digest(part) => part.clone(),
+        Reply::Digest(part) => DigestReply::clone(part),
         other => panic!("{other:?} is no digest"),
     }
 }

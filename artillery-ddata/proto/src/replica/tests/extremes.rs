@@ -64,7 +64,7 @@ fn query() -> impl Strategy<Value = Query> {
                 at,
                 from: DigestCursor { key, pieces },
             });
-            Query::Digest(DigestQuery { prefix, key: HashKey([1; 16]), step })
+            Query::Digest(Box::new(DigestQuery { prefix, key: HashKey([1; 16]), step }))
         }),
     ]
 }

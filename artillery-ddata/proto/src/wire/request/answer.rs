@@ -107,7 +107,8 @@ fn reply_header<'a>(reply: &Reply, body: &mut BodyWriter) -> Result<AnswerHeader
             let frame = frame.as_ref().map(&mut lengths).transpose()?;
             AnswerHeader::Copied { watermark: *watermark, frame }
         }
-        Reply::Digest(DigestReply { number, as_of, sums, next }) => {
+        Reply::Digest(digest) => {
+            let DigestReply { number, as_of, sums, next } = &**digest;
             let mut cursor = |at: &DigestCursor| -> Result<_, EncodeError> { Ok((body.add(&at.key)?, at.pieces)) };
             let next = next.as_ref().map(&mut cursor).transpose()?;
             AnswerHeader::Digest { number: *number, as_of: *as_of, sums: *sums, next }
@@ -231,7 +232,7 @@ fn take_reply<R>(header: AnswerHeader<R>, body: &mut Taker<'_>) -> Reply {
         }
         AnswerHeader::Digest { number, as_of, sums, next } => {
             let next = next.map(|(key, pieces)| DigestCursor { key: body.take(key), pieces });
-            Reply::Digest(DigestReply { number, as_of, sums, next })
+            Reply::Digest(Box::new(DigestReply { number, as_of, sums, next }))
         }
         AnswerHeader::Refused(refusal) => Reply::Refused(refusal),
         // `decode_response` handles the headers below, except for `Expired`: they aren't replies.

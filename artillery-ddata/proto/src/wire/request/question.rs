@@ -85,7 +85,8 @@ fn query_header(query: &Query, body: &mut BodyWriter) -> Result<QueryHeader, Enc
             }
             CopyStep::Updates { after } => QueryHeader::CopyUpdates { after: *after },
         },
-        Query::Digest(DigestQuery { prefix, key, step }) => {
+        Query::Digest(digest) => {
+            let DigestQuery { prefix, key, step } = &**digest;
             let (prefix, key) = (body.add(prefix)?, *key);
             match step {
                 DigestStep::Begin => QueryHeader::BeginDigest { prefix, key },
@@ -224,13 +225,13 @@ fn take_query(header: QueryHeader, body: &mut Taker<'_>) -> Query {
         }
         QueryHeader::CopyUpdates { after } => Query::Copy(CopyStep::Updates { after }),
         QueryHeader::BeginDigest { prefix, key } => {
-            Query::Digest(DigestQuery { prefix: body.borrow(prefix), key, step: DigestStep::Begin })
+            Query::Digest(Box::new(DigestQuery { prefix: body.borrow(prefix), key, step: DigestStep::Begin }))
         }
         QueryHeader::PartOfDigest { prefix, key, number, at, from, pieces } => {
             // A part may wait, and must not keep the whole frame in memory.
             let (prefix, from) = body.pair(prefix, from);
             let step = DigestStep::Part { number, at, from: DigestCursor { key: from, pieces } };
-            Query::Digest(DigestQuery { prefix, key, step })
+            Query::Digest(Box::new(DigestQuery { prefix, key, step }))
         }
     }
 }

@@ -91,7 +91,7 @@ fn query() -> impl Strategy<Value = Query> {
                 at: Sequence(at),
                 from,
             });
-            Query::Digest(DigestQuery { prefix, key: HashKey(key), step })
+            Query::Digest(Box::new(DigestQuery { prefix, key: HashKey(key), step }))
         }),
     ]
 }
@@ -358,7 +358,7 @@ fn reply() -> impl Strategy<Value = Reply> {
         (any::<(u64, u64)>(), any::<(u64, u64, u128, u128)>(), option::of(cursor())).prop_map(
             |((number, as_of), (records, bytes, contents, versions), next)| {
                 let sums = Sums { records, bytes, contents, versions };
-                Reply::Digest(DigestReply { number, as_of: Sequence(as_of), sums, next })
+                Reply::Digest(Box::new(DigestReply { number, as_of: Sequence(as_of), sums, next }))
             }
         ),
         refusal().prop_map(Reply::Refused),

@@ -208,7 +208,7 @@ impl<'a> Reader<'a> {
                         from: DigestCursor { key: from, pieces: self.count() },
                     }
                 };
-                Query::Digest(DigestQuery { prefix, key, step })
+                Query::Digest(Box::new(DigestQuery { prefix, key, step }))
             }
             _ => {
                 let from = if self.is() { seen.position() } else { self.number() };

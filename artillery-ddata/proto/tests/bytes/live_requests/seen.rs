@@ -68,7 +68,8 @@ impl Seen {
                 self.versions.extend(records.last().map(|record| record.held.version));
             }
             Reply::Hashed(HashedReply { next, .. }) => self.position = *next,
-            Reply::Digest(DigestReply { number, next, .. }) => {
+            Reply::Digest(part) => {
+                let DigestReply { number, next, .. } = &**part;
                 self.next_key = next.as_ref().map_or_else(Bytes::new, |next| next.key.clone());
                 self.snapshots.push(*number);
             }
@@ -97,7 +98,7 @@ pub(super) fn kind(reply: &Reply) -> &'static str {
         Reply::Changes(WatchReply { shown: 1.., .. }) => "part of changes",
         Reply::Changes(_) => "changes",
         Reply::Hashed(_) => "hashed",
-        Reply::Digest(DigestReply { next: None, .. }) => "digest",
+        Reply::Digest(part) if part.next.is_none() => "digest",
         Reply::Digest(_) => "part of a digest",
         Reply::Copied(_) => "copied",
         Reply::Refused(refusal) => refusal_kind(refusal),

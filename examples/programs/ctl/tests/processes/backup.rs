@@ -31,10 +31,10 @@ async fn members_agree_and_a_backup_has_their_digest() {
     }
     ctl(&cluster, 0, &["put", "session", "x", "--ttl", "1h"]).await;
     let key = "00112233445566778899aabbccddeeff";
-    let digests = lines(&ctl(&cluster, 0, &["--json", "digest", "--key", key]).await.0);
+    let digests = lines(&ctl(&cluster, 0, &["--json", "digest", "--hash-key", key]).await.0);
     assert_eq!(digests.len(), 3);
     for digest in &digests {
-        assert_eq!((&digest["records"], &digest["key"]), (&21.into(), &key.into()), "{digest}");
+        assert_eq!((&digest["records"], &digest["hash_key"]), (&21.into(), &key.into()), "{digest}");
         for sum in ["sequence", "bytes", "contents", "versions"] {
             assert_eq!(digest[sum], digests[0][sum], "{sum}");
         }
@@ -47,9 +47,9 @@ async fn members_agree_and_a_backup_has_their_digest() {
     ctl(&cluster, 0, &["snapshot", path]).await;
     let (_, err) = ctl(&cluster, 1, &["snapshot", path]).await;
     assert!(err.contains("exists"), "a backup is never overwritten: {err}");
-    let checked = lines(&expect(0, &CTL, None, &["--json", "check", path, "--key", key]).await.0);
+    let checked = lines(&expect(0, &CTL, None, &["--json", "check", path, "--hash-key", key]).await.0);
     assert_eq!(checked.len(), 1);
-    for sum in ["sequence", "records", "bytes", "contents", "versions", "key"] {
+    for sum in ["sequence", "records", "bytes", "contents", "versions", "hash_key"] {
         assert_eq!(checked[0][sum], digests[0][sum], "{sum}");
     }
     let (out, _) = expect(0, &CTL, None, &["check", path]).await;
