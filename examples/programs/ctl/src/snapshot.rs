@@ -4,7 +4,7 @@ use std::{
     fs::File,
     io::{self, Write},
     path::{Path, PathBuf},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use artillery_ddata::{
@@ -14,6 +14,7 @@ use artillery_ddata::{
 };
 use artillery_programs::exit::{self, Failure};
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::output::{Output, plain_table};
 

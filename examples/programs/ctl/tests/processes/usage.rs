@@ -30,7 +30,7 @@ async fn bad_arguments_are_named() {
             (&["lock", "jobs", "--ttl", "499", "--", "true"], "--ttl"),
             (&["elect", "db", "--wait", "soon", "--", "true"], "--wait"),
             (&["lock", "jobs", "--value", "text", "--", "true"], "--value"),
-            (&["check"], "<DIR>"),
+            (&["check"], "<PATH>"),
             (&["check", "/no/such/directory"], "/no/such/directory"),
             (&["check", env!("CARGO_MANIFEST_DIR")], "no store"),
         ],
