@@ -22,6 +22,7 @@
 
 use std::io;
 
+use artillery_core::internal::random;
 pub use artillery_proto::backup::{BackupEnd, BackupError, BackupReport, ChainBackup};
 use artillery_proto::backup::{BackupLoad, BackupReader};
 use bytes::Bytes;
@@ -50,7 +51,8 @@ pub enum CheckError {
 /// # Errors
 /// [`CheckError`].
 pub fn check(mut file: impl io::Read, key: HashKey) -> Result<BackupReport, CheckError> {
-    let (mut reader, mut load, mut piece) = (BackupReader::default(), BackupLoad::default(), vec![0; PIECE]);
+    let (mut reader, mut load, mut piece) =
+        (BackupReader::default(), BackupLoad::new(random::number()), vec![0; PIECE]);
     loop {
         match file.read(&mut piece) {
             Ok(0) => break,

@@ -16,7 +16,7 @@ pub(crate) use self::decimal::MAX_DECIMAL_BYTES;
 #[doc(hidden)]
 pub use self::script::bytes_of;
 pub use self::{
-    copy::{CopyReply, CopyStep},
+    copy::{CopyMessage, CopyReply, CopyStep},
     decimal::decimal_sum,
     digest::{DigestCursor, DigestQuery, DigestReply, DigestStep, HashKey, NotAHashKey, PIECE, Sums, pieces},
     expected::Expected,

@@ -10,7 +10,7 @@ use artillery_proto::{
 
 use super::{get::no_read, handle::how_to_read};
 use crate::{
-    ChainId, Error, Kv, MemberId, Refusal, Routing,
+    ChainId, Error, Kv, MemberId, Mode, Refusal, Routing,
     api::{CopyReply, Reply},
     error::NotApplied,
     rpc::router::{CallAnswer, HowToRead, from_now},
@@ -120,20 +120,22 @@ impl Backup {
                     let mode = self.copy.mode();
                     let asked = Asked { kv: &self.kv, how: &self.how, routing: &routing, chain };
                     let reply = match asked.part(query, mode, &mut self.turn).await {
-                        Err(Error::Refused { reason: Refusal::Compacted { .. }, .. })
-                            if self.progress.restarts < RESTARTS =>
-                        {
+                        Err(Error::Refused {
+                            // An update that is larger than a frame is passed over by beginning again after it.
+                            reason: Refusal::Compacted { .. } | Refusal::ResultsTooLarge { .. },
+                            ..
+                        }) if self.progress.restarts < RESTARTS => {
                             self.progress.restarts += 1;
                             self.copy = ChainCopy::new(Guards::ALL);
                             continue;
                         }
                         reply => reply?,
                     };
-                    let message = self.copy.answer(reply).map_err(|_| Error::refused(Refusal::StoreFailed, None))?;
-                    match message {
-                        Some(message) => writer.message(chain, message).map_err(unwritten)?,
-                        None => None,
+                    let mut full = Vec::new();
+                    for message in self.copy.answer(reply).map_err(unwritten)? {
+                        full.extend(writer.message(chain, message).map_err(unwritten)?.unwrap_or_default());
                     }
+                    Some(full).filter(|full| !full.is_empty())
                 }
                 None => {
                     self.chains.pop();
@@ -148,9 +150,9 @@ impl Backup {
     }
 }
 
-/// A part larger than a group of the journal may be, which no cluster can hold.
+/// A part that doesn't follow the one before, or that is too large for a file. No member sends one.
 fn unwritten(_: impl fmt::Display) -> Error {
-    Error::refused(Refusal::StoreFailed, None)
+    Error::refused(Refusal::SnapshotGone, None)
 }
 
 struct Asked<'a> {
@@ -175,12 +177,21 @@ impl Asked<'_> {
             let deadline = from_now(self.how.timeout);
             // The members change, the history must not.
             let routing = router.routing_of(Some(self.routing.history_id()), deadline).await?;
-            let member = routing.chain(self.chain).and_then(|config| by_turn(config.serving().collect(), *turn));
+            let member = routing.chain(self.chain).and_then(|config| match config.mode {
+                // There only the tail knows what is committed.
+                Mode::Classic => config.tail(),
+                _ => by_turn(config.serving().collect(), *turn),
+            });
             let how = HowToRead { mode, ..self.how.clone() };
             match router.read_in(&routing, self.chain, query.clone(), &how, member, deadline).await {
                 Ok(CallAnswer { reply: Reply::Copied(reply), .. }) => return Ok(reply),
                 Ok(CallAnswer { reply, node, .. }) => return Err(no_read(&reply, node)),
-                Err(error @ Error::Refused { reason: Refusal::Compacted { .. } | Refusal::OtherHistory, .. })
+                Err(
+                    error @ Error::Refused {
+                        reason: Refusal::Compacted { .. } | Refusal::ResultsTooLarge { .. } | Refusal::OtherHistory,
+                        ..
+                    },
+                )
                 | Err(error @ Error::NotApplied { reason: NotApplied::Stopped }) => return Err(error),
                 Err(error) => failed = Some(error),
             }

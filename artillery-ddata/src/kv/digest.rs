@@ -8,11 +8,14 @@ use futures_util::future::join_all;
 
 use super::{Call, get::no_read, handle::how_to_read};
 use crate::{
-    ChainConfig, ChainId, Error, Kv, MemberId, NodeId, Place, Routing, Sequence,
+    ChainConfig, ChainId, Error, Kv, MemberId, NodeId, Place, Refusal, Routing, Sequence,
     api::{DigestQuery, DigestReply, DigestStep, HashKey, Query, ReadMode, Reply, Sums},
     control::chain_of_prefix,
     rpc::router::{CallAnswer, HowToRead, from_now},
 };
+
+/// The longest time for which the members' points are waited for.
+const LONGEST_BEGIN: Duration = Duration::from_secs(10);
 
 /// The digest of the records of a prefix, as one member of each chain has them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,8 +102,9 @@ impl ReadDigest {
         self
     }
 
-    /// Makes a digest of each serving member of each chain, all members of a chain at one point of its history, which is
-    /// no earlier than any write that was acknowledged before this call. Members whose sums differ hold different data.
+    /// Makes a digest of each serving member of each chain, all members of a chain at one point of its history. If the tail
+    /// gave one, the point is no earlier than any write that was acknowledged before this call. Members whose sums differ
+    /// hold different data.
     ///
     /// # Errors
     /// [`Error::Refused`] or [`Error::NotApplied`] if the members aren't known. A member's own error is in its
@@ -184,8 +188,14 @@ impl ReadDigest {
     ) -> Result<(DigestReply, MemberId), Error> {
         let query = Query::Digest(Box::new(DigestQuery { prefix: self.prefix.clone(), key: self.hash_key, step }));
         let how = HowToRead { mode, ..self.how.clone() };
-        let deadline = from_now(how.timeout);
+        // A member keeps its point for a limited time, while a dead one is waited for.
+        let is_first = matches!(&query, Query::Digest(digest) if digest.step == DigestStep::Begin);
+        let deadline = from_now(if is_first { how.timeout.min(LONGEST_BEGIN) } else { how.timeout });
         match self.kv.router.read_in(routing, chain, query, &how, only, deadline).await? {
+            // A node that isn't in the chain passes a request on.
+            CallAnswer { node, .. } if only.is_some_and(|only| only != node) => {
+                Err(Error::refused(Refusal::NoChain, Some(node.node)))
+            }
             CallAnswer { reply: Reply::Digest(part), node, .. } => Ok((*part, node)),
             CallAnswer { reply, node, .. } => Err(no_read(&reply, node)),
         }

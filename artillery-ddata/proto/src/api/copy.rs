@@ -1,6 +1,5 @@
 //! Copies of a chain for a backup: what a joiner receives, on request.
 
-use artillery_core::Frame;
 use bytes::Bytes;
 
 use crate::Sequence;
@@ -10,15 +9,15 @@ use crate::Sequence;
 pub enum CopyStep {
     /// Returns the beginning of a snapshot: the version after which the updates of the copy follow.
     Begin,
-    /// Returns the committed records after a key, or the end of the snapshot.
+    /// Returns the committed records after a key.
     Records {
-        /// The last key of the part before.
+        /// The last key that was visited; `None`: from the first.
         behind: Option<Bytes>,
         /// The member waits until its watermark has reached this sequence, that of the beginning.
         floor: Sequence,
     },
-    /// Returns the next committed updates. Refused as [`Compacted`](super::Refusal::Compacted) if the member no longer
-    /// keeps them. The member waits until its watermark has reached `after`.
+    /// Returns the committed updates after a sequence, at least one: the member waits until there is one. Refused as
+    /// [`Compacted`](super::Refusal::Compacted) if the member no longer keeps them.
     Updates { after: Sequence },
 }
 
@@ -28,7 +27,7 @@ impl CopyStep {
         match self {
             Self::Begin => None,
             Self::Records { floor, .. } => Some(*floor),
-            Self::Updates { after } => Some(*after),
+            Self::Updates { after } => Some(after.saturating_next()),
         }
     }
 }
@@ -36,16 +35,28 @@ impl CopyStep {
 /// The reply to one step of a copy.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct CopyReply {
-    /// The member's watermark when it made the reply. Records show the state up to there at most.
+    /// The state that the reply shows: records, and keys without records, are from this point or earlier.
     pub watermark: Sequence,
-    /// A part of a snapshot, or updates, as the frame of a chain with chain, epoch and index 0; `None`: there are no
-    /// further updates.
-    pub frame: Option<Frame>,
+    /// A part of a snapshot, or updates; `None`: there was no record among the visited keys.
+    pub message: Option<CopyMessage>,
+    /// The last key that was visited, where the records continue. `None`: there are no further records, or the step
+    /// returns none.
+    pub next: Option<Bytes>,
+}
+
+/// A message of a chain as it is encoded between members, with chain, epoch and index 0. The body is in pieces, which share
+/// the memory of the records.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct CopyMessage {
+    pub header: Bytes,
+    pub body: Vec<Bytes>,
 }
 
 impl CopyReply {
     /// The approximate size, in bytes.
     pub fn bytes(&self) -> usize {
-        self.frame.as_ref().map_or(0, |frame| frame.header.len() + frame.body.len())
+        let of_message =
+            |message: &CopyMessage| message.header.len() + message.body.iter().map(Bytes::len).sum::<usize>();
+        self.message.as_ref().map_or(0, of_message) + self.next.as_ref().map_or(0, Bytes::len)
     }
 }

@@ -185,7 +185,7 @@ const fn says(refusal: Refusal) -> Says {
         | Refusal::Succeeded { .. }
         | Refusal::Parted { .. }
         | Refusal::SessionFull => Says::NotNow,
-        Refusal::StoreFailed | Refusal::Unsupported { .. } => Says::NotHere,
+        Refusal::StoreFailed => Says::NotHere,
         Refusal::Barred
         | Refusal::NotANumber
         | Refusal::Overflow
@@ -203,7 +203,8 @@ const fn says(refusal: Refusal) -> Says {
         | Refusal::OtherHistory
         | Refusal::SessionExpired
         | Refusal::Forgotten
-        | Refusal::SnapshotGone => Says::Never,
+        | Refusal::SnapshotGone
+        | Refusal::Unsupported { .. } => Says::Never,
     }
 }
 

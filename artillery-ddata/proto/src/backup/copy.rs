@@ -1,10 +1,13 @@
 //! Asks for the parts of a chain's data.
 
+use artillery_core::Frame;
+use bytes::Bytes;
+
 use crate::{
     ReadMode, Sequence,
-    api::{CopyReply, CopyStep, Query},
+    api::{CopyMessage, CopyReply, CopyStep, Query},
     guards::Guards,
-    message::{ChainMessage, SnapshotContent},
+    message::{ChainMessage, SnapshotContent, SnapshotCursor, SnapshotHeader, SnapshotPart},
     wire::chain,
 };
 
@@ -16,8 +19,8 @@ use crate::{
 pub struct ChainCopy {
     guards: Guards,
     state: CopyState,
-    /// The last key of the records.
-    behind: Option<bytes::Bytes>,
+    /// The last key that was visited.
+    behind: Option<Bytes>,
     /// The newest update that was received.
     after: Sequence,
     /// The point of the beginning.
@@ -30,8 +33,11 @@ pub struct ChainCopy {
 enum CopyState {
     New,
     Reading,
-    /// All records were received.
-    Read,
+    /// All records were received, the last ones as of this watermark. Updates may be missing.
+    Read {
+        watermark: Sequence,
+    },
+    Ended,
 }
 
 /// A reply that doesn't follow from the requests.
@@ -54,10 +60,11 @@ impl ChainCopy {
     /// The next read. It may be repeated, also at another serving member. `None`: the copy is complete.
     pub fn next(&self) -> Option<Query> {
         let step = match self.state {
+            CopyState::Ended => return None,
             CopyState::New => CopyStep::Begin,
             _ if self.needs_updates() => CopyStep::Updates { after: self.after },
             CopyState::Reading => CopyStep::Records { behind: self.behind.clone(), floor: self.begun },
-            CopyState::Read => return None,
+            CopyState::Read { .. } => return None,
         };
         Some(Query::Copy(step))
     }
@@ -77,51 +84,72 @@ impl ChainCopy {
         self.after
     }
 
-    /// Takes the reply to [`next`](Self::next). Returns the message to write, if there is one.
+    /// Takes the reply to [`next`](Self::next). Returns the messages to write, in order.
     ///
     /// # Errors
     /// [`CopyError`].
-    pub fn answer(&mut self, reply: CopyReply) -> Result<Option<ChainMessage>, CopyError> {
-        let waits_for_updates = self.state != CopyState::New && self.needs_updates();
-        let Some(frame) = reply.frame else {
-            // A member that has reached this sequence, but not the watermark of a part, has no further updates yet.
-            return if waits_for_updates { Ok(None) } else { Err(CopyError) };
-        };
-        let mut message = chain::decode(&frame).map_err(|_| CopyError)?.message;
-        match &mut message {
-            ChainMessage::Updates(updates) if waits_for_updates => {
+    pub fn answer(&mut self, reply: CopyReply) -> Result<Vec<ChainMessage>, CopyError> {
+        let CopyReply { watermark, message, next } = reply;
+        let mut messages: Vec<_> = message.map(decoded).transpose()?.into_iter().collect();
+        match self.state {
+            CopyState::New => {
+                let header = begun(messages.first()).ok_or(CopyError)?;
+                (self.begun, self.after) = (header.version.sequence, header.version.sequence);
+                (self.state, self.needed) = (CopyState::Reading, watermark.max(self.after));
+            }
+            _ if self.needs_updates() => {
+                let Some(ChainMessage::Updates(updates)) = messages.first() else { return Err(CopyError) };
                 let last = updates.updates.last().ok_or(CopyError)?.version.sequence;
-                if updates.after.sequence != self.after || last > reply.watermark {
+                if updates.after.sequence != self.after || last > watermark {
                     return Err(CopyError);
                 }
                 self.after = last;
             }
-            ChainMessage::Snapshot(part) if !waits_for_updates => {
-                let state = match &part.content {
-                    SnapshotContent::Begin(header) if self.state == CopyState::New => {
-                        (self.begun, self.after) = (header.version.sequence, header.version.sequence);
-                        CopyState::Reading
-                    }
-                    SnapshotContent::Records(records) if self.state == CopyState::Reading => {
-                        let first = records.first().map(|record| &record.key);
-                        if part.at.behind != self.behind || first <= self.behind.as_ref() {
-                            return Err(CopyError);
-                        }
-                        // A copy: the key shares the memory of its part.
-                        self.behind = records.last().map(|record| bytes::Bytes::copy_from_slice(&record.key));
-                        CopyState::Reading
-                    }
-                    SnapshotContent::End if self.state == CopyState::Reading => {
-                        // The updates since the last records were not received. The end shows no record.
-                        part.watermark = self.after;
-                        CopyState::Read
-                    }
-                    _ => return Err(CopyError),
-                };
-                (self.state, self.needed) = (state, self.needed.max(part.watermark));
+            CopyState::Reading => {
+                self.check_records(messages.first(), next.as_ref())?;
+                // Also for keys that the reply doesn't show: they may have been deleted since the beginning.
+                self.needed = self.needed.max(watermark);
+                match next {
+                    Some(key) => self.behind = Some(key),
+                    None => self.state = CopyState::Read { watermark },
+                }
             }
-            _ => return Err(CopyError),
+            CopyState::Read { .. } | CopyState::Ended => return Err(CopyError),
         }
-        Ok(Some(message))
+        if let CopyState::Read { watermark } = self.state
+            && !self.needs_updates()
+        {
+            let at = SnapshotCursor { behind: self.behind.clone(), ..SnapshotCursor::default() };
+            let part = SnapshotPart { id: 1, at, watermark, content: SnapshotContent::End };
+            messages.push(ChainMessage::Snapshot(part));
+            self.state = CopyState::Ended;
+        }
+        Ok(messages)
+    }
+
+    fn check_records(&self, message: Option<&ChainMessage>, next: Option<&Bytes>) -> Result<(), CopyError> {
+        let advances = |key: &Bytes| self.behind.as_ref().is_none_or(|behind| behind < key);
+        let follows = match message {
+            None => true,
+            Some(ChainMessage::Snapshot(SnapshotPart { content: SnapshotContent::Records(records), .. })) => {
+                let ends = |key: &Bytes| records.last().is_some_and(|record| record.key <= *key);
+                records.first().is_some_and(|record| advances(&record.key)) && next.is_none_or(ends)
+            }
+            Some(_) => false,
+        };
+        if follows && next.is_none_or(advances) { Ok(()) } else { Err(CopyError) }
+    }
+}
+
+fn decoded(message: CopyMessage) -> Result<ChainMessage, CopyError> {
+    let CopyMessage { header, mut body } = message;
+    let body = if body.len() == 1 { body.remove(0) } else { body.concat().into() };
+    chain::decode(&Frame { header, body }).map(|frame| frame.message).map_err(|_| CopyError)
+}
+
+fn begun(message: Option<&ChainMessage>) -> Option<&SnapshotHeader> {
+    match message? {
+        ChainMessage::Snapshot(SnapshotPart { content: SnapshotContent::Begin(header), .. }) => Some(header),
+        _ => None,
     }
 }

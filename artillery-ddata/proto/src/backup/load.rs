@@ -13,8 +13,10 @@ use crate::{
 };
 
 /// Loads the entries of a backup into memory, as a start loads those of a journal.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct BackupLoad {
+    /// For the hash of the stores: a writer of keys that knows it can make them slow.
+    seed: u64,
     chains: BTreeMap<ChainId, LoadedChain>,
 }
 
@@ -65,6 +67,10 @@ impl PartialEq for ChainBackup {
 impl Eq for ChainBackup {}
 
 impl BackupLoad {
+    pub fn new(seed: u64) -> Self {
+        Self { seed, chains: BTreeMap::new() }
+    }
+
     /// Adds entries, in the order of the file.
     ///
     /// # Errors
@@ -77,7 +83,7 @@ impl BackupLoad {
         let (chain, place) = (entry.chain(), EntryPlace::default());
         if begins(&entry) {
             // A chain that begins again replaces all that the file has of it.
-            let store: Arc<dyn Store> = Arc::new(MemoryStore::with_seed(0));
+            let store: Arc<dyn Store> = Arc::new(MemoryStore::with_seed(self.seed));
             let restore = ChainRestore::from_beginning(chain, store.clone());
             self.chains.insert(chain, LoadedChain { store, restore });
         }

@@ -39,7 +39,7 @@ pub struct Encoded {
 }
 
 impl Encoded {
-    /// The frame as its receiver sees it. It copies the body.
+    /// The frame as its receiver sees it. For tests: it copies the body.
     pub fn to_frame(&self) -> Frame {
         Frame { header: Bytes::copy_from_slice(&self.header), body: self.body.concat().into() }
     }

@@ -2,7 +2,10 @@
 
 use artillery_proto::{
     ChainId, ClusterId, Epoch, ReadMode, Refusal, Sequence, Version,
-    api::{CopyReply, CopyStep, DigestCursor, DigestQuery, DigestReply, DigestStep, HashKey, Query, Reply, Sums},
+    api::{
+        CopyMessage, CopyReply, CopyStep, DigestCursor, DigestQuery, DigestReply, DigestStep, HashKey, Query, Reply,
+        Sums,
+    },
     message::{
         ChainFrame, ChainMessage, SnapshotContent, SnapshotCursor, SnapshotPart,
         request::{Operation, Request, Response, ResponseAnswer},
@@ -51,20 +54,21 @@ fn responses() -> Vec<(&'static str, Response)> {
     let sums = Sums { records: 3, bytes: 70_000, contents: u128::MAX - 1, versions: 1 << 100 };
     let digest =
         |next| response(Reply::Digest(Box::new(DigestReply { number: 1 << 40, as_of: Sequence(70_000), sums, next })));
-    let copied = |message: Option<ChainMessage>| {
-        let framed = |message| {
+    let copied = |message: Option<ChainMessage>, next| {
+        let encoded = |message| {
             let frame = ChainFrame { chain: ChainId(0), epoch: Epoch(0), index: 0, message };
-            chain::encode(&frame).expect("it can be encoded").to_frame()
+            let frame = chain::encode(&frame).expect("it can be encoded").to_frame();
+            CopyMessage { header: frame.header, body: vec![frame.body] }
         };
-        response(Reply::Copied(CopyReply { watermark: Sequence(70_002), frame: message.map(framed) }))
+        response(Reply::Copied(CopyReply { watermark: Sequence(70_002), message: message.map(encoded), next }))
     };
     let held = Held::new(Version::new(2, 69_000), Some(Bytes::from("12")));
     let records = SnapshotContent::Records(vec![ScanRecord { key: Bytes::from("stock/7"), held }]);
     let at = SnapshotCursor::default();
     let part = SnapshotPart { id: 1, at, watermark: Sequence(70_001), content: records };
     vec![
-        ("copy-reply", copied(Some(ChainMessage::Snapshot(part)))),
-        ("copy-reply-none", copied(None)),
+        ("copy-reply", copied(Some(ChainMessage::Snapshot(part)), Some(Bytes::from("stock/7")))),
+        ("copy-reply-none", copied(None, None)),
         ("digest-reply", digest(Some(cursor()))),
         ("digest-reply-last", digest(None)),
         ("digest-unsupported", response(Reply::Refused(Refusal::Unsupported { needs: 2, has: 1 }))),

@@ -14,7 +14,7 @@ use super::{super::*, disks::restart};
 use crate::{
     Kv, Sequence, Version,
     backup::{self, BackupReport},
-    kv::{HashKey, Sums},
+    kv::{Change, HashKey, Sums, Watch},
 };
 
 const HASH: HashKey = HashKey([6; 16]);
@@ -35,6 +35,9 @@ async fn write(kv: Kv, writer: u64, acknowledged: Acknowledged) {
             2 => kv.expire(&other, Duration::from_secs(3)).await.map(drop),
             _ => kv.append(&other, "y").await.map(drop),
         };
+        // The last keys come and go together.
+        let _ =
+            if round % 6 < 3 { kv.put("zz", vec![1; 3000]).await.map(drop) } else { kv.delete("zz").await.map(drop) };
         sleep(Duration::from_millis((round * 13 + writer * 5) % 40)).await;
     }
 }
@@ -71,8 +74,41 @@ fn check(file: &[u8], before: &[(String, Version, Bytes)], by_now: &[(String, Ve
     report
 }
 
+/// All changes from the beginning, by a watch. `None` once it has missed some.
+type Changes = Arc<Mutex<Option<Vec<Change>>>>;
+
+async fn record(mut watch: Watch, changes: Changes) {
+    while let Some(change) = watch.next().await {
+        let mut all = changes.lock().unwrap();
+        match (change, &mut *all) {
+            (Ok(change), Some(all)) => all.push(change),
+            _ => *all = None,
+        }
+    }
+    *changes.lock().unwrap() = None;
+}
+
+/// Compares whole files with the changes up to their points. Only with one chain: a change doesn't name its chain.
+fn compare(reports: &[BackupReport], changes: &[Change]) {
+    for report in reports {
+        let [chain] = &report.chains[..] else { continue };
+        let mut state = BTreeMap::new();
+        for Change { key, value, .. } in changes.iter().filter(|change| change.version.sequence <= chain.at) {
+            match value {
+                Some(value) => state.insert(key.clone(), value.clone()),
+                None => state.remove(key),
+            };
+        }
+        let found: BTreeMap<_, _> = backup::records(chain).map(|(key, value, _)| (key, value)).collect();
+        assert_eq!(found, state, "at {:?}", chain.at);
+    }
+}
+
 async fn observe(cluster: Cluster, restarts: bool) {
     let (seed, acknowledged) = (cluster.seed(), Acknowledged::default());
+    let (changes, mut reports) = (Changes::new(Mutex::new(Some(Vec::new()))), Vec::new());
+    let watch = cluster.client().watch("").await.unwrap();
+    let recorder = tokio::spawn(record(watch, changes.clone()));
     let writers: Vec<_> =
         (0..3).map(|writer| tokio::spawn(write(cluster.client(), writer, acknowledged.clone()))).collect();
     let (reader, mut made) = (cluster.client(), 0);
@@ -80,7 +116,7 @@ async fn observe(cluster: Cluster, restarts: bool) {
         sleep(Duration::from_millis(40 + seed % 7 * 20)).await;
         let before = acknowledged.lock().unwrap().clone();
         if let Ok(file) = file(&reader).await {
-            check(&file, &before, &acknowledged.lock().unwrap());
+            reports.push(check(&file, &before, &acknowledged.lock().unwrap()));
             made += 1;
         }
         if restarts && round == 2 {
@@ -101,6 +137,10 @@ async fn observe(cluster: Cluster, restarts: bool) {
     assert_eq!(sums, digest.sums);
     assert_eq!(report.end.chains, digest.points);
     assert!(made > 0, "no backup was made under trouble");
+    recorder.abort();
+    if let Some(changes) = &*changes.lock().unwrap() {
+        compare(&reports, changes);
+    }
 }
 
 fn rough() -> Trouble {

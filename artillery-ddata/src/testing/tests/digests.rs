@@ -109,7 +109,7 @@ fn explore(builder: Builder, seeds: std::ops::Range<u64>, restarts: bool) {
 #[test]
 fn members_agree_at_one_point_under_trouble() {
     let rough = Trouble { crashes: false, ..Trouble::rough() };
-    explore(Cluster::builder().trouble(rough.clone()), 0..20, false);
+    explore(Cluster::builder().trouble(rough), 0..20, false);
     explore(Cluster::builder().nodes(4).replicas(2).chains(3).trouble(rough), 0..10, false);
 }
 

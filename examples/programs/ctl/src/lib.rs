@@ -59,7 +59,8 @@ pub fn main() -> ExitCode {
         let done = run(&args, output).await;
         match &done {
             Err(failure) if failure.is_usage() => {}
-            Err(failure) if matches!(args.command, Command::Lock { .. } | Command::Elect { .. }) => {
+            // Standard output belongs to another program.
+            Err(failure) if uses_output(&args.command) => {
                 output.failure_aside(failure);
             }
             Err(failure) => output.failure(failure),
@@ -67,6 +68,14 @@ pub fn main() -> ExitCode {
         }
         done
     })
+}
+
+fn uses_output(command: &Command) -> bool {
+    match command {
+        Command::Lock { .. } | Command::Elect { .. } => true,
+        Command::Snapshot { file } => file.as_os_str() == "-",
+        _ => false,
+    }
 }
 
 /// Ends the program with exit code 2, for a planned or an unknown command.
@@ -130,7 +139,10 @@ async fn run(args: &CtlArgs, output: Output) -> Result<u8, Failure> {
         () = output::reader_gone(), if is_endless => Ok(exit::DONE),
         () = signals.asked_to_stop() => match is_endless {
             true => Ok(exit::DONE),
-            false => Err(Failure::failed("interrupted by a signal; a write may have been applied")),
+            false => Err(Failure::failed(match args.command {
+                Command::Snapshot { .. } | Command::Digest { .. } => "interrupted by a signal",
+                _ => "interrupted by a signal; a write may have been applied",
+            })),
         },
     }
 }

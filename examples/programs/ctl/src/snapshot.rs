@@ -28,14 +28,21 @@ pub(super) async fn run(kv: &Kv, path: &Path, output: Output) -> Result<u8, Fail
     }
     // Never over an earlier backup: this one may fail.
     let file = create(path).map_err(|error| at(path, error))?;
-    let made = write(kv.backup(), file, |file| file.sync_all()).await;
-    if let Err(failure) = made {
-        // Ignored: an incomplete file is refused by name, too.
-        let _ = std::fs::remove_file(path);
-        return Err(failure);
-    }
+    let incomplete = Incomplete(path);
+    write(kv.backup(), file, File::sync_all).await?;
     sync_name(path).map_err(|error| at(path, error))?;
+    std::mem::forget(incomplete);
     check(path, None, output).await
+}
+
+/// A file that is removed unless it becomes complete, also if a signal ends the backup.
+struct Incomplete<'a>(&'a Path);
+
+impl Drop for Incomplete<'_> {
+    fn drop(&mut self) {
+        // Ignored: an incomplete file is refused by name, too.
+        let _ = std::fs::remove_file(self.0);
+    }
 }
 
 /// Creates a file that only its owner can read.

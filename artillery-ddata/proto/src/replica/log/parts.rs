@@ -24,9 +24,16 @@ impl Log {
         guards: Guards,
         said: Version,
     ) -> (SnapshotHeader, Vec<SessionEntry>) {
-        let (at, sessions) = (self.watermark, self.sessions.copy());
-        let header = SnapshotHeader {
-            said,
+        let sessions = self.sessions.copy();
+        let header = self.bare_snapshot_header(guards);
+        (SnapshotHeader { said, sessions: sessions.len() as u64, ..header }, sessions)
+    }
+
+    /// The header of a snapshot without sessions.
+    pub(in crate::replica) fn bare_snapshot_header(&self, guards: Guards) -> SnapshotHeader {
+        let at = self.watermark;
+        SnapshotHeader {
+            said: Version::NONE,
             version: self.history.version_at(at).unwrap_or_default(),
             epochs: self.history.epochs_at(at),
             chain_time: if allows!(guards, ShowPendingStamp) {
@@ -34,9 +41,8 @@ impl Log {
             } else {
                 self.chain_time.committed()
             },
-            sessions: sessions.len() as u64,
-        };
-        (header, sessions)
+            sessions: 0,
+        }
     }
 
     /// The committed records after the key `behind`: as many as fit into `most` bytes, but at least one. A record with

@@ -33,7 +33,7 @@ fn step(rig: &mut Rig, n: u8, copy: &mut ChainCopy) -> Option<Vec<crate::message
     let token = rig.ask(n, query, mode, None);
     rig.settle();
     match &rig.replies[&token] {
-        Reply::Copied(reply) => Some(copy.answer(reply.clone()).expect("a part that follows").into_iter().collect()),
+        Reply::Copied(reply) => Some(copy.answer(reply.clone()).expect("a part that follows")),
         Reply::Refused(Refusal::Compacted { .. }) => {
             *copy = ChainCopy::new(Guards::ALL);
             Some(Vec::new())
@@ -68,7 +68,7 @@ fn backup_by(
 }
 
 fn read(file: &[u8], piece: usize) -> Result<BackupReport, BackupError> {
-    let (mut reader, mut load) = (BackupReader::default(), BackupLoad::default());
+    let (mut reader, mut load) = (BackupReader::default(), BackupLoad::new(1));
     for bytes in file.chunks(piece) {
         reader.push(bytes);
         while let Some(entries) = reader.next_group()? {
@@ -200,6 +200,62 @@ fn a_file_that_ends_before_its_point_is_refused() {
     let early = ChainCopy::new(Guards::without(Mutant::EndEarly));
     let file = backup_by(early, &mut rig, &[2], |rig, turn| write(rig, turn as u64 * 5));
     assert!(matches!(read(&file, 4096), Err(BackupError::Restore { .. })));
+}
+
+/// All keys after the last part are deleted before the end is asked for.
+#[test]
+fn the_end_of_a_copy_shows_that_keys_are_absent() {
+    let mut rig = Rig::open(&[1, 2], &small_answers());
+    let mut states = States::new();
+    for key in ["a", "z"] {
+        rig.write(1, Write::put(key.into(), vec![7; 500].into()));
+        rig.beat(1);
+        note(&rig, &mut states);
+    }
+    let file = backup(&mut rig, &[2], |rig, turn| {
+        if turn == 1 {
+            rig.write(1, Write::Delete { key: "z".into() });
+            rig.beat(1);
+            note(rig, &mut states);
+        }
+    });
+    let report = read(&file, 4096).unwrap();
+    let chain = &report.chains[0];
+    assert_eq!(records(chain), states[&chain.at.0], "at {:?}", chain.at);
+}
+
+/// Many deleted keys, which a pin keeps, use several steps.
+#[test]
+fn a_copy_visits_few_keys_at_once() {
+    let mut rig = Rig::chain(&[1, 2]);
+    let scan = ScanQuery { prefix: Bytes::new(), after: None, limit: 1, snapshot: Snapshot::Begin };
+    rig.commit(1, "a", "x");
+    rig.commit(1, "z", "x");
+    rig.beat(1);
+    rig.ask(2, Query::Scan(scan), ReadMode::Eventual, None);
+    for n in 0..9 {
+        let key = |at: u32| Bytes::from(format!("k/{n}/{at}"));
+        rig.write(1, Write::Batch((0..4000).map(|at| Step::put(key(at), Bytes::new())).collect()));
+        rig.write(1, Write::Batch((0..4000).map(|at| Step::Delete { key: key(at) }).collect()));
+        rig.beat(1);
+    }
+    let mut steps = 0;
+    let file = backup(&mut rig, &[2], |_, _| steps += 1);
+    assert_eq!(records(&read(&file, 1 << 20).unwrap().chains[0]), values(rig.contents(1)));
+    assert!((4..9).contains(&steps), "{steps} steps");
+}
+
+#[test]
+fn a_member_without_the_next_update_lets_a_copy_wait() {
+    let mut rig = Rig::chain(&[1, 2]);
+    rig.commit(1, "a", "x");
+    rig.beat(1);
+    let after = Sequence(rig.watermark(2));
+    let token = rig.ask(2, Query::Copy(CopyStep::Updates { after }), ReadMode::Eventual, None);
+    assert!(!rig.replies.contains_key(&token));
+    rig.commit(1, "a", "y");
+    rig.beat(1);
+    assert!(matches!(rig.replies[&token], Reply::Copied(_)));
 }
 
 /// The member learns by a version query that a write is committed, before its watermark reaches that write.

@@ -14,8 +14,8 @@ use super::{
 use crate::{
     Routing, Sequence,
     api::{
-        Computed, CopyReply, DigestCursor, DigestReply, HashedReply, MultiGetReply, ReadReply, Reply, ScanReply,
-        WatchReply, WriteReply,
+        Computed, CopyMessage, CopyReply, DigestCursor, DigestReply, HashedReply, MultiGetReply, ReadReply, Reply,
+        ScanReply, WatchReply, WriteReply,
     },
     message::request::{Response, ResponseAnswer},
     store::{Held, ScanRecord},
@@ -101,11 +101,9 @@ fn reply_header<'a>(reply: &Reply, body: &mut BodyWriter) -> Result<AnswerHeader
             let keys = keys.iter().map(|key| body.add(key)).collect::<Result<_, _>>()?;
             AnswerHeader::Hashed { keys, next: *next, clean: *clean, way: *way, as_of: *as_of }
         }
-        Reply::Copied(CopyReply { watermark, frame }) => {
-            let mut lengths =
-                |frame: &Frame| -> Result<_, EncodeError> { Ok((body.add(&frame.header)?, body.add(&frame.body)?)) };
-            let frame = frame.as_ref().map(&mut lengths).transpose()?;
-            AnswerHeader::Copied { watermark: *watermark, frame }
+        Reply::Copied(CopyReply { watermark, message, next }) => {
+            let message = message.as_ref().map(|message| message_lengths(message, body)).transpose()?;
+            AnswerHeader::Copied { watermark: *watermark, message, next: body.add_some(next.as_ref())? }
         }
         Reply::Digest(digest) => {
             let DigestReply { number, as_of, sums, next } = &**digest;
@@ -116,6 +114,16 @@ fn reply_header<'a>(reply: &Reply, body: &mut BodyWriter) -> Result<AnswerHeader
         Reply::Refused(refusal) => AnswerHeader::Refused(*refusal),
         Reply::Expired => AnswerHeader::Expired,
     })
+}
+
+/// Adds a message, and returns the lengths of its header and its body.
+fn message_lengths(message: &CopyMessage, body: &mut BodyWriter) -> Result<(u32, u32), EncodeError> {
+    let header = body.add(&message.header)?;
+    let mut len = 0_u64;
+    for piece in &message.body {
+        len += u64::from(body.add(piece)?);
+    }
+    Ok((header, u32::try_from(len).map_err(|_| EncodeError::TooLong(len))?))
 }
 
 fn computed_header(result: &Computed, body: &mut BodyWriter) -> Result<ComputedHeader, EncodeError> {
@@ -223,12 +231,12 @@ fn take_reply<R>(header: AnswerHeader<R>, body: &mut Taker<'_>) -> Reply {
             let keys = keys.into_iter().map(|len| body.take(len)).collect();
             Reply::Hashed(HashedReply { keys, next, clean, way, as_of })
         }
-        AnswerHeader::Copied { watermark, frame } => {
-            let frame = frame.map(|(header, len)| {
+        AnswerHeader::Copied { watermark, message, next } => {
+            let message = message.map(|(header, len)| {
                 let (header, body) = body.pair(header, len);
-                Frame { header, body }
+                CopyMessage { header, body: vec![body] }
             });
-            Reply::Copied(CopyReply { watermark, frame })
+            Reply::Copied(CopyReply { watermark, message, next: next.map(|len| body.take(len)) })
         }
         AnswerHeader::Digest { number, as_of, sums, next } => {
             let next = next.map(|(key, pieces)| DigestCursor { key: body.take(key), pieces });

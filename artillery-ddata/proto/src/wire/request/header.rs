@@ -277,10 +277,11 @@ pub(super) enum AnswerHeader<R> {
         sums: Sums,
         next: Option<(u32, u32)>,
     },
-    /// Since protocol 2. The body holds the header and the body of a chain frame.
+    /// Since protocol 2. The body holds header and body of a chain frame, then the key.
     Copied {
         watermark: Sequence,
-        frame: Option<(u32, u32)>,
+        message: Option<(u32, u32)>,
+        next: Option<u32>,
     },
 }
 
