@@ -1,5 +1,7 @@
 //! Copies of a chain for a backup: what a joiner receives, on request.
 
+use std::hash::{Hash, Hasher};
+
 use bytes::Bytes;
 
 use crate::Sequence;
@@ -46,10 +48,25 @@ pub struct CopyReply {
 
 /// A message of a chain as it is encoded between members, with chain, epoch and index 0. The body is in pieces, which share
 /// the memory of the records.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Debug)]
 pub struct CopyMessage {
     pub header: Bytes,
     pub body: Vec<Bytes>,
+}
+
+/// The pieces don't matter, since a received body has one.
+impl PartialEq for CopyMessage {
+    fn eq(&self, other: &Self) -> bool {
+        self.header == other.header && self.body.concat() == other.body.concat()
+    }
+}
+
+impl Eq for CopyMessage {}
+
+impl Hash for CopyMessage {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.header, self.body.concat()).hash(state);
+    }
 }
 
 impl CopyReply {
