@@ -14,7 +14,7 @@ use crate::{
     rpc::router::{CallAnswer, HowToRead, from_now},
 };
 
-/// The longest time for which the members' points are waited for.
+/// The longest time for which the newest configuration, and then the members' points, are waited for.
 const LONGEST_BEGIN: Duration = Duration::from_secs(10);
 
 /// The digest of the records of a prefix, as one member of each chain has them.
@@ -110,6 +110,9 @@ impl ReadDigest {
     /// [`Error::Refused`] or [`Error::NotApplied`] if the members aren't known. A member's own error is in its
     /// [`sums`](MemberDigest::sums).
     pub async fn of_members(self) -> Result<Vec<MemberDigest>, Error> {
+        self.kv.router.begin_call().await?;
+        // An older configuration names other members. If there is no newer one, the known one will do.
+        let _ = self.kv.router.refresh_within(self.how.timeout.min(LONGEST_BEGIN)).await;
         let (routing, configs) = self.chains().await?;
         let digests = configs.iter().map(|config| self.of_chain(&routing, config));
         Ok(join_all(digests).await.into_iter().flatten().collect())
