@@ -50,7 +50,7 @@ pub enum BackupError {
     /// A later release wrote the file.
     #[error("format {0} of a backup is unknown to this release")]
     UnknownFormat(u32),
-    /// Bytes differ from those that were written.
+    /// Bytes differ from the written ones.
     #[error("the backup is damaged at byte {0}")]
     Damaged(u64),
     /// The file ends before the backup does.
@@ -82,9 +82,9 @@ pub enum BackupError {
     OtherPoint {
         /// The chain.
         chain: ChainId,
-        /// What the end states.
+        /// The sequence that the end states.
         stated: Sequence,
-        /// What the parts show.
+        /// The sequence that the parts show.
         found: Sequence,
     },
     /// The end lists other chains than the file has, or another number of entries.

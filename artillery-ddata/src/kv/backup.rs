@@ -41,7 +41,7 @@ pub struct Backup {
     ended: bool,
 }
 
-/// What a backup has received so far.
+/// The progress of a backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct BackupProgress {
@@ -72,7 +72,7 @@ impl Backup {
         self
     }
 
-    /// What was received so far.
+    /// The progress until now.
     pub fn progress(&self) -> BackupProgress {
         self.progress
     }
@@ -178,7 +178,7 @@ impl Asked<'_> {
             // The members change, the history must not.
             let routing = router.routing_of(Some(self.routing.history_id()), deadline).await?;
             let member = routing.chain(self.chain).and_then(|config| match config.mode {
-                // There only the tail knows what is committed.
+                // In this mode only the tail serves strong reads.
                 Mode::Classic => config.tail(),
                 _ => by_turn(config.serving().collect(), *turn),
             });

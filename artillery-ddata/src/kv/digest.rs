@@ -48,7 +48,7 @@ pub struct MemberDigest {
 /// A digest to be made. Set the options that differ from the handle's defaults, and await it for the digest of one
 /// member of each chain, or call [`of_members`](Self::of_members).
 ///
-/// Members read all bytes of the prefix, in parts of about 1 MiB, and keep old versions meanwhile. Writes continue. If
+/// Members read all bytes of the prefix, in parts of about 1 MiB, and keep old versions until the last part. Writes continue. If
 /// more bytes are written than a member keeps for snapshots, the digest fails with
 /// [`SnapshotGone`](crate::Refusal::SnapshotGone).
 #[derive(Debug, Clone)]

@@ -75,7 +75,7 @@ pub(crate) enum NotSent {
         len: u64,
         limit: u64,
     },
-    /// The node's protocol lacks the operation.
+    /// The node's protocol doesn't have the operation.
     Unsupported {
         needs: u16,
         has: u16,

@@ -1,4 +1,4 @@
-//! Copies of a chain for a backup: what a joiner receives, on request.
+//! Copies of a chain for a backup: the parts that a joiner would receive, on request.
 
 use std::hash::{Hash, Hasher};
 

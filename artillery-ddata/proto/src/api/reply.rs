@@ -309,7 +309,7 @@ pub enum Refusal {
         /// The newer history.
         by: crate::control::History,
     },
-    /// The node that should answer runs a release whose protocol lacks this operation. Upgrade it.
+    /// The node that should answer runs a release whose protocol doesn't have this operation. Upgrade it.
     #[error("this needs protocol {needs}, and a node speaks protocol {has}: upgrade it")]
     Unsupported {
         /// The first protocol version that has the operation.

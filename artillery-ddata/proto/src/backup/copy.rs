@@ -69,7 +69,7 @@ impl ChainCopy {
         Some(Query::Copy(step))
     }
 
-    /// Whether a part shows a later point than the updates received so far.
+    /// Whether a part shows a later point than the received updates.
     fn needs_updates(&self) -> bool {
         self.after < self.needed && !allows!(self.guards, EndEarly)
     }

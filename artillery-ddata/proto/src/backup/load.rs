@@ -26,7 +26,7 @@ struct LoadedChain {
     restore: ChainRestore,
 }
 
-/// What a backup contains.
+/// The contents of a backup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BackupReport {
     /// The cluster, its history, and the position of each chain.
@@ -82,7 +82,7 @@ impl BackupLoad {
     fn entry(&mut self, entry: JournalEntry) -> Result<(), BackupError> {
         let (chain, place) = (entry.chain(), EntryPlace::default());
         if begins(&entry) {
-            // A chain that begins again replaces all that the file has of it.
+            // A chain that begins again replaces its earlier entries.
             let store: Arc<dyn Store> = Arc::new(MemoryStore::with_seed(self.seed));
             let restore = ChainRestore::from_beginning(chain, store.clone());
             self.chains.insert(chain, LoadedChain { store, restore });
@@ -94,7 +94,7 @@ impl BackupLoad {
     /// The loaded chains, after the last entry, with digests by the key `hash`.
     ///
     /// # Errors
-    /// [`BackupError`] if the entries don't lead to what the end states.
+    /// [`BackupError`] if the entries don't lead to the stated end.
     pub fn finish(self, end: BackupEnd, hash: HashKey) -> Result<BackupReport, BackupError> {
         if !end.chains.iter().map(|(chain, _)| chain).eq(self.chains.keys()) {
             return Err(BackupError::OtherEntries);

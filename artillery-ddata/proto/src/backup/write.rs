@@ -22,7 +22,7 @@ const GROUP_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub struct BackupWriter {
     salt: u128,
-    /// The length of the file so far.
+    /// The length of the written file.
     at: u64,
     groups: u64,
     entries: u64,
@@ -52,8 +52,8 @@ impl BackupWriter {
         self.at += bytes.len() as u64;
     }
 
-    /// Adds a message of a [`ChainCopy`](super::ChainCopy). A second beginning of a chain replaces all that was added for
-    /// it. Returns the bytes of a group if one is full.
+    /// Adds a message of a [`ChainCopy`](super::ChainCopy). A second beginning of a chain replaces its earlier
+    /// messages. Returns the bytes of a group if one is full.
     ///
     /// # Errors
     /// [`EncodeError`]: the message can't be encoded.

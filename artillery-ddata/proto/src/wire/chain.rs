@@ -64,7 +64,7 @@ pub enum EncodeError {
     /// too long.
     #[error("a frame of {0} bytes")]
     TooLong(u64),
-    /// The connection's protocol lacks the operation.
+    /// The connection's protocol doesn't have the operation.
     #[error("this needs protocol {needs}, and the connection has protocol {has}")]
     Unsupported {
         /// The first version that has the operation.

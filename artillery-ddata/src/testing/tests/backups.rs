@@ -35,7 +35,7 @@ async fn write(kv: Kv, writer: u64, acknowledged: Acknowledged) {
             2 => kv.expire(&other, Duration::from_secs(3)).await.map(drop),
             _ => kv.append(&other, "y").await.map(drop),
         };
-        // The last keys come and go together.
+        // The last key is often deleted.
         let _ =
             if round % 6 < 3 { kv.put("zz", vec![1; 3000]).await.map(drop) } else { kv.delete("zz").await.map(drop) };
         sleep(Duration::from_millis((round * 13 + writer * 5) % 40)).await;
@@ -50,7 +50,7 @@ async fn file(kv: &Kv) -> Result<Vec<u8>, crate::Error> {
     Ok(file)
 }
 
-/// Checks the file against the writes that were acknowledged before the backup began, and those that were by now.
+/// Checks the file against the writes that were acknowledged before the backup began, and the ones acknowledged since.
 fn check(file: &[u8], before: &[(String, Version, Bytes)], by_now: &[(String, Version, Bytes)]) -> BackupReport {
     let report = backup::check(file, HASH).unwrap_or_else(|error| panic!("{} bytes: {error}", file.len()));
     for (chain, at) in &report.end.chains {

@@ -198,7 +198,7 @@ pub(super) enum Command {
         #[arg(long, value_name = "CLUSTER_ID", required = true, value_parser = cluster_id)]
         accept_loss: ClusterId,
     },
-    /// Read the whole directory of a node that isn't running, or a backup, and report what it holds; exit code 1 if it is
+    /// Read the whole directory of a node that isn't running, or a backup, and report the contents; exit code 1 if it is
     /// damaged, with file and offset
     Check {
         /// The directory given to `node --data`, or the file of a `snapshot`; it is not modified

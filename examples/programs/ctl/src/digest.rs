@@ -29,7 +29,7 @@ pub(super) async fn run(
         if attempt == ATTEMPTS || !digests.iter().any(is_overtaken) {
             break Digests { key, of_members: digests };
         }
-        eprintln!("too many bytes were written meanwhile: attempt {attempt} of {ATTEMPTS}");
+        eprintln!("too many bytes were written during attempt {attempt} of {ATTEMPTS}");
         attempt += 1;
     };
     digests.print(client, output);

@@ -97,7 +97,7 @@ async fn written<W: Send + 'static>(
     done.map_err(|error| Failure::failed(format!("the backup can't be written: {error}")))
 }
 
-/// Reads a backup, and prints what it contains.
+/// Reads a backup, and prints its contents.
 pub(super) async fn check(path: &Path, key: Option<HashKey>, output: Output) -> Result<u8, Failure> {
     let key = key.unwrap_or_else(random_hash_key);
     let reading: PathBuf = path.to_owned();

@@ -21,7 +21,7 @@ use crate::{
 /// Encodes `request`. Keys and values are shared, not copied.
 ///
 /// # Errors
-/// [`EncodeError`] if the request is too long, or if the connection's protocol `version` lacks its operation.
+/// [`EncodeError`] if the request is too long, or if the connection's protocol `version` doesn't have its operation.
 pub fn encode_request(request: &Request, version: u16) -> Result<Encoded, EncodeError> {
     let needs = request.operation.since();
     if needs > version {
