@@ -184,7 +184,7 @@ impl Asked<'_> {
             });
             let how = HowToRead { mode, ..self.how.clone() };
             match router.read_in(&routing, self.chain, query.clone(), &how, member, deadline).await {
-                Ok(CallAnswer { reply: Reply::Copied(reply), .. }) => return Ok(reply),
+                Ok(CallAnswer { reply: Reply::Copied(reply), .. }) => return Ok(*reply),
                 Ok(CallAnswer { reply, node, .. }) => return Err(no_read(&reply, node)),
                 Err(
                     error @ Error::Refused {

@@ -38,7 +38,7 @@ pub enum Reply {
     Expired,
     Hashed(HashedReply),
     Digest(Box<DigestReply>),
-    Copied(CopyReply),
+    Copied(Box<CopyReply>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

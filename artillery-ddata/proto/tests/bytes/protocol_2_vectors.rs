@@ -60,7 +60,11 @@ fn responses() -> Vec<(&'static str, Response)> {
             let frame = chain::encode(&frame).expect("it can be encoded").to_frame();
             CopyMessage { header: frame.header, body: vec![frame.body] }
         };
-        response(Reply::Copied(CopyReply { watermark: Sequence(70_002), message: message.map(encoded), next }))
+        response(Reply::Copied(Box::new(CopyReply {
+            watermark: Sequence(70_002),
+            message: message.map(encoded),
+            next,
+        })))
     };
     let held = Held::new(Version::new(2, 69_000), Some(Bytes::from("12")));
     let records = SnapshotContent::Records(vec![ScanRecord { key: Bytes::from("stock/7"), held }]);

@@ -38,7 +38,7 @@ pub(super) fn copy(cx: Context<'_>, log: &Log, step: &CopyStep, committed: Seque
         let limit = cx.settings().max_value as u64;
         return Ok(Reply::Refused(Refusal::ResultsTooLarge { len: u64::from(u32::MAX), limit }));
     };
-    Ok(Reply::Copied(CopyReply { watermark, message, next }))
+    Ok(Reply::Copied(Box::new(CopyReply { watermark, message, next })))
 }
 
 fn encoded(message: ChainMessage) -> Result<CopyMessage, EncodeError> {

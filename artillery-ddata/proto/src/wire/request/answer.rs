@@ -101,7 +101,8 @@ fn reply_header<'a>(reply: &Reply, body: &mut BodyWriter) -> Result<AnswerHeader
             let keys = keys.iter().map(|key| body.add(key)).collect::<Result<_, _>>()?;
             AnswerHeader::Hashed { keys, next: *next, clean: *clean, way: *way, as_of: *as_of }
         }
-        Reply::Copied(CopyReply { watermark, message, next }) => {
+        Reply::Copied(copied) => {
+            let CopyReply { watermark, message, next } = &**copied;
             let message = message.as_ref().map(|message| message_lengths(message, body)).transpose()?;
             AnswerHeader::Copied { watermark: *watermark, message, next: body.add_some(next.as_ref())? }
         }
@@ -236,7 +237,7 @@ fn take_reply<R>(header: AnswerHeader<R>, body: &mut Taker<'_>) -> Reply {
                 let (header, body) = body.pair(header, len);
                 CopyMessage { header, body: vec![body] }
             });
-            Reply::Copied(CopyReply { watermark, message, next: next.map(|len| body.take(len)) })
+            Reply::Copied(Box::new(CopyReply { watermark, message, next: next.map(|len| body.take(len)) }))
         }
         AnswerHeader::Digest { number, as_of, sums, next } => {
             let next = next.map(|(key, pieces)| DigestCursor { key: body.take(key), pieces });
